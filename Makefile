@@ -1,0 +1,55 @@
+# make train   the first command: install, train SAC on a pendulum, report
+# make test    the second: install what tests need, run the fast suite
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+WORKERS ?= 2
+PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: train test test-slow lint lint-format lint-rules lint-types format docs-check clean
+
+train: $(VENV)/for-train
+	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
+	  --set hidden=64,64 batch=128 learning_rate=1e-3 $(TRAIN)
+
+test: $(VENV)/for-tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+test-slow: $(VENV)/for-tests
+	$(BIN)/python -m pytest -m slow --durations 20 $(TESTS)
+
+lint: lint-format lint-rules lint-types
+
+lint-format: $(VENV)/for-tests
+	$(BIN)/ruff format --check .
+
+lint-rules: $(VENV)/for-tests
+	$(BIN)/ruff check .
+
+lint-types: $(VENV)/for-tests
+	$(BIN)/pyright
+
+format: $(VENV)/for-tests
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs-check: $(VENV)/for-tests
+	$(BIN)/python -m pytest tests/test_docs.py
+
+clean:
+	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache build *.egg-info
+	find thespis tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are older than pyproject.toml or constraints.txt exactly when something must be installed again.
+$(VENV)/for-train: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[control]'
+	@touch $@
+
+$(VENV)/for-tests: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[control,data,video,track,dev]'
+	@touch $@ $(VENV)/for-train
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Thespis needs Python 3.11 or newer: make PYTHON=python3.12 ...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)

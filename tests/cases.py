@@ -1,0 +1,53 @@
+"""Every method at a size that compiles in seconds, with worlds that use all it can serve."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from worlds import TREE, TREE_ACTION, Walk
+
+from thespis.core.feeds import Logged, Replay, Rollouts
+from thespis.core.spaces import Discrete
+from thespis.learners.normalisers import ReturnScale, RunningScale
+from thespis.methods.imitation.bc import BC
+from thespis.methods.online.a2c import A2C
+from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.dqn import DQN
+from thespis.methods.online.ppo import PPO
+from thespis.methods.online.sac import SAC
+from thespis.methods.online.td3 import TD3
+from thespis.nets.body import GRU
+
+
+class Case(NamedTuple):
+    """A method and the world it is tried in."""
+
+    method: object
+    world: Walk
+
+
+SMALL = (8,)
+CHOICE = Walk(Discrete(4), legal=True)
+EVERYTHING = Walk(TREE_ACTION, TREE, legal=True)
+
+
+def replay(**settings) -> Replay:
+    return Replay(**(dict(capacity=30, batch=6, warmup=9, every=2, updates=2, envs=3) | settings))
+
+
+CASES = {
+    "a2c": Case(A2C(hidden=SMALL, feed=Rollouts(5, envs=3)), CHOICE),
+    "ppo": Case(PPO(hidden=SMALL, epochs=2, minibatch=6, feed=Rollouts(8, envs=3)), Walk()),
+    "ppo with memory": Case(
+        PPO(hidden=SMALL, epochs=2, minibatch=16, memory=GRU(4), observations=RunningScale(), rewards=ReturnScale(),
+            feed=Rollouts(8, envs=3)),
+        EVERYTHING,
+    ),
+    "dqn": Case(DQN(hidden=SMALL, duelling=True, target_every=3, feed=replay(length=3)), CHOICE),
+    "ddpg": Case(DDPG(hidden=SMALL, feed=replay()), Walk()),
+    "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
+    "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
+    "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
+    "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
+}  # fmt: skip
+ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

@@ -1,0 +1,89 @@
+"""Worlds of a user to whom something happens; found by the tests' processes through PYTHONPATH."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import gymnasium as gym
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from thespis.core.records import EnvSpec, TimeStep
+from thespis.core.spaces import Box
+
+HAPPENS = 1500  # steps of a world until it does
+
+
+class Calm(gym.Env):
+    """A point that is pushed about; 20 steps an episode. Its state can be saved."""
+
+    observation_space = gym.spaces.Box(-10.0, 10.0, (2,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self):
+        self.made = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.steps = self.np_random.uniform(-1, 1), 0
+        return self.look(), {}
+
+    def step(self, action):
+        self.made += 1
+        self.place = float(np.clip(self.place + 0.3 * float(action[0]), -5, 5))
+        self.steps += 1
+        return self.look(), self.reward(), False, self.steps == 20, {}
+
+    def look(self):
+        return np.array([self.place, self.steps / 20], np.float32)
+
+    def reward(self):
+        return -abs(self.place)
+
+
+class Raises(Calm):
+    def reward(self):
+        if self.made == HAPPENS:
+            raise RuntimeError("the motor is on fire")
+        return super().reward()
+
+
+class NotANumber(Calm):
+    def reward(self):
+        return float("nan") if self.made == HAPPENS else super().reward()
+
+
+class WrongShape(Calm):
+    def look(self):
+        return np.zeros(3 if self.made == HAPPENS else 2, np.float32)
+
+
+class WantsOther(Calm):
+    """Declares one action and wants two."""
+
+    def step(self, action):
+        assert action.shape == (2,), f"two actions are needed, not {action.shape}"
+        return super().step(action)
+
+
+class CompiledState(eqx.Module):
+    place: jax.Array
+    steps: jax.Array
+
+
+class CompiledNaN(eqx.Module):
+    """In JAX; it pays to go far, but beyond 2.5, where only a trained actor gets, the reward is not a number."""
+
+    spec = EnvSpec("strays", Box((1,)), Box((1,), -1.0, 1.0), time_limit=50)
+
+    def reset(self, params, key):
+        state = CompiledState(jnp.zeros(()), jnp.int32(0))
+        return state, self.answer(state)
+
+    def step(self, state, action, key):
+        state = CompiledState(state.place + 0.1 * action[0], state.steps + 1)
+        return state, self.answer(state)
+
+    def answer(self, state):
+        reward = jnp.where(state.place > 2.5, jnp.nan, state.place)
+        return TimeStep(state.place[None], reward, jnp.zeros((), bool), state.steps >= 50)

@@ -1,0 +1,53 @@
+"""What the tests of the commands share: one small trained run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from thespis.cli.main import run as command_line
+
+SMALL = ("--steps", "512", "--envs", "2", "--set", "length=32", "hidden=8", "epochs=1", "--episodes", "2")
+
+
+class Said(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def thespis(capfd, monkeypatch, tmp_path):
+    """Runs a command line in this process, in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(*words: object, code: int = 0) -> Said:
+        capfd.readouterr()
+        ended = command_line([str(word) for word in words])
+        said = Said(ended, *capfd.readouterr())
+        assert ended == code, said
+        return said
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory) -> Path:
+    """A tiny PPO run on CartPole with three seeds."""
+    out = tmp_path_factory.mktemp("cli") / "ppo"
+    assert (
+        command_line(["train", "ppo", "--env", "CartPole-v1", "--seeds", "3", *SMALL, "--out", str(out), "--quiet"])
+        == 0
+    )
+    return out

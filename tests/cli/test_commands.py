@@ -1,0 +1,147 @@
+"""Every command, from end to end, on one small run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import SMALL
+from PIL import Image
+
+from thespis.data.datasets import read_dataset
+from thespis.evaluation.recording import read_record
+
+
+def test_train_prints_the_verdict_and_what_to_do_next(trained, thespis):
+    rest = ("--out", "run", "--evaluate-every", 256, "--tensorboard", "board")
+    said = thespis("train", "ppo", "--env", "CartPole-v1", "--seeds", 3, *SMALL, *rest)
+    assert said.out.startswith("device: cpu")
+    for words in (
+        "planned memory",
+        "evaluation at 512",
+        "greedy",
+        "sampled",
+        "run/report.html",
+        "Schulman et al. 2017",
+    ):
+        assert words in said.out
+    assert "thespis evaluate run" in said.out and said.err == ""
+    assert list(Path("board").rglob("events*"))
+    assert (trained / "metrics.csv").read_bytes() == Path("run/metrics.csv").read_bytes()
+
+
+def test_json_is_one_document_and_all_else_is_elsewhere(trained, thespis):
+    said = thespis("resume", trained, "--json")
+    found, final = said.document, json.loads((trained / "final.json").read_text())
+    assert found["reason"] == "finished" and found["step"] == 512
+    assert found["greedy"] == final["greedy"] and found["state_hash"] == final["state_hash"]
+    assert "device: cpu" in said.err
+
+
+def test_evaluate_changes_nothing(trained, thespis):
+    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    found = thespis("evaluate", trained, "--episodes", 3, "--json").document
+    assert {"run", "step", "greedy", "sampled", "state_hash"} == set(found)
+    for way in ("greedy", "sampled"):
+        assert {"iqm", "interval", "seeds", "scores"} <= set(found[way])
+        assert np.shape(found[way]["scores"]) == (3, 3)
+        assert found[way]["interval"][0] <= found[way]["iqm"] <= found[way]["interval"][1]
+    assert found["state_hash"] == json.loads((trained / "final.json").read_text())["state_hash"]
+    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+def test_compare_says_it_in_a_sentence(trained, thespis):
+    thespis(
+        "train", "a2c", "--env", "CartPole-v1", "--seeds", 3, "--steps", 512, "--out", "a2c", "--episodes", 2, "--quiet"
+    )
+    said = thespis("compare", trained, "a2c", "--plot", "plot.svg", "--json")
+    found = said.document
+    assert [group["name"] for group in found["groups"]] == ["ppo", "a2c"]
+    (pair,) = found["pairs"]
+    assert pair["verdict"] in ("better", "worse", "not distinguishable") and pair["sentence"] in said.err
+    assert Path("plot.svg").read_text().startswith("<?xml")
+
+
+def test_report(trained, thespis):
+    assert thespis("report", trained, "--out", "page.html", "--json").document["report"] == "page.html"
+    assert "<h1>ppo on gymnax:CartPole-v1" in Path("page.html").read_text()
+
+
+def test_record_writes_a_film_and_the_critics_opinion(trained, thespis):
+    found = thespis("record", trained, "--seed", 1, "--sampled", "--out", "film.gif", "--json").document
+    about, columns = read_record(found["episode"])
+    assert about["format"] == 1 and about["seed"] == 1 and about["mode"] == "sampled"
+    length = found["length"]
+    assert columns["observation"].shape == (length, 4)
+    assert {len(column) for column in columns.values()} == {length}
+    assert {"action", "reward", "terminated", "truncated", "value", "advantage"} <= set(columns)
+    assert columns["reward"].sum() == found["return"]
+    assert columns["terminated"][-1] or columns["truncated"][-1]
+    assert found["drawn"].startswith(("drawn by Gymnasium's CartPole-v1", "plotted, as "))
+    with Image.open("film.gif") as film:
+        assert film.n_frames > 1
+
+
+def test_collect_can_be_learnt_from(trained, thespis):
+    found = thespis("collect", trained, "--steps", 100, "--out", "data", "--json").document
+    dataset = read_dataset("data")
+    assert found["steps"] == len(dataset.steps.reward) >= 100
+    assert dataset.episodes == found["episodes"] and dataset.about["mode"] == "sampled"
+    thespis("collect", trained, "--episodes", 4, "--out", "more", "--greedy", "--format", "parquet")
+    assert read_dataset("more").episodes == 4
+    told = ("--steps", 20, "--set", "hidden=8", "--episodes", 2, "--out", "clone", "--json")
+    clone = thespis("train", "bc", "--data", "data", "--env", "CartPole-v1", *told).document
+    assert clone["greedy"]["seeds"] == 1
+
+
+def test_list_methods(thespis):
+    found = thespis("list", "methods", "--json").document["methods"]
+    assert found["ppo"]["actions"] == ["box", "discrete", "multi-discrete", "trees"]
+    assert found["dqn"]["actions"] == ["discrete"] and found["td3"]["actions"] == ["box"]
+    assert found["bc"]["loops"] == ["logged"] and found["sac"]["loops"] == ["compiled", "host", "logged"]
+
+
+def test_list_one_method(thespis):
+    found = thespis("list", "methods", "sac", "--json").document
+    settings = {setting["name"]: setting for setting in found["settings"]}
+    assert settings["learning_rate"]["type"] == "float" and settings["learning_rate"]["default"] == 3e-4
+    assert settings["feed.batch"]["default"] == 256 and settings["critics"]["doc"]
+
+
+def test_list_environments(thespis):
+    names = [world["name"] for world in thespis("list", "envs", "--json").document["envs"]]
+    assert "gymnax:Pendulum-v1" in names and "gymnasium:CartPole-v1" in names
+    found = thespis("list", "envs", "CartPole-v1", "--json").document
+    assert found["loop"] == "compiled" and found["action"]["n"] == 2 and found["params"]["length"] == 0.5
+
+
+def test_a_reader_who_leaves_early_is_no_accident():
+    words = [sys.executable, "-u", "-m", "thespis", "list", "envs"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as listing:
+        listing.stdout.close()
+        assert listing.stderr.read() == ""
+    assert listing.returncode == 1
+
+
+def test_an_unforeseen_error_keeps_its_traceback_and_says_where_the_run_is(trained, thespis, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("thespis.api.drive", broken)
+    said = thespis("resume", trained, "--quiet", code=1)
+    assert "ZeroDivisionError: a bug" in said.err
+    assert said.err.splitlines()[-1].startswith("thespis: this was not foreseen")
+    assert f"thespis resume {trained}" in said.err
+
+
+@pytest.mark.slow
+def test_a_world_that_draws_itself_is_filmed(thespis):
+    pytest.importorskip("pygame")
+    rest = ("--steps", 256, "--set", "length=32", "hidden=8", "--episodes", 2, "--out", "run", "--quiet")
+    thespis("train", "ppo", "--env", "gymnasium:CartPole-v1", *rest)
+    found = thespis("record", "run", "--json").document
+    assert found["drawn"] == "drawn by the environment"

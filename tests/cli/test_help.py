@@ -1,0 +1,103 @@
+"""Help is quick and complete; mistakes on the command line are one clear message and exit code 2."""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from thespis.cli.main import COMMANDS
+from thespis.runs.config import describe_settings
+
+SLOW_TO_IMPORT = ("jax", "gymnasium", "matplotlib", "numpy")
+
+
+@pytest.mark.parametrize("words", ["--help", "train --help", "evaluate --help", "--version", "trian"])
+def test_help_imports_nothing_slow(words):
+    check = (
+        "import sys; from thespis.cli.main import run; run(sys.argv[1:]);"
+        f"print([m for m in {SLOW_TO_IMPORT} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", check, *words.split()], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_answers_in_half_a_second():
+    """Of the processor's time, which other processes on the machine do not change."""
+
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "thespis", "train", "--help"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(3)) < 0.5
+
+
+def test_every_option_says_what_it_does(thespis):
+    for name, command in COMMANDS.items():
+        said = thespis(name, "--help")
+        assert (command.__doc__ or "").splitlines()[0].split()[0] in said.out
+        for setting in describe_settings(command):
+            assert setting.doc or setting.path == "json", f"{name} --{setting.path}"
+        for field in dataclasses.fields(command):
+            positional = field.name in ("method", "directory", "directories", "what", "name") or name == "doctor"
+            assert positional or f"--{field.name.replace('_', '-')}" in said.out
+
+
+def test_help_of_a_method_lists_its_settings(thespis):
+    said = thespis("train", "ppo", "--help")
+    assert "--checkpoint-seconds" in said.out
+    assert "learning_rate=0.0003" in said.out and "Largest change of the ratio" in said.out
+
+
+def test_no_words_at_all_is_help(thespis):
+    assert "usage: thespis" in thespis().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trian ppo", "unknown command 'trian': did you mean train?"),
+        ("train pp0 --env CartPole-v1", "unknown method 'pp0'; did you mean ppo"),
+        ("train ppo --env CartPol-v1", "unknown environment 'CartPol-v1'; did you mean gymnax:CartPole-v1"),
+        ("train ppo", "no environment given: --env NAME"),
+        ("train ppo --env CartPole-v1 --seeds a", "--seeds a does not fit"),
+        ("train ppo --env CartPole-v1 --seeds 1,1", "all different"),
+        ("train ppo --env CartPole-v1 --set learning_rat=1", "did you mean learning_rate"),
+        ("train ppo --env CartPole-v1 --set clip=high", "setting clip=high does not fit: a number is wanted"),
+        ("train ppo --env CartPole-v1 --vary lengt=0.3..0.8", "did you mean length?"),
+        ("train ppo --env gymnasium:CartPole-v1 --loop compiled", "use the host loop"),
+        ("train sac --env gymnasium:CartPole-v1 --data nowhere", "there is no dataset at nowhere"),
+        ("train dqn --env Pendulum-v1", "discrete"),
+        ("resume nothing", "nothing does not exist"),
+        ("evaluate .", ". is not a run"),
+        ("compare", "there is nothing to compare"),
+        ("report", "name at least one run"),
+        ("record run --out film.avi", "a film ends in .gif or .mp4"),
+        ("collect run --out data", "say how much to collect: --steps N or --episodes N"),
+        ("list methods sca", "did you mean sac"),
+        ("list envs Pendulum-v7", "unknown environment 'Pendulum-v7'"),
+    ],
+)
+def test_a_mistake_is_one_line(words, said, thespis):
+    answer = thespis(*words.split(), code=2)
+    assert said in answer.err and answer.err.count("\n") == 1 and answer.err.startswith("thespis: ")
+    assert answer.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("train ppo --stesp 3", "--steps"),
+        ("train ppo --steps many", "--steps"),
+        ("train", "METHOD"),
+        ("list worlds", "methods"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_shown_with_its_help(words, said, thespis):
+    answer = thespis(*words.split(), code=2)
+    assert said in answer.err and "Traceback" not in answer.err and answer.out == ""

@@ -1,0 +1,15 @@
+"""What all tests share: JAX on the CPU, a compile cache in the repository, one XLA thread per worker."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+# Read by JAX when it is first imported, and by the processes that tests start.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # bits are compared, and only the CPU promises them
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("WANDB_MODE", "offline")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("NPROC", "1")  # the size of XLA's thread pool: parallel workers would only contend

@@ -1,0 +1,138 @@
+"""The laws of the contract for every feedback, and what the bonus is for."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from thespis.core.contracts import Feedback
+from thespis.core.records import Batch, EnvSpec, Transition, View
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, map_space, shape_of
+from thespis.feedback.environment import EnvironmentReward
+from thespis.feedback.rnd import RandomNetworkDistillation
+
+TREE = dict_space(picture=Box((5, 6, 1), 0.0, 255.0, "uint8"), turns=MultiDiscrete((2, 3)), vector=Box((3,)))
+SPACES = {"box": Box((3,)), "discrete": Discrete(12), "tree": TREE}
+FEEDBACKS = [EnvironmentReward(), RandomNetworkDistillation(hidden=(16,), features=8)]
+KEY = jax.random.key(0)
+update = eqx.filter_jit(lambda feedback, state, batch: feedback.update(state, batch, KEY))
+score = eqx.filter_jit(lambda feedback, state, batch: feedback.score(state, batch.steps))
+
+
+def observations(space, key, shape):
+    def leaf(part):
+        match part:
+            case Box(dtype="uint8"):
+                return jax.random.randint(key, (*shape, *part.shape), 0, 256).astype("uint8")
+            case Box():
+                return 100.0 + 30.0 * jax.random.normal(key, (*shape, *part.shape))
+            case Discrete():
+                return jax.random.randint(key, shape, 0, part.n)
+            case _:
+                return jax.random.randint(key, (*shape, *shape_of(part)), 0, 2)
+
+    return map_space(leaf, space)
+
+
+def batch_of(observation, shape, mask=None):
+    no = jnp.zeros(shape, bool)
+    view, reward = View(observation), jnp.arange(float(np.prod(shape))).reshape(shape)
+    steps = Transition(view, jnp.zeros(shape, "int32"), reward, no, no, view, no)
+    return Batch(steps, jnp.ones(shape, bool) if mask is None else mask, (), jnp.int32(0))
+
+
+def made(feedback, space, key=KEY, shape=(4, 3)):
+    state = feedback.init(EnvSpec("made", space, Discrete(2)), key)
+    return state, batch_of(observations(space, jax.random.fold_in(key, 1), shape), shape)
+
+
+def equal(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+@pytest.mark.parametrize("feedback", FEEDBACKS, ids=lambda f: f.name)
+def test_laws(feedback, space):
+    assert isinstance(feedback, Feedback)
+    state, batch = made(feedback, space)
+    first, report = update(feedback, state, batch)
+    second, _ = update(feedback, state, batch)
+    assert equal(first, second) and equal(score(feedback, first, batch), score(feedback, second, batch))
+    kept = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), state, first)
+    assert jax.tree.all(kept)
+    rewards = score(feedback, state, batch)
+    assert rewards.shape == batch.steps.reward.shape and rewards.dtype == batch.steps.reward.dtype
+    assert np.isfinite(rewards).all()
+    assert all(x.shape == () and np.isfinite(x) for x in report.metrics.values())
+    one_step = jax.tree.map(lambda x: x[0], batch.steps)
+    np.testing.assert_allclose(feedback.score(state, one_step), rewards[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("feedback", FEEDBACKS, ids=lambda f: f.name)
+def test_seeds_side_by_side_equal_seeds_alone(feedback):
+    def run(key):
+        state, batch = made(feedback, SPACES["box"], key)
+        state, _ = feedback.update(state, batch, key)
+        return feedback.score(state, batch.steps)
+
+    keys = jax.random.split(KEY, 3)
+    together, alone = jax.jit(jax.vmap(run))(keys), [jax.jit(run)(key) for key in keys]
+    np.testing.assert_allclose(together, np.stack(alone), rtol=1e-4)
+
+
+def test_environment_reward_is_the_identity():
+    _, batch = made(EnvironmentReward(), SPACES["box"])
+    np.testing.assert_array_equal(EnvironmentReward().score((), batch.steps), batch.steps.reward)
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_the_bonus_falls_where_the_agent_has_been_and_not_elsewhere(space):
+    feedback = RandomNetworkDistillation(learning_rate=1e-3, hidden=(32,), features=16)
+    state = feedback.init(EnvSpec("made", space, Discrete(2)), KEY)
+    known, novel = (batch_of(observations(space, jax.random.key(seed), (2, 4)), (2, 4)) for seed in (1, 2))
+    if space == SPACES["discrete"]:
+        known = batch_of(jnp.arange(8).reshape(2, 4) % 6, (2, 4))
+        novel = batch_of(jnp.arange(8).reshape(2, 4) % 6 + 6, (2, 4))
+
+    def bonus(state, batch):
+        return float(jnp.mean(score(feedback, state, batch) - batch.steps.reward))
+
+    @jax.jit
+    def train(state):
+        return jax.lax.scan(lambda s, _: (feedback.update(s, known, KEY)[0], None), state, length=200)[0]
+
+    begun, _ = update(feedback, state, known)
+    trained = train(begun)
+    assert bonus(trained, known) < 0.2 * bonus(begun, known)
+    assert bonus(trained, novel) > 5 * bonus(trained, known)
+
+
+def test_the_target_never_moves_and_gets_no_gradient():
+    feedback = FEEDBACKS[1]
+    state, batch = made(feedback, TREE)
+    moved, _ = update(feedback, state, batch)
+    assert equal(moved.target, state.target) and not equal(moved.predictor, state.predictor)
+    slope = jax.grad(lambda target: feedback.score(eqx.tree_at(lambda s: s.target, state, target), batch.steps).sum())
+    assert all(not np.any(leaf) for leaf in jax.tree.leaves(slope(state.target)))
+
+
+def test_weight_scales_the_bonus_alone():
+    rewards = []
+    for weight in (0.0, 1.0, 2.0):
+        feedback = RandomNetworkDistillation(weight, hidden=(16,), features=8)
+        state, batch = made(feedback, SPACES["box"])
+        rewards.append(score(feedback, state, batch))
+    np.testing.assert_array_equal(rewards[0], batch.steps.reward)
+    np.testing.assert_allclose(rewards[2] - rewards[0], 2 * (rewards[1] - rewards[0]), rtol=1e-4, atol=1e-5)
+    assert (rewards[1] > rewards[0]).all()
+
+
+def test_masked_steps_teach_nothing():
+    feedback = FEEDBACKS[1]
+    state, batch = made(feedback, SPACES["box"])
+    mask = jnp.ones((4, 3), bool).at[2:, 1].set(False)
+    garbage = jnp.where(mask[..., None], batch.steps.next_view.observation, 1e6)
+    one, _ = update(feedback, state, batch_of(batch.steps.next_view.observation, (4, 3), mask))
+    other, _ = update(feedback, state, batch_of(garbage, (4, 3), mask))
+    assert equal(one, other)

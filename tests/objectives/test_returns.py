@@ -1,0 +1,198 @@
+"""Returns against a quadratic-time reference in numpy and against rlax, in float64 within 1e-6."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rlax
+
+from thespis.objectives import returns
+
+TIME = 37
+TOLERANCE = 1e-6
+gae, lambda_returns, discounted_returns, n_step = map(
+    jax.jit, (returns.gae, returns.lambda_returns, returns.discounted_returns, returns.n_step)
+)
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def trajectory(seed):
+    """Random rewards, values and episode ends: many, few, none; the window may end anywhere in an episode."""
+    rng = np.random.default_rng(seed)
+    rate = (0.5, 0.1, 0.02, 0.0)[seed % 4]
+    terminated = rng.random(TIME) < rate
+    truncated = (rng.random(TIME) < rate) & ~terminated
+    reward, value, next_value = rng.normal(size=(3, TIME))
+    return reward, value, next_value, terminated, terminated | truncated
+
+
+def episodes(ended):
+    start = 0
+    for t, last in enumerate(ended):
+        if last or t == len(ended) - 1:
+            yield range(start, t + 1)
+            start = t + 1
+
+
+def reference_gae(reward, value, next_value, terminated, ended, discount, trace):
+    """The exponentially weighted sum of errors, written out per episode (Schulman et al. 2016, eq. 16)."""
+    out = np.zeros(TIME)
+    for episode in episodes(ended):
+        for t in episode:
+            for k in range(t, episode[-1] + 1):
+                bootstrap = 0.0 if terminated[k] else next_value[k]
+                out[t] += (discount * trace) ** (k - t) * (reward[k] + discount * bootstrap - value[k])
+    return out
+
+
+def reference_lambda(reward, next_value, terminated, ended, discount, trace):
+    """The weighted mean of all n-step returns within the episode (Sutton and Barto 2018, eq. 12.3)."""
+    out = np.zeros(TIME)
+    for episode in episodes(ended):
+        last = episode[-1]
+        for t in episode:
+            for n in range(1, last - t + 2):
+                k = t + n - 1
+                n_step = sum(discount**i * reward[t + i] for i in range(n))
+                n_step += 0.0 if terminated[k] else discount**n * next_value[k]
+                out[t] += (trace ** (n - 1) if k == last else (1 - trace) * trace ** (n - 1)) * n_step
+    return out
+
+
+def reference_return(reward, next_value, terminated, ended, discount):
+    out = np.zeros(TIME)
+    for episode in episodes(ended):
+        last = episode[-1]
+        for t in episode:
+            out[t] = sum(discount ** (k - t) * reward[k] for k in range(t, last + 1))
+            out[t] += 0.0 if terminated[last] else discount ** (last - t + 1) * next_value[last]
+    return out
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("discount, trace", [(0.99, 0.95), (0.9, 0.0), (1.0, 1.0), (0.0, 0.5)])
+def test_returns_equal_brute_force(seed, discount, trace):
+    data = trajectory(seed)
+    reward, value, next_value, terminated, ended = map(jnp.asarray, data)
+    tail = (reward, next_value, terminated, ended, discount)
+    rest = (data[0], data[2], data[3], data[4], discount)
+    pairs = [
+        (
+            gae(reward, value, next_value, terminated, ended, discount, trace),
+            reference_gae(*data, discount, trace),
+        ),
+        (lambda_returns(*tail, trace), reference_lambda(*rest, trace)),
+        (discounted_returns(*tail), reference_return(*rest)),
+    ]
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_returns_equal_rlax(seed):
+    reward, _, next_value, terminated, ended = map(jnp.asarray, trajectory(seed))
+    discounts = 0.97 * (1.0 - terminated)
+    for trace in (0.9, 1.0):
+        ours = lambda_returns(reward, next_value, terminated, ended, 0.97, trace)
+        theirs = rlax.lambda_returns(reward, discounts, next_value, trace * (1.0 - ended))
+        np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
+    # rlax's GAE has one row of values, so it cannot say what a truncation leads to
+    values = jnp.append(next_value, 0.3)
+    ours = gae(reward, values[:-1], values[1:], terminated, terminated, 0.97, 0.9)
+    theirs = rlax.truncated_generalized_advantage_estimation(reward, discounts, 0.9, values)
+    np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_advantages_of_an_episode_do_not_see_the_next(seed):
+    reward, value, next_value, terminated, ended = trajectory(4 * (seed // 2) + seed % 2)  # patterns with ends
+    cut = int(np.flatnonzero(ended[:-1])[0]) + 1
+    after = np.random.default_rng(99).normal(size=(3, TIME))
+    after[0, -1] = np.nan
+
+    def outputs(reward, value, next_value):
+        rows = (
+            jnp.asarray(reward),
+            jnp.asarray(next_value),
+            jnp.asarray(terminated),
+            jnp.asarray(ended),
+            0.99,
+        )
+        advantage = gae(rows[0], jnp.asarray(value), *rows[1:], 0.95)
+        return advantage, lambda_returns(*rows, 0.95), discounted_returns(*rows)
+
+    pairs = zip((reward, value, next_value), after, strict=True)
+    changed = [np.where(np.arange(TIME) < cut, old, new) for old, new in pairs]
+    for before, now in zip(outputs(reward, value, next_value), outputs(*changed), strict=True):
+        np.testing.assert_array_equal(before[:cut], now[:cut])
+        assert not np.array_equal(before[cut:], now[cut:])
+
+
+def test_a_nan_after_a_true_end_is_never_looked_at():
+    one = jnp.ones(2)
+    terminated = jnp.array([True, True])
+    advantage = gae(one, one, jnp.full(2, jnp.nan), terminated, terminated, 0.9, 0.9)
+    np.testing.assert_array_equal(advantage, [0.0, 0.0])
+
+
+def test_truncation_bootstraps_and_termination_does_not():
+    reward, value, next_value = jnp.ones(1), jnp.zeros(1), jnp.full(1, 10.0)
+    yes, no = jnp.array([True]), jnp.array([False])
+    assert gae(reward, value, next_value, no, yes, 0.9, 0.95)[0] == pytest.approx(10.0)
+    assert gae(reward, value, next_value, yes, yes, 0.9, 0.95)[0] == pytest.approx(1.0)
+
+
+def windows(seed, length):
+    """Random windows of ``length`` steps, cut at the first end, with garbage beyond it."""
+    rng = np.random.default_rng(seed)
+    terminated = rng.random(length) < 0.2
+    ended = terminated | (rng.random(length) < 0.2)
+    valid = int(np.argmax(ended)) + 1 if ended.any() else length
+    reward = rng.normal(size=length)
+    reward[valid:] = np.nan
+    return reward, terminated, np.arange(length) < valid, valid
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("length", [1, 5])
+def test_n_step_has_the_discount_of_its_own_length(seed, length):
+    reward, terminated, mask, valid = windows(seed, length)
+    total, bootstrap, last = n_step(jnp.asarray(reward), jnp.asarray(terminated), jnp.asarray(mask), 0.9)
+    assert float(total) == pytest.approx(sum(0.9**i * reward[i] for i in range(valid)), abs=TOLERANCE)
+    assert float(bootstrap) == pytest.approx(0.0 if terminated[:valid].any() else 0.9**valid, abs=TOLERANCE)
+    assert int(last) == valid - 1
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_n_step_equals_rlax(n):
+    reward, _, next_value, terminated, _ = trajectory(1)
+    discounts = 0.97 * (1.0 - terminated)
+    theirs = rlax.n_step_bootstrapped_returns(jnp.asarray(reward), jnp.asarray(discounts), jnp.asarray(next_value), n)
+    for t in range(TIME - n + 1):
+        window = slice(t, t + n)
+        steps = terminated[window]
+        valid = int(np.argmax(steps)) + 1 if steps.any() else n
+        total, bootstrap, last = n_step(jnp.asarray(reward[window]), jnp.asarray(steps), jnp.arange(n) < valid, 0.97)
+        assert float(total + bootstrap * next_value[t + last]) == pytest.approx(float(theirs[t]), abs=TOLERANCE)
+
+
+def test_float32_keeps_its_dtype_and_agrees():
+    data = trajectory(1)
+    single = [jnp.asarray(x, "float32" if x.dtype == float else bool) for x in data]
+    advantage = gae(*single, 0.99, 0.95)
+    assert advantage.dtype == jnp.float32
+    np.testing.assert_allclose(advantage, reference_gae(*data, 0.99, 0.95), atol=1e-5, rtol=1e-5)
+    total, bootstrap, _ = n_step(single[0], single[3], jnp.ones(TIME, bool), 0.99)
+    assert total.dtype == bootstrap.dtype == jnp.float32
+
+
+def test_rows_are_independent_under_vmap():
+    columns = [jnp.stack(column, axis=1) for column in zip(*map(trajectory, range(6)), strict=True)]
+    together = jax.vmap(lambda *x: gae(*x, 0.99, 0.95), in_axes=1, out_axes=1)(*columns)
+    alone = [gae(*map(jnp.asarray, trajectory(seed)), 0.99, 0.95) for seed in range(6)]
+    np.testing.assert_allclose(together, np.stack(alone, axis=1), atol=1e-12)

@@ -1,0 +1,160 @@
+"""Small compiled worlds whose observations say where they come from, and an adapter to the host contract.
+
+An observation is ``(episode, step, x)``: a number drawn at the episode's reset, the steps since, and a state that
+the actions move. Episodes end both ways, at random times, so that a few ticks see terminations and truncations.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from thespis.core.keys import fold, per_index, roots
+from thespis.core.records import EnvSpec, TimeStep
+from thespis.core.separate import separate
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, map_space, tuple_space
+
+BOX = Box((2,), (-2.0, -0.5), (2.0, 1.5))
+TREE_ACTION = dict_space(kind=Discrete(3), push=BOX, turns=MultiDiscrete((2, 3)))
+VECTOR = Box((3,))
+TREE = dict_space(
+    numbers=VECTOR, picture=Box((6, 5, 1), 0, 255, "uint8"), which=tuple_space(Discrete(4), MultiDiscrete((2, 3)))
+)
+
+
+class WalkState(eqx.Module):
+    """Where one episode stands."""
+
+    episode: Float[Array, ""]
+    step: Int[Array, ""]
+    x: Float[Array, ""]
+
+
+class Walk(eqx.Module):
+    """A number walks; reward ``1 - x**2``; truncated after ``limit`` steps, terminated with chance ``risk``."""
+
+    action: object = eqx.field(static=True, default=BOX)
+    observation: object = eqx.field(static=True, default=VECTOR)
+    legal: bool = eqx.field(static=True, default=False)
+    limit: int = eqx.field(static=True, default=5)
+    risk: float = eqx.field(static=True, default=0.15)
+
+    @property
+    def spec(self) -> EnvSpec:
+        params = {"push": jnp.float32(0.3)}
+        return EnvSpec("walk", self.observation, self.action, self.legal, self.limit, params)
+
+    def reset(self, params, key):
+        episode_key, x_key = jax.random.split(key)
+        state = (WalkState(jax.random.uniform(episode_key), jnp.int32(0), jax.random.normal(x_key)), params["push"])
+        return state, self._answer(state[0], jnp.zeros(()), jnp.zeros((), bool))
+
+    def step(self, state, action, key):
+        state, push = state
+        noise_key, end_key = jax.random.split(key)
+        force = sum(jnp.mean(jnp.asarray(a, "float32")) for a in jax.tree.leaves(action))
+        x = 0.9 * state.x + push * force + 0.1 * jax.random.normal(noise_key)
+        state = WalkState(state.episode, state.step + 1, x)
+        return (state, push), self._answer(state, 1.0 - x**2, jax.random.uniform(end_key) < self.risk)
+
+    def _answer(self, state: WalkState, reward, terminated) -> TimeStep:
+        truncated = state.step >= self.limit
+        return TimeStep(self._observe(state), reward, terminated, truncated, self._mask(state))
+
+    def _observe(self, state: WalkState):
+        numbers = jnp.stack([state.episode, state.step.astype("float32"), state.x])
+        step = state.step
+
+        def leaf(space):
+            match space:
+                case Discrete():
+                    return step % space.n
+                case MultiDiscrete():
+                    return step % jnp.asarray(space.nvec)
+                case _ if space.dtype == "uint8":
+                    return jnp.full(space.shape, (37 * step) % 256, "uint8")
+                case _:
+                    return numbers
+
+        return map_space(leaf, self.observation)
+
+    def _mask(self, state: WalkState):
+        def leaf(space):
+            match space:
+                case Discrete():
+                    return (jnp.arange(space.n) + state.step) % 3 != 0
+                case MultiDiscrete():
+                    choice = jnp.concatenate([jnp.arange(n) for n in space.nvec])
+                    return (choice != state.step % 2) | (choice == 0)
+                case _:
+                    return None
+
+        return map_space(leaf, self.action) if self.legal else None
+
+
+class AsHost:
+    """A compiled world behind the host contract, with exactly the keys of the compiled loop."""
+
+    def __init__(self, environment, envs: int, seeds: list[int]):
+        self.environment, self.spec, self.envs, self.n = environment, environment.spec, envs, envs * len(seeds)
+        self.roots = roots(seeds)
+        self._reset, self._step = jax.jit(self._reset_all), jax.jit(self._step_all)
+
+    def _params(self):
+        return jax.tree.map(lambda p: jnp.broadcast_to(p, (self.envs, *jnp.shape(p))), self.spec.params)
+
+    def _reset_one(self, root, tick):
+        keys = per_index(fold(root, "reset", tick), self.envs)
+        return separate(jax.vmap(self.environment.reset))(self._params(), keys)
+
+    def _reset_all(self, tick):
+        return _merge(jax.vmap(self._reset_one, in_axes=(0, None))(self.roots, tick))
+
+    def _step_all(self, state, actions, tick):
+        def one(root, state, actions):
+            keys = per_index(fold(root, "step", tick), self.envs)
+            state, step = separate(jax.vmap(self.environment.step))(state, actions, keys)
+            fresh_state, fresh = self._reset_one(root, tick + 1)
+            ended = step.terminated | step.truncated
+
+            def choose(a, b):
+                return jnp.where(ended.reshape(ended.shape + (1,) * (a.ndim - 1)), a, b)
+
+            state, view = jax.tree.map(choose, (fresh_state, fresh.view), (state, step.view))
+            return state, step, view
+
+        split = jax.tree.map(lambda x: x.reshape(len(self.roots), self.envs, *x.shape[1:]), (state, actions))
+        return _merge(jax.vmap(one)(self.roots, *split))
+
+    def start(self, seeds):
+        self.tick = 0
+        self.state, step = self._reset(0)
+        return _numpy(step)
+
+    def step(self, actions):
+        self.state, step, view = self._step(self.state, actions, self.tick)
+        self.tick += 1
+        return _numpy(step), _numpy(view)
+
+    def save(self):
+        leaves = {str(i): np.asarray(x) for i, x in enumerate(jax.tree.leaves(self.state))}
+        return leaves | {"tick": np.asarray(self.tick)}
+
+    def load(self, saved):
+        tree = jax.tree.structure(jax.eval_shape(self._reset_all, 0)[0])
+        self.tick = int(saved["tick"])
+        self.state = jax.tree.unflatten(tree, [jnp.asarray(saved[str(i)]) for i in range(tree.num_leaves)])
+
+    def close(self):
+        pass
+
+
+def _merge(tree):
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+
+def _numpy(tree):
+    return jax.tree.map(np.asarray, tree)

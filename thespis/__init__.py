@@ -1,0 +1,50 @@
+"""Thespis: an actor acts, a critic evaluates, a learner improves.
+
+Public names are imported when first used, so that ``import thespis`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "A2C": "thespis.methods.online.a2c",
+    "BC": "thespis.methods.imitation.bc",
+    "DDPG": "thespis.methods.online.ddpg",
+    "DQN": "thespis.methods.online.dqn",
+    "PPO": "thespis.methods.online.ppo",
+    "SAC": "thespis.methods.online.sac",
+    "TD3": "thespis.methods.online.td3",
+    "Run": "thespis.trained",
+    "UserError": "thespis.core.errors",
+    "load": "thespis.api",
+    "resume": "thespis.api",
+    "train": "thespis.api",
+}
+
+__all__ = ["A2C", "BC", "DDPG", "DQN", "PPO", "SAC", "TD3", "Run", "UserError", "load", "resume", "train"]
+
+if TYPE_CHECKING:
+    from thespis.api import load, resume, train
+    from thespis.core.errors import UserError
+    from thespis.methods.imitation.bc import BC
+    from thespis.methods.online.a2c import A2C
+    from thespis.methods.online.ddpg import DDPG
+    from thespis.methods.online.dqn import DQN
+    from thespis.methods.online.ppo import PPO
+    from thespis.methods.online.sac import SAC
+    from thespis.methods.online.td3 import TD3
+    from thespis.trained import Run
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'thespis' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,1 @@
+"""Turns observations into actions."""

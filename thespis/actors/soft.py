@@ -1,0 +1,55 @@
+"""The stochastic actor of soft methods: a squashed normal for a box, a categorical for a choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Key, PyTree
+
+from thespis.actors.heads import PolicyHead, SquashedGaussian
+from thespis.core.contracts import Mode
+from thespis.core.records import EnvSpec, View
+from thespis.core.spaces import random_action
+from thespis.nets.body import Body
+from thespis.nets.mlp import uniform_fan_in
+
+
+class SoftActor(eqx.Module):
+    """Body and squashed or categorical head."""
+
+    body: Body
+    head: PolicyHead
+
+    def __init__(self, spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""]):
+        body_key, head_key = jax.random.split(key)
+        self.body = Body(spec.observation, hidden, body_key, init=uniform_fan_in, activation=jax.nn.relu)
+        self.head = PolicyHead(
+            spec.action, self.body.size, head_key, init=uniform_fan_in, continuous=SquashedGaussian()
+        )
+
+    def __call__(self, view: View) -> Any:
+        """The distribution for one view: a ``SquashedNormal`` for a box, a ``Categorical`` for a choice."""
+        return self.head(self.body((), view.observation)[0], view.legal)
+
+
+class SoftPolicy(eqx.Module):
+    """What a soft actor carries; ``random`` until the first update."""
+
+    actor: SoftActor
+    scale: PyTree
+    random: Bool[Array, ""]
+    mode: Mode = eqx.field(static=True)
+
+    def __call__(self, view: View, key: Key[Array, ""]) -> PyTree:
+        """One action for one scaled view: the mode, a sample, or while it explores and is fresh, a uniform one."""
+        chosen = self.actor(view)
+        if self.mode is Mode.EXPLOIT:
+            return chosen.mode()
+        if self.mode is Mode.SAMPLE:
+            return chosen.sample(key)
+        sample_key, random_key = jax.random.split(key)
+        uniform = random_action(self.actor.head.space, random_key, view.legal)
+        return jax.tree.map(lambda u, a: jnp.where(self.random, u, a), uniform, chosen.sample(sample_key))

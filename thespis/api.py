@@ -1,0 +1,148 @@
+"""Training, resuming and using runs from Python: what the command line does, as functions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import PyTree
+
+from thespis.assembly import (
+    Assembled,
+    Options,
+    assemble,
+    method_from,
+    resolved_config,
+    schedule_of,
+    use_compilation_cache,
+)
+from thespis.core.contracts import Method
+from thespis.core.errors import UserError
+from thespis.evaluation.report import write_report
+from thespis.evaluation.score import final_score
+from thespis.loops.driver import drive
+from thespis.loops.memory import planned_bytes, require
+from thespis.loops.parts import with_array_leaves
+from thespis.runs.environment_info import device_line
+from thespis.runs.events import Bus, Listener
+from thespis.runs.store import RunDirectory, new_run_path
+from thespis.trained import Run, environment_of
+
+
+def train(
+    method: str | Method,
+    env: Any = None,
+    *,
+    steps: int = 100_000,
+    seeds: int | list[int] = 1,
+    envs: int | None = None,
+    settings: list[str] | dict[str, Any] | None = None,
+    feedback: Any = None,
+    curriculum: Any = None,
+    out: str | Path | None = None,
+    callbacks: Iterable[Listener] = (),
+    **options: Any,
+) -> Run:
+    """Train and return the run.
+
+    ``method``: a name (``"sac"``) or a configured method (``SAC(critics=5)``). ``env``: a name, an environment
+    object, a class or a function that makes one. ``steps``: environment steps per seed (updates, when learning
+    from a dataset). ``seeds``: how many (0, 1, ...) or which. ``envs``: environments per seed. ``settings``:
+    hyperparameters by name. ``callbacks``: functions of events; returning ``True`` stops the run. ``options``:
+    fields of :class:`thespis.assembly.Options`.
+
+    Raises:
+        UserError: for whatever the user can mend, in one line.
+    """
+    use_compilation_cache()
+    texts = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, dict) else list(settings or [])
+    chosen = method_from(method, texts)
+    seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not seed_list or len(set(seed_list)) < len(seed_list) or steps < 1:
+        raise UserError(f"a run needs at least one step and at least one seed, all different: {steps=}, {seeds=}")
+    try:
+        extra = Options(**options)
+    except TypeError:
+        unknown = sorted(set(options) - set(Options.__dataclass_fields__))
+        raise UserError(
+            f"unknown option {unknown[0]!r}: it is one of {', '.join(Options.__dataclass_fields__)}"
+        ) from None
+    config = resolved_config(
+        chosen, env, steps=steps, envs=envs, seeds=seed_list, feedback=feedback, curriculum=curriculum, options=extra
+    )
+    assembled = assemble(config, env)
+    try:
+        path = Path(out) if out else new_run_path(config["method_name"], config["env"] or "dataset")
+        planned = planned_bytes(assembled.loop.shapes())
+        require(planned)
+        run = RunDirectory.create(path, config, assembled.loop.metrics)
+        return _go(run, assembled, env, Bus(callbacks), planned, resume=False)
+    finally:
+        assembled.loop.close()
+
+
+def resume(path: str | Path, env: Any = None, *, callbacks: Iterable[Listener] = ()) -> Run:
+    """Continue a run from its newest undamaged checkpoint to its last step, as if it had not been interrupted.
+
+    ``env`` is needed only for an environment that was given as an object.
+    """
+    use_compilation_cache()
+    run = RunDirectory.open(path)
+    env = environment_of(run.config, env)
+    assembled = assemble(run.config, env)
+    try:
+        planned = planned_bytes(assembled.loop.shapes())
+        require(planned)
+        return _go(run, assembled, env, Bus(callbacks), planned, resume=True)
+    finally:
+        assembled.loop.close()
+
+
+def _go(run: RunDirectory, assembled: Assembled, env: Any, bus: Bus, planned: int, *, resume: bool) -> Run:
+    """Run the loop to its end, then judge the result and write the report."""
+    loop, config, began = assembled.loop, run.config, time.perf_counter()
+    method, options = with_array_leaves(assembled.parts).method, Options(**config["options"])
+    run.lock()
+    try:
+        found = run.load_checkpoint(loop.like()) if resume else None
+        step = int(found.meta["step"]) if found else 0
+        if resume:
+            run.rewind(step if found else -1)
+        bus.emit("start", step, config=config, device=device_line(), planned_bytes=planned, run=str(run.path))
+        carry, lost = loop.restore(found.tree) if found else (loop.init(), [])
+        for message in [*(found.warnings if found else []), *(f"restarted: {what}" for what in lost)]:
+            bus.emit("warning", step, message=message)
+
+        make_worlds = assembled.make_worlds
+
+        def evaluate(states: PyTree):
+            if make_worlds is None:
+                raise UserError("evaluating needs an environment: give one with --env")
+            score = final_score(method, states, make_worlds, config["seeds"], options.episodes)
+            return score["greedy"]["scores"], score["sampled"]["scores"]
+
+        carry, reason = drive(loop, carry, schedule_of(config), run, bus, evaluate)
+        step, trained = loop.steps(carry), time.perf_counter()
+        if reason != "interrupted" and make_worlds is not None:
+            states = loop.learner(carry).method
+            score = final_score(method, states, make_worlds, config["seeds"], options.episodes)
+            run.write_json("final.json", {"step": step} | score)
+            bus.emit("evaluation", step, greedy=score["greedy"]["scores"], sampled=score["sampled"]["scores"])
+        ended = time.perf_counter()
+        timing = loop.timing | {"evaluation": ended - trained, "total": ended - began}
+        run.write_json("timing.json", timing)
+        if reason != "interrupted":
+            write_report([run.path], run.path / "report.html")
+        bus.emit("done", step, reason=reason, seconds=ended - began)
+    finally:
+        run.unlock()
+    return Run(run, env)
+
+
+def load(path: str | Path, env: Any = None) -> Run:
+    """A run on disk. ``env`` is needed only for an environment that was given as an object."""
+    use_compilation_cache()
+    run = RunDirectory.open(path)
+    return Run(run, env if env is not None else run.config["env"])

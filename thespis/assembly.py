@@ -1,0 +1,195 @@
+"""From a configuration to a loop that can run: the one place where names become parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+from jaxtyping import PyTree
+
+from thespis.core.contracts import HostEnvironment, Method
+from thespis.core.errors import UserError
+from thespis.core.feeds import Logged
+from thespis.core.keys import roots
+from thespis.core.records import EnvSpec
+from thespis.envs import registry
+from thespis.loops.driver import Loop, Schedule
+from thespis.loops.parts import Parts
+from thespis.methods.registry import load as load_method
+from thespis.runs.config import apply_settings, from_config, to_config
+
+METHOD_STATE = "['carry'].learner.method"  # where every loop's checkpoint holds the method's states
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a run is run, beside what it trains. All of it is written into run.json."""
+
+    evaluate_every: int = 0
+    """Steps between evaluations while training; 0 for none."""
+    episodes: int = 10
+    """Episodes per seed and way of playing, in each evaluation."""
+    checkpoint_seconds: float = 60.0
+    """Seconds between checkpoints; results do not depend on it."""
+    report_every: int = 0
+    """Steps between rows of metrics; 0 for a hundredth of the run."""
+    lag: int | None = None
+    """Phases of learning by which the acting policy is behind in the host loop; None for the feed's own."""
+    workers: int = 1
+    """Threads that step host environments; results do not depend on it."""
+    loop: str | None = None
+    """compiled, host or logged; None for what the environment and the method need."""
+    data: str | None = None
+    """Directory of a dataset to learn from."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Assembled:
+    """A loop with its environment's maker."""
+
+    parts: Parts
+    loop: Loop
+    spec: EnvSpec
+    make_worlds: Callable[[int], HostEnvironment] | None
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs on disk, so that the same command starts faster the second time."""
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "thespis" / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def method_from(method: str | Method, settings: list[str]) -> Method:
+    """A method by name or as it is, with settings applied."""
+    built = load_method(method)() if isinstance(method, str) else method
+    return apply_settings(built, settings)
+
+
+def feedback_from(feedback: Any) -> Any:
+    """A feedback by name (``environment``, ``rnd``) or as it is."""
+    from thespis.feedback.environment import EnvironmentReward
+    from thespis.feedback.rnd import RandomNetworkDistillation
+
+    named = {None: EnvironmentReward, "environment": EnvironmentReward, "rnd": RandomNetworkDistillation}
+    if feedback is None or isinstance(feedback, str):
+        if feedback not in named:
+            raise UserError(f"unknown feedback {feedback!r}: it is environment or rnd")
+        return named[feedback]()
+    return feedback
+
+
+def curriculum_from(curriculum: Any) -> Any:
+    """A curriculum as it is; ranges such as ``length=0.3..0.8`` randomise parameters; ``None`` keeps them fixed."""
+    from thespis.curricula.domain_randomisation import DomainRandomisation
+    from thespis.curricula.fixed import Fixed
+
+    if not curriculum:
+        return Fixed()
+    return DomainRandomisation.parse(list(curriculum)) if isinstance(curriculum, list | tuple) else curriculum
+
+
+def environment_name(env: Any) -> str | None:
+    """The name under which an environment is written down."""
+    if env is None:
+        return None
+    entry = registry.resolve(env)
+    return entry.name if isinstance(env, str) else f"object:{entry.name}"
+
+
+def assemble(config: dict[str, Any], env: Any) -> Assembled:
+    """The loop of a run.json, in ``env`` (a name or the user's own)."""
+    method = from_config(config["method"])
+    parts = Parts(method, from_config(config["feedback"]), from_config(config["curriculum"]))
+    options = Options(**config["options"])
+    seeds, envs, steps = config["seeds"], config["envs"], config["steps"]
+
+    def make_worlds(n: int) -> HostEnvironment:
+        return registry.host(env, n, workers=options.workers)
+
+    if config["loop"] == "logged":
+        return _logged(parts, options, seeds, env, make_worlds)
+    if config["loop"] == "compiled":
+        from thespis.loops.compiled import CompiledLoop
+
+        world = registry.compiled(env)
+        return Assembled(parts, CompiledLoop(parts, world, envs, seeds, steps), world.spec, make_worlds)
+    from thespis.curricula.fixed import Fixed
+    from thespis.loops.host import HostLoop
+
+    if not isinstance(parts.curriculum, Fixed):
+        raise UserError("the host loop draws no parameters of episodes: --vary needs a compiled environment and loop")
+    worlds = make_worlds(len(seeds) * envs)
+    if worlds.spec.privileged is not None:
+        raise UserError(f"{worlds.spec.name} shows critics more than actors, which only the compiled loop carries")
+    return Assembled(parts, HostLoop(parts, worlds, envs, seeds, steps, options.lag), worlds.spec, make_worlds)
+
+
+def _logged(parts: Parts, options: Options, seeds: list[int], env: Any, make_worlds: Any) -> Assembled:
+    from thespis.data.datasets import read_dataset
+    from thespis.loops.logged import LoggedLoop
+
+    if options.data is None:
+        raise UserError("learning from a dataset needs one: --data DIR (make one with `thespis collect RUN`)")
+    dataset = read_dataset(options.data)
+    loop = LoggedLoop(parts, dataset.spec, dataset.steps, seeds)
+    return Assembled(parts, loop, dataset.spec, make_worlds if env is not None else None)
+
+
+def loop_kind(method: Method, env: Any, options: Options) -> str:
+    """The loop that a method, an environment and the options call for."""
+    wanted = options.loop
+    if wanted not in (None, "compiled", "host", "logged"):
+        raise UserError(f"unknown loop {wanted!r}: it is compiled, host or logged")
+    if isinstance(method.feed, Logged) or options.data is not None or wanted == "logged":
+        if wanted not in (None, "logged"):
+            raise UserError(f"a run that learns from data needs the logged loop, not the {wanted} loop")
+        return "logged"
+    if env is None:
+        raise UserError("no environment given: --env NAME (thespis list envs), or --data DIR for a dataset")
+    kind = registry.resolve(env).kind
+    if wanted == "compiled" and kind == "host":
+        raise UserError(f"{environment_name(env)} is not written in JAX and cannot be compiled: use the host loop")
+    return wanted or kind
+
+
+def method_states_like(method: Method, spec: EnvSpec, seeds: list[int]) -> PyTree:
+    """Shapes of a method's states, leading axis ``[seed]``."""
+    from thespis.loops.parts import with_array_leaves
+
+    method = with_array_leaves(method)
+    return jax.eval_shape(jax.vmap(lambda key: method.init(spec, key)), roots(seeds))
+
+
+def resolved_config(
+    method: Method, env: Any, *, steps: int, envs: int | None, seeds: list[int], feedback: Any, curriculum: Any,
+    options: Options,
+) -> dict[str, Any]:  # fmt: skip
+    """The content of run.json."""
+    from thespis import __version__
+    from thespis.runs.environment_info import device_line, git_state, versions
+
+    kind = loop_kind(method, env, options)
+    feedback, curriculum = feedback_from(feedback), curriculum_from(curriculum)
+    count = 1 if isinstance(method.feed, Logged) or kind == "logged" else envs or method.feed.envs
+    used = (method, feedback, curriculum)
+    citations = [dataclasses.asdict(citation) for part in used for citation in part.citations]
+    return {
+        "format": 1, "thespis": __version__, "method_name": method.name, "method": to_config(method),
+        "env": environment_name(env), "feedback": to_config(feedback), "curriculum": to_config(curriculum),
+        "steps": steps, "envs": count, "seeds": seeds, "loop": kind, "options": dataclasses.asdict(options),
+        "versions": versions(), "device": device_line(), "git": git_state(), "details": list(method.details),
+        "bibliography": citations,
+    }  # fmt: skip
+
+
+def schedule_of(config: dict[str, Any]) -> Schedule:
+    """When things happen in a run."""
+    options = Options(**config["options"])
+    return Schedule(config["steps"], options.evaluate_every, options.checkpoint_seconds, options.report_every)

@@ -1,0 +1,75 @@
+"""What a method can do, found by asking it: which spaces its ``init`` takes, and which loops its feed allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from thespis.core.contracts import Method
+from thespis.core.errors import UserError
+from thespis.core.feeds import Logged, Replay, Rollouts
+from thespis.core.records import EnvSpec
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, dict_space
+
+ACTIONS: dict[str, Space] = {
+    "box": Box((2,), -1.0, 1.0),
+    "discrete": Discrete(3),
+    "multi-discrete": MultiDiscrete((2, 3)),
+    "trees": dict_space(move=Box((2,), -1.0, 1.0), speak=Discrete(3)),
+}
+OBSERVATIONS: dict[str, Space] = {
+    "box": Box((3,)),
+    "discrete": Discrete(4),
+    "images": Box((36, 36, 3), 0, 255, "uint8"),
+    "trees": dict_space(place=Box((3,)), room=Discrete(4)),
+}
+LOOPS = {Rollouts: ("compiled", "host"), Replay: ("compiled", "host", "logged"), Logged: ("logged",)}
+
+
+def abilities(method: Method) -> dict[str, list[str]]:
+    """Kinds of actions and observations that a method takes, and its loops."""
+    some = next(action for action in ACTIONS.values() if _takes(method, OBSERVATIONS["box"], action))
+    return {
+        "actions": [name for name, space in ACTIONS.items() if _takes(method, OBSERVATIONS["box"], space)],
+        "observations": [name for name, space in OBSERVATIONS.items() if _takes(method, space, some)],
+        "loops": list(LOOPS[type(method.feed)]),
+    }
+
+
+def _takes(method: Method, observation: Space, action: Space) -> bool:
+    try:
+        jax.eval_shape(lambda key: method.init(EnvSpec("any", observation, action), key), jax.random.key(0))
+    except (ValueError, UserError):
+        return False
+    return True
+
+
+def leaves_by_path(tree: PyTree) -> dict[str, Any]:
+    """Leaves by dotted path, arrays as numbers or lists; a float32 has no more digits than it needs."""
+
+    def plain(leaf: Any) -> Any:
+        value = np.asarray(leaf)
+        return float(str(value)) if value.shape == () and value.dtype == np.float32 else value.tolist()
+
+    found = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): plain(leaf) for path, leaf in found}
+
+
+def in_words(space: Space) -> str:
+    """``box (6,) float32, -1 to 1``, ``one of 4``, ``{move: ..., speak: ...}``."""
+    match space:
+        case Discrete():
+            return f"one of {space.n}"
+        case MultiDiscrete():
+            return f"choices of {', '.join(map(str, space.nvec))}"
+        case Box():
+            return f"box {space.shape} {space.dtype}, {_bound(space.low)} to {_bound(space.high)}"
+    parts = [f"{name}: {in_words(part)}" for name, part in space.parts]
+    return "{" + ", ".join(parts) + "}" if space.kind == "dict" else f"({', '.join(parts)})"
+
+
+def _bound(bound: float | tuple[float, ...]) -> str:
+    return f"{bound:g}" if not isinstance(bound, tuple) else f"({', '.join(f'{b:g}' for b in bound)})"

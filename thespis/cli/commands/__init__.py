@@ -1,0 +1,1 @@
+"""The commands: one dataclass each, whose fields are its options and whose ``run`` does the work."""

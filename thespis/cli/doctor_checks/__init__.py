@@ -1,0 +1,1 @@
+"""What the doctor looks at: probe worlds with known answers, and the user's own world."""

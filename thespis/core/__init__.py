@@ -1,0 +1,1 @@
+"""The contracts and the data types; imports nothing else of ours."""

@@ -1,0 +1,163 @@
+"""The four contracts: Method, Feedback, Curriculum, Environment. Everything else is a choice of these.
+
+Implementations are frozen ``equinox.Module``s whose functions are pure over pytrees, so that code which
+does not know them can jit, vmap over seeds, checkpoint and resume them. Numbers that may vary in a sweep
+are leaves; whatever changes a shape or a branch is a static field. ``name``, ``citations`` and ``details``
+are what a run says of its parts: how they are called, where they come from, which details are on.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+from jaxtyping import Array, Key, PyTree
+
+from thespis.core.feeds import Feed
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Outcomes, Report, TimeStep, Transition, View
+
+State = TypeVar("State")
+Policy = TypeVar("Policy")
+Memory = TypeVar("Memory")
+
+
+class Mode(enum.Enum):
+    """How an actor plays: to learn, by its own distribution without added exploration, or its best."""
+
+    EXPLORE = "explore"
+    SAMPLE = "sampled"
+    EXPLOIT = "greedy"
+
+
+@runtime_checkable
+class Method(Protocol[State, Policy, Memory]):
+    """Actor, critic and learner of one agent."""
+
+    name: ClassVar[str]
+    citations: ClassVar[tuple[Citation, ...]]
+    details: ClassVar[tuple[str, ...]]
+
+    @property
+    def feed(self) -> Feed:
+        """What one update eats."""
+        ...
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> State:
+        """All that learning may change, and nothing else. Raises ``ValueError`` for spaces it cannot serve."""
+        ...
+
+    def policy(self, state: State, mode: Mode) -> Policy:
+        """The slice of the state that an actor carries; how it plays is settled here."""
+        ...
+
+    def begin(self, policy: Policy, n: int) -> Memory:
+        """Memory of ``n`` fresh episodes, leading axis ``n``; ``()`` if there is none."""
+        ...
+
+    def act(self, policy: Policy, memory: Memory, view: View, key: Key[Array, ""]) -> tuple[PyTree, Memory, PyTree]:
+        """Canonical actions of ``n`` environments at once, the memory after them, and extras to store."""
+        ...
+
+    def judge(self, state: State, episode: Transition) -> Critique:
+        """The critic's opinion of one episode ``[time]``; empty if there is no critic. Writes nothing."""
+        ...
+
+    def update(self, state: State, batch: Batch, key: Key[Array, ""]) -> tuple[State, Report]:
+        """One update. Keeps the state's tree, shapes and dtypes."""
+        ...
+
+
+@runtime_checkable
+class Feedback(Protocol[State]):
+    """Where the learning signal comes from."""
+
+    name: ClassVar[str]
+    citations: ClassVar[tuple[Citation, ...]]
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> State:
+        """What this signal learns."""
+        ...
+
+    def score(self, state: State, steps: Transition) -> Any:
+        """The rewards, shape of ``steps.reward``, that update will see."""
+        ...
+
+    def update(self, state: State, batch: Batch, key: Key[Array, ""]) -> tuple[State, Report]:
+        """Learn from the same batch, its rewards as the world gave them."""
+        ...
+
+
+@runtime_checkable
+class Curriculum(Protocol[State]):
+    """What the actor faces next."""
+
+    name: ClassVar[str]
+    citations: ClassVar[tuple[Citation, ...]]
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> State:
+        """What this curriculum learns. Raises ``ValueError`` where the world lacks what it varies."""
+        ...
+
+    def draw(self, state: State, key: Key[Array, ""], n: int) -> PyTree:
+        """Parameters of ``n`` episodes: the tree of ``spec.params`` with a leading axis ``n``."""
+        ...
+
+    def update(self, state: State, outcomes: Outcomes, key: Key[Array, ""]) -> tuple[State, Report]:
+        """Learn from how the drawn episodes went."""
+        ...
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A compiled world: pure functions of one episode, vmapped by the loop, which owns episode ends."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Spaces, limits and default parameters."""
+        ...
+
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
+        """The start of one episode."""
+        ...
+
+    def step(self, state: PyTree, action: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
+        """One step; never resets. ``action`` is in the world's units."""
+        ...
+
+
+@runtime_checkable
+class HostEnvironment(Protocol):
+    """``n`` worlds outside JAX, side by side, in numpy. They restart themselves; no filler step exists."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Spaces and limits of one world."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """How many worlds there are."""
+        ...
+
+    def start(self, seeds: list[int]) -> TimeStep:
+        """Begin a fresh episode in every world, world ``i`` seeded with ``seeds[i]``. Leading axis ``n``."""
+        ...
+
+    def step(self, actions: PyTree) -> tuple[TimeStep, View]:
+        """What the actions led to, true final observations included, and the view to act on next.
+
+        The two views differ exactly where an episode ended. ``actions`` are in the world's units.
+        """
+        ...
+
+    def save(self) -> dict[str, Any] | None:
+        """All that the worlds will do next, as named numpy arrays; ``None`` if these worlds cannot tell."""
+        ...
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Put the worlds back to where :meth:`save` found them."""
+        ...
+
+    def close(self) -> None:
+        """Release processes and windows."""
+        ...

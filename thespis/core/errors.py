@@ -1,0 +1,10 @@
+"""The one exception for a user's mistakes."""
+
+
+class UserError(Exception):
+    """Something the user can mend. Its text is one line: what is wrong, and what to do about it."""
+
+
+def missing_extra(module: str, extra: str) -> UserError:
+    """The error for an optional library that is not installed."""
+    return UserError(f'{module} is not installed; install it with: pip install "thespis[{extra}]"')

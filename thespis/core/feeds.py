@@ -1,0 +1,68 @@
+"""What one update eats. Loops read a method's feed and never its name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollouts:
+    """``length`` fresh steps of every environment, then ``updates`` updates on them."""
+
+    length: int
+    """Ticks of every environment between two phases of learning."""
+    updates: int = 1
+    """Updates on each rollout."""
+    lag: int = 0
+    """Phases of learning by which the acting policy is behind in the host loop."""
+    envs: int = 8
+    """Environments per seed, unless the run says otherwise."""
+
+    @property
+    def ticks(self) -> int:
+        """Environment ticks between two phases of learning."""
+        return self.length
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """Windows drawn uniformly from the last ``capacity`` transitions.
+
+    After ``warmup`` transitions, every ``every`` ticks of all environments are followed by ``updates``
+    updates, each on ``batch`` windows of ``length`` consecutive steps (cut at an episode's end).
+    """
+
+    capacity: int = 1_000_000
+    """Transitions kept per seed; never more than the run has steps."""
+    batch: int = 256
+    """Windows per update."""
+    warmup: int = 1_000
+    """Transitions collected per seed before the first update."""
+    every: int = 1
+    """Ticks of all environments between two phases of learning."""
+    updates: int = 1
+    """Updates in each phase."""
+    length: int = 1
+    """Steps per window: more than one gives n-step targets."""
+    lag: int = 1
+    """Phases of learning by which the acting policy is behind in the host loop."""
+    envs: int = 1
+    """Environments per seed, unless the run says otherwise."""
+
+    @property
+    def ticks(self) -> int:
+        """Environment ticks between two phases of learning."""
+        return self.every
+
+
+@dataclasses.dataclass(frozen=True)
+class Logged:
+    """Windows drawn uniformly from a dataset that does not grow."""
+
+    batch: int = 256
+    """Windows per update."""
+    length: int = 1
+    """Steps per window."""
+
+
+Feed = Rollouts | Replay | Logged

@@ -1,0 +1,40 @@
+"""Random keys with addresses: ``fold(root, "act", tick)``. Nobody threads a mutable key.
+
+A stream is named by a string whose hash is fixed (CRC-32), never Python's own, so results do not
+depend on ``PYTHONHASHSEED``; renaming or adding a consumer moves no other stream.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key, UInt32
+
+
+def stream_id(stream: str) -> int:
+    """The number a stream's name stands for (32 bits, the same in every process)."""
+    return zlib.crc32(stream.encode())
+
+
+def roots(seeds: list[int]) -> Key[Array, " seed"]:
+    """One root key per training seed."""
+    return jnp.stack([jax.random.key(seed) for seed in seeds])
+
+
+def fold(root: Key[Array, ""], stream: str, tick: int | Int[Array, ""] = 0) -> Key[Array, ""]:
+    """The key at address ``(stream, tick)`` under ``root``."""
+    return jax.random.fold_in(jax.random.fold_in(root, np.uint32(stream_id(stream))), tick)
+
+
+def per_index(key: Key[Array, ""], n: int) -> Key[Array, " n"]:
+    """``n`` keys of which the i-th does not depend on ``n``: a world keeps its stream in a larger batch."""
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(n))
+
+
+def world_seed(root: Key[Array, ""], index: int) -> int:
+    """A 31-bit seed for host world ``index``: what host simulators take in place of a key."""
+    bits: UInt32[Array, ""] = jax.random.bits(fold(root, "world", index), dtype="uint32")
+    return int(bits) >> 1

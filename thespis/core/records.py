@@ -1,0 +1,152 @@
+"""The data that flows between actor, environment, critic and learner. All are pytrees, time first.
+
+Axis names: ``time`` (ticks of a rollout or of a replayed window), ``row`` (environments side by side,
+or samples of a batch). Records carry any leading axes; the names above say which ones a function wants.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int, PyTree, Shaped
+
+from thespis.core.spaces import Space
+
+if TYPE_CHECKING:
+    Array = Any
+else:
+    Array = jax.Array | np.ndarray  # host worlds and datasets fill the same records with numpy
+
+Leaf = Shaped[Array, "..."]
+Metrics = Mapping[str, Float[Array, "..."]]
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvSpec:
+    """What a method may know of an environment before it has seen it.
+
+    ``legal`` says whether time steps carry masks of legal actions; ``privileged`` is the space of what only
+    critics may see (``None``: nothing); ``time_limit`` is the number of
+    steps after which an episode is truncated (``None``: unknown or none); ``params`` are the default
+    parameters of one episode, ``()`` where an environment has none.
+    """
+
+    name: str
+    observation: Space
+    action: Space
+    legal: bool = False
+    time_limit: int | None = None
+    params: PyTree = ()
+    privileged: Space | None = None
+
+
+class View(eqx.Module):
+    """What an actor may look at: the observation and, where the world gives one, the legal mask.
+
+    ``legal`` mirrors the action space: ``Bool[n]`` for a discrete choice, ``Bool[sum(nvec)]`` for a
+    vector of choices, a tree of these (``None`` for boxes) for trees, ``None`` where nothing is masked.
+    """
+
+    observation: PyTree[Leaf]
+    legal: PyTree[Bool[Array, "..."]] = None
+
+
+class TimeStep(eqx.Module):
+    """What a world answers. ``privileged`` is for critics alone: no ``act`` has an argument for it."""
+
+    observation: PyTree[Leaf]
+    reward: Float[Array, "..."]
+    terminated: Bool[Array, "..."]
+    truncated: Bool[Array, "..."]
+    legal: PyTree[Bool[Array, "..."]] = None
+    privileged: PyTree[Leaf] = None
+
+    @property
+    def view(self) -> View:
+        """The part of this step an actor may see."""
+        return View(self.observation, self.legal)
+
+
+class Transition(eqx.Module):
+    """One step of one world, whole: ``next_view`` is the **true** next observation, never that of a reset.
+
+    ``first`` marks the first step of an episode; ``extras`` is what ``act`` returned beside the action
+    (log-probabilities, values ...); ``action`` is canonical (see :mod:`thespis.core.spaces`).
+    """
+
+    view: View
+    action: PyTree[Leaf]
+    reward: Float[Array, "..."]
+    terminated: Bool[Array, "..."]
+    truncated: Bool[Array, "..."]
+    next_view: View
+    first: Bool[Array, "..."]
+    extras: PyTree[Leaf] = ()
+    privileged: PyTree[Leaf] = None
+    next_privileged: PyTree[Leaf] = None
+
+    @property
+    def ended(self) -> Bool[Array, "..."]:
+        """Where the episode ends with this step, whichever way."""
+        return self.terminated | self.truncated
+
+
+class Batch(eqx.Module):
+    """What one update eats.
+
+    ``steps`` has axes ``[time, row]``: a rollout of all environments, or ``row`` windows sampled from
+    replay or a dataset (``time`` is 1 unless several steps are asked for). ``mask`` is false for steps of
+    a window that lie past its episode's end. ``memory`` is the actor's memory before the first step,
+    ``[row]``. ``index`` counts updates; it is the same for all seeds, so that a branch on it stays a
+    branch under ``vmap``.
+    """
+
+    steps: Transition
+    mask: Bool[Array, "time row"]
+    memory: PyTree[Leaf]
+    index: Int[Array, ""]
+
+
+class Report(eqx.Module):
+    """What an update says of itself: scalar metrics, all finite."""
+
+    metrics: Metrics
+
+
+class Critique(eqx.Module):
+    """A critic's opinion of each step of an episode: ``None`` where it has none.
+
+    ``value``: predicted return from this step under the learner's own reward, discounted by ``discount``;
+    ``advantage``: of the action taken; ``spread``: disagreement of an ensemble (standard deviation);
+    ``words``: text.
+    """
+
+    value: Float[Array, " time"] | None = None
+    advantage: Float[Array, " time"] | None = None
+    spread: Float[Array, " time"] | None = None
+    words: tuple[str, ...] | None = None
+    discount: Float[Array, ""] | float | None = None
+
+
+class Outcomes(eqx.Module):
+    """Of each step of a rollout: whether an episode ended there, and what it was. Axes ``[time, row]``."""
+
+    ended: Bool[Array, "*axes"]
+    returns: Float[Array, "*axes"]
+    lengths: Int[Array, "*axes"]
+    params: PyTree[Leaf]
+
+
+@dataclasses.dataclass(frozen=True)
+class Citation:
+    """Where a method comes from, as data: a run prints the bibliography of what it used."""
+
+    title: str
+    authors: str
+    year: int
+    id: str

@@ -1,0 +1,114 @@
+"""Critics that evaluate states and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, PyTree, Shaped
+
+from thespis.core.errors import UserError
+from thespis.core.records import EnvSpec
+from thespis.core.spaces import Box, Discrete
+from thespis.nets.body import Body, Encoder, flatten
+from thespis.nets.mlp import MLP, Initialiser, Linear, uniform_fan_in
+
+
+class Value(eqx.Module):
+    """State value: a body with one linear output. Its memory is that of the body."""
+
+    body: Body
+    out: Linear
+
+    def __init__(self, body: Body, init: Initialiser, key: Key[Array, ""]):
+        self.body, self.out = body, Linear(body.size, 1, init, key)
+
+    def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, ""], Any]:
+        """Value of one observation and the memory after it."""
+        features, memory = self.body(memory, observation)
+        return self.out(features)[0], memory
+
+
+class ChoiceValue(eqx.Module):
+    """``Q(o, ·)`` of a discrete choice: all values from one pass; optionally duelling (Wang et al., 2016, eq. 9)."""
+
+    body: Body
+    out: Linear
+    state: Linear | None
+
+    def __init__(self, spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""], *, duelling: bool = False):
+        assert isinstance(spec.action, Discrete)
+        body_key, out_key, state_key = jax.random.split(key, 3)
+        self.body = Body(spec.observation, hidden, body_key, init=uniform_fan_in, activation=jax.nn.relu)
+        self.out = Linear(self.body.size, spec.action.n, uniform_fan_in, out_key)
+        self.state = Linear(self.body.size, 1, uniform_fan_in, state_key) if duelling else None
+
+    def all(self, observation: PyTree) -> Float[Array, " n"]:
+        """The values of every choice."""
+        features, _ = self.body((), observation)
+        values = self.out(features)
+        return values if self.state is None else values - jnp.mean(values) + self.state(features)
+
+    def __call__(self, observation: PyTree, actions: Shaped[Array, " k"]) -> Float[Array, " k"]:
+        """The values of ``k`` choices."""
+        return self.all(observation)[actions]
+
+
+class PairValue(eqx.Module):
+    """``Q(o, a)`` of a continuous action, which enters beside the encoded observation."""
+
+    encoder: Encoder
+    mlp: MLP
+    out: Linear
+    space: Box = eqx.field(static=True)
+
+    def __init__(
+        self, spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""], *, activation: Callable = jax.nn.relu
+    ):
+        assert isinstance(spec.action, Box)
+        encoder_key, mlp_key, out_key = jax.random.split(key, 3)
+        self.space = spec.action
+        self.encoder = Encoder(spec.observation, encoder_key)
+        width = self.encoder.size + flatten(self.space, jnp.zeros(self.space.shape)).shape[0]
+        self.mlp = MLP(width, hidden, uniform_fan_in, activation, mlp_key)
+        self.out = Linear(hidden[-1], 1, uniform_fan_in, out_key)
+
+    def __call__(self, observation: PyTree, actions: Float[Array, "k *action"]) -> Float[Array, " k"]:
+        """The values of ``k`` actions for one observation."""
+        encoded = self.encoder(observation)
+
+        def one(action):
+            return self.out(self.mlp(jnp.concatenate([encoded, flatten(self.space, action)])))[0]
+
+        return jax.vmap(one)(actions)
+
+
+ActionValue = ChoiceValue | PairValue
+Critic = TypeVar("Critic", ChoiceValue, PairValue, ActionValue)
+
+
+def action_value(spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""]) -> ActionValue:
+    """The action value that fits the action space. Raises ``UserError`` for vectors and trees of choices."""
+    match spec.action:
+        case Discrete():
+            return ChoiceValue(spec, hidden, key)
+        case Box():
+            return PairValue(spec, hidden, key)
+        case other:
+            raise UserError(
+                f"this method's critic needs one discrete choice or one box of actions, {spec.name} has {other}: "
+                "use ppo or a2c, which take any tree of actions"
+            )
+
+
+def ensemble(build: Callable[[Key[Array, ""]], Critic], members: int, key: Key[Array, ""]) -> Critic:
+    """``members`` independent critics with their parameters stacked on a leading axis."""
+    return jax.vmap(build)(jax.random.split(key, members))
+
+
+def evaluate_ensemble(critics: ActionValue, observation: PyTree, actions: PyTree) -> Float[Array, "members k"]:
+    """Values of ``k`` actions for one observation, by every member."""
+    return jax.vmap(lambda critic: critic(observation, actions))(critics)

@@ -1,0 +1,1 @@
+"""What the actor faces next; a file each."""

@@ -1,0 +1,1 @@
+"""Stores, cuts and samples experience."""

@@ -1,0 +1,105 @@
+"""Columns of numbers in a directory: npz, npy and parquet files in, numpy arrays out, and back.
+
+A column may lie in any file. An ``.npy`` file is the column of its own path (``observation/image.npy`` is
+``observation/image``), and so is an ``.npz`` with one unnamed array; any other ``.npz`` and every
+``.parquet`` holds columns by name. A column found in several files is continued from one to the next, in
+the order of the files' names.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thespis.core.errors import UserError, missing_extra
+
+Columns = dict[str, np.ndarray]
+
+
+def read_columns(directory: Path) -> Columns:
+    """Every column found under ``directory``. Raises ``UserError`` for a file that cannot be read."""
+    readers = {".npz": _read_npz, ".npy": _read_npy, ".parquet": _read_parquet}
+    pieces: dict[str, list[np.ndarray]] = {}
+    for path in sorted(p for p in directory.rglob("*") if p.suffix in readers):
+        name = path.relative_to(directory).with_suffix("").as_posix()
+        try:
+            found = readers[path.suffix](path, name)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"cannot read {path}: {reason}") from error
+        for column, values in found.items():
+            pieces.setdefault(column, []).append(values)
+    return {column: _join(column, parts) for column, parts in pieces.items()}
+
+
+def write_columns(directory: Path, columns: Columns, kind: str) -> None:
+    """One file ``data.npz`` or ``data.parquet`` with every column; parquet holds rows of lists."""
+    if kind == "npz":
+        np.savez(directory / "data.npz", allow_pickle=False, **columns)
+    elif kind == "parquet":
+        pa, parquet = _pyarrow()
+        table = pa.table({name: _to_arrow(pa, values) for name, values in columns.items()})
+        parquet.write_table(table, directory / "data.parquet")
+    else:
+        raise UserError(f"unknown kind of dataset {kind!r}; use npz or parquet")
+
+
+def _join(column: str, parts: list[np.ndarray]) -> np.ndarray:
+    try:
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    except ValueError:
+        shapes = ", ".join(str(part.shape) for part in parts)
+        raise UserError(f"the pieces of column {column!r} do not fit together: {shapes}") from None
+
+
+def _read_npz(path: Path, name: str) -> Columns:
+    # opened here: np.load leaves a damaged file open
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        if archive.files == ["arr_0"]:
+            return {name: archive["arr_0"]}
+        return {column: archive[column] for column in archive.files}
+
+
+def _read_npy(path: Path, name: str) -> Columns:
+    return {name: np.load(path, allow_pickle=False)}
+
+
+def _read_parquet(path: Path, name: str) -> Columns:
+    pa, parquet = _pyarrow()
+    # not read_table: that would take a folder named "key=value" for one more column
+    table = parquet.ParquetFile(path).read()
+    return {column: _from_arrow(pa, column, table[column]) for column in table.column_names}
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise missing_extra("pyarrow", "data") from None
+    return pyarrow, pyarrow.parquet
+
+
+def _to_arrow(pa: Any, values: np.ndarray) -> Any:
+    if values.ndim == 1:
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), int(np.prod(values.shape[1:])))
+
+
+def _from_arrow(pa: Any, name: str, column: Any) -> np.ndarray:
+    """Numbers ``[row]``, or ``[row, element]`` for lists of one length (nested lists are laid end to end)."""
+    if column.null_count:
+        raise UserError(f"column {name!r} has {column.null_count} empty cells")
+    rows, array = len(column), column.combine_chunks()
+    if not pa.types.is_nested(array.type):
+        return array.to_numpy(zero_copy_only=False)
+    while pa.types.is_nested(array.type):
+        if pa.types.is_struct(array.type):
+            raise UserError(f"column {name!r} is a struct; give each of its fields a column {name}/FIELD")
+        if not pa.types.is_fixed_size_list(array.type) and len(array.value_lengths().unique()) > 1:
+            raise UserError(f"the rows of column {name!r} have lists of different lengths")
+        array = array.flatten()
+    return array.to_numpy(zero_copy_only=False).reshape(rows, -1 if rows else 0)

@@ -1,0 +1,105 @@
+"""Minari datasets on disk as columns. Nothing is fetched from a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thespis.core.errors import UserError, missing_extra
+from thespis.core.records import EnvSpec
+from thespis.core.spaces import map_space
+from thespis.data.assemble import Columns, split
+from thespis.envs.spaces import from_gymnasium
+
+Read = tuple[EnvSpec, Columns, dict[str, Any]]
+
+
+def holds(directory: Path) -> bool:
+    """Whether ``directory``, or its ``data`` as Minari lays it out, is a Minari dataset."""
+    return _data(directory) is not None
+
+
+def read(directory: Path) -> Read:
+    """Spec, columns and what the dataset tells of itself. Raises ``UserError`` if Minari cannot read it."""
+    return _convert(str(directory), lambda minari: minari.MinariDataset(_data(directory)))
+
+
+def read_named(name: str) -> Read:
+    """The same for a local dataset by its Minari name, under ``MINARI_DATASETS_PATH``."""
+    return _convert(f"minari:{name}", lambda minari: minari.load_dataset(name, download=False))
+
+
+def _data(directory: Path) -> Path | None:
+    for candidate in (directory, directory / "data"):
+        if (candidate / "metadata.json").exists():
+            return candidate
+    return None
+
+
+def _convert(path: str, opening: Any) -> Read:
+    try:
+        import minari
+    except ImportError:
+        raise missing_extra("minari", "data") from None
+    try:
+        dataset = opening(minari)
+        spaces = dataset.observation_space, dataset.action_space
+        episodes = [_episode(*spaces, episode) for episode in dataset.iterate_episodes()]
+    except ImportError as error:  # its storage formats have dependencies of their own
+        raise missing_extra(error.name or "a library of minari", "data") from None
+    except UserError:
+        raise
+    except Exception as error:  # whatever a damaged file makes of it
+        raise UserError(f"Minari cannot read {path}: {type(error).__name__}: {_line(error)}") from error
+    if not episodes:
+        raise UserError(f"the Minari dataset {path} has no episodes")
+    columns = {name: np.concatenate([episode[name] for episode in episodes]) for name in episodes[0]}
+    env = dataset.env_spec.id if dataset.env_spec else "unknown"
+    spec = EnvSpec(f"gymnasium:{env}", from_gymnasium(spaces[0]), from_gymnasium(spaces[1]))
+    returns = [float(np.sum(episode["reward"], dtype="float64")) for episode in episodes]
+    return (
+        spec,
+        columns,
+        {"env": spec.name, "minari": dataset.id, "episodes": len(episodes), "returns": returns},
+    )
+
+
+def _line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else "no reason given"
+
+
+def _episode(observation_space: Any, action_space: Any, episode: Any) -> Columns:
+    """One episode. Minari stores one observation more than steps: the last is the true final one."""
+    observations = _plain(observation_space, episode.observations)
+    actions = _plain(action_space, episode.actions)
+    space, length = from_gymnasium(observation_space), len(episode.rewards)
+    truncated = np.array(episode.truncations, bool)
+    truncated[-1] |= not episode.terminations[-1]  # a recording that was cut short
+    return {
+        **split(space, "observation", map_space(lambda _, x: x[:length], space, observations)),
+        **split(space, "next_observation", map_space(lambda _, x: x[1:], space, observations)),
+        **split(from_gymnasium(action_space), "action", actions),
+        "reward": np.asarray(episode.rewards),
+        "terminated": np.asarray(episode.terminations, bool),
+        "truncated": truncated,
+    }
+
+
+def _plain(space: Any, values: Any) -> Any:
+    """Values of a Gymnasium space as ours has them: choices start at 0 and lie in one vector."""
+    import gymnasium.spaces as g
+
+    match space:
+        case g.Dict():
+            return {name: _plain(part, values[name]) for name, part in space.spaces.items()}
+        case g.Tuple():
+            return tuple(_plain(part, value) for part, value in zip(space.spaces, values, strict=True))
+        case g.Discrete():
+            return np.asarray(values) - space.start
+        case g.MultiDiscrete():
+            return (np.asarray(values) - space.start).reshape(len(values), -1)
+        case g.MultiBinary():
+            return np.asarray(values).reshape(len(values), -1)
+    return np.asarray(values)

@@ -1,0 +1,57 @@
+"""Spaces as JSON and back, so that a dataset says what its columns are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from thespis.core.errors import UserError
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Tree
+
+
+def space_to_json(space: Space) -> dict[str, Any]:
+    """The space as plain JSON. Infinite bounds become ``"inf"`` and ``"-inf"``: JSON has no infinity."""
+    match space:
+        case Box():
+            return {
+                "kind": "box",
+                "shape": list(space.shape),
+                "low": _bound_to_json(space.low),
+                "high": _bound_to_json(space.high),
+                "dtype": space.dtype,
+            }
+        case Discrete():
+            return {"kind": "discrete", "n": space.n}
+        case MultiDiscrete():
+            return {"kind": "multi_discrete", "nvec": list(space.nvec)}
+        case Tree():
+            return {"kind": space.kind, "parts": [[name, space_to_json(part)] for name, part in space.parts]}
+
+
+def space_from_json(data: dict[str, Any]) -> Space:
+    """The inverse of :func:`space_to_json`. Raises ``UserError`` for what is not a space."""
+    try:
+        match data["kind"]:
+            case "box":
+                low, high = _bound_from_json(data["low"]), _bound_from_json(data["high"])
+                return Box(tuple(data["shape"]), low, high, data["dtype"])
+            case "discrete":
+                return Discrete(int(data["n"]))
+            case "multi_discrete":
+                return MultiDiscrete(tuple(int(n) for n in data["nvec"]))
+            case "dict" | "tuple" as kind:
+                return Tree(tuple((name, space_from_json(part)) for name, part in data["parts"]), kind)
+            case kind:
+                raise UserError(f"unknown kind of space {kind!r}; known are box, discrete, multi_discrete, dict, tuple")
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"not the description of a space: {data!r} ({type(error).__name__}: {error})") from None
+
+
+def _bound_to_json(bound: float | tuple[float, ...]) -> Any:
+    if isinstance(bound, tuple):
+        return [_bound_to_json(b) for b in bound]
+    return float(bound) if math.isfinite(bound) else str(float(bound))
+
+
+def _bound_from_json(bound: Any) -> float | tuple[float, ...]:
+    return tuple(float(b) for b in bound) if isinstance(bound, list) else float(bound)

@@ -1,0 +1,92 @@
+"""Where a feed keeps experience between acting and learning. One small class a feed, one contract for all."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key, PyTree
+
+from thespis.core.errors import UserError
+from thespis.core.feeds import Feed, Replay, Rollouts
+from thespis.core.records import Batch, Transition
+from thespis.data import replay
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutStore:
+    """Keeps nothing: the batch is what has just been collected."""
+
+    feed: Rollouts
+
+    def warmup_blocks(self, envs: int) -> int:
+        """Blocks collected before learning begins."""
+        return 0
+
+    def open(self, example: Transition, envs: int) -> PyTree:
+        """An empty store for one seed."""
+        return ()
+
+    def add(self, store: PyTree, steps: Transition, written: Int[Array, ""]) -> PyTree:
+        """The store with ``steps[time, env]`` added after ``written`` ticks."""
+        return store
+
+    def batch(
+        self,
+        store: PyTree,
+        fresh: Transition,
+        memory: Any,
+        written: Int[Array, ""],
+        index: Array,
+        key: Key[Array, ""],
+    ) -> Batch:
+        """What the next update eats; ``fresh`` are the steps just collected and ``memory`` that before them."""
+        return Batch(fresh, jnp.ones(fresh.reward.shape, bool), memory, index)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayStore:
+    """A ring of transitions, no larger than a run of ``steps`` transitions can fill."""
+
+    feed: Replay
+    steps: int
+
+    def warmup_blocks(self, envs: int) -> int:
+        """Blocks collected before learning begins: enough for the warm-up and for one window."""
+        ticks = max(-(-self.feed.warmup // envs), self.feed.length)
+        blocks = -(-ticks // self.feed.ticks)
+        # the block that ends the warm-up also learns
+        return max(blocks - 1, 0)
+
+    def open(self, example: Transition, envs: int) -> replay.Ring:
+        """An empty store for one seed."""
+        feed = self.feed
+        if feed.capacity < max(feed.length * envs, feed.batch):
+            raise UserError(
+                f"the replay capacity of {feed.capacity} transitions is less than one batch ({feed.batch}) or one "
+                f"window ({feed.length} steps of {envs} environments): raise feed.capacity"
+            )
+        return replay.empty(example, min(feed.capacity, self.steps), envs, feed.every)
+
+    def add(self, store: replay.Ring, steps: Transition, written: Int[Array, ""]) -> replay.Ring:
+        """The store with ``steps[time, env]`` added after ``written`` ticks."""
+        return replay.write(store, steps, written)
+
+    def batch(
+        self, store: replay.Ring, fresh: Transition, memory: Any, written: Int[Array, ""], index: Array,
+        key: Key[Array, ""],
+    ) -> Batch:  # fmt: skip
+        """What the next update eats: windows drawn uniformly; replayed windows begin without memory."""
+        steps, mask = replay.sample(store, written, key, self.feed.batch, self.feed.length)
+        return Batch(steps, mask, (), index)
+
+
+def store_for(feed: Feed, steps: int) -> RolloutStore | ReplayStore:
+    """The store of a feed that eats fresh experience, for a run of ``steps`` transitions per seed."""
+    match feed:
+        case Rollouts():
+            return RolloutStore(feed)
+        case Replay():
+            return ReplayStore(feed, steps)
+    raise UserError(f"a method fed by {type(feed).__name__} learns from a dataset: use --data DIR, not an environment")

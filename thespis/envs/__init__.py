@@ -1,0 +1,1 @@
+"""Worlds: compiled, on the host, and probes with known answers; one adapter or world a file."""

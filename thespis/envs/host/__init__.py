@@ -1,0 +1,1 @@
+"""Environments outside JAX, stepped in numpy, many side by side."""

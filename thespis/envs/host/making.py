@@ -1,0 +1,109 @@
+"""Host worlds from a registered name, an object, a class or a function."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from thespis.core.contracts import Environment, HostEnvironment
+from thespis.core.errors import UserError, missing_extra
+from thespis.envs.host import snapshot
+from thespis.envs.host.gymnasium import Gymnasium, World, name_of
+
+
+def named(name: str, n: int, *, workers: int = 1) -> Gymnasium:
+    """``n`` environments registered with Gymnasium as ``name``."""
+    import gymnasium
+
+    try:
+        with quiet_mujoco(name):  # Gymnasium's checker only warns; ours raises
+            envs = [gymnasium.make(name, disable_env_checker=True) for _ in range(n)]
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UserError(f"gymnasium:{name} cannot be made: {error}") from error
+    return Gymnasium(envs, name=f"gymnasium:{name}", workers=workers)
+
+
+def wrap(environment: Any, n: int, *, workers: int = 1) -> HostEnvironment:
+    """``n`` worlds from an object, or from a class or function that makes one.
+
+    An environment is copied for more than one world; a vector environment must have ``n`` worlds; a class of
+    our own contract is called with ``n``.
+    """
+    import gymnasium
+
+    if isinstance(environment, type) or _is_function(environment):
+        return _from_factory(environment, n, workers)
+    if isinstance(environment, gymnasium.vector.VectorEnv):
+        from thespis.envs.host.vector import Vector
+
+        if environment.num_envs != n:
+            raise UserError(f"the vector environment has {environment.num_envs} worlds and the run needs {n}")
+        return Vector(environment)
+    try:
+        copies = [copy.deepcopy(environment) for _ in range(n - 1)]
+    except Exception as error:
+        raise UserError(
+            f"{name_of(environment)} cannot be copied for {n} worlds; give its class or a function ({error})"
+        ) from error
+    return Gymnasium([environment, *copies], workers=workers)
+
+
+def declares(cls: type, *members: str) -> bool:
+    """Whether a class has these members: protocols with properties cannot be asked by ``issubclass``."""
+    return all(hasattr(cls, member) for member in members)
+
+
+def made(make: Callable[..., Any], *arguments: Any) -> Any:
+    """What ``make`` returns; its errors become one :class:`UserError`."""
+    try:
+        return make(*arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name_of(make)} could not make an environment: {type(error).__name__}: {error}") from error
+
+
+def _is_function(environment: Any) -> bool:
+    import gymnasium
+
+    return callable(environment) and not isinstance(environment, World | gymnasium.vector.VectorEnv)
+
+
+def _from_factory(make: Callable[..., Any], n: int, workers: int) -> HostEnvironment:
+    import gymnasium
+
+    if isinstance(make, type) and declares(make, "start", "step", "save", "load"):
+        return made(make, n)
+    first = made(make)
+    if isinstance(first, World) and not isinstance(first, gymnasium.vector.VectorEnv):
+        return Gymnasium([first, *(made(make) for _ in range(n - 1))], workers=workers)
+    if not isinstance(first, gymnasium.Env | World | HostEnvironment) and isinstance(first, Environment):
+        from thespis.envs.host.compiled import AsHost
+
+        return AsHost(first, n)
+    if _is_function(first):
+        raise UserError(f"{name_of(make)} made {first!r}, which is no environment")
+    return wrap(first, n, workers=workers)
+
+
+@contextlib.contextmanager
+def quiet_mujoco(name: str) -> Iterator[None]:
+    """No remarks of MuJoCo on Gymnasium's model files, which it would also write into the user's folder."""
+    import gymnasium
+
+    spec = gymnasium.registry.get(name)
+    if spec is None or "mujoco" not in str(spec.entry_point):
+        yield
+        return
+    try:
+        mujoco = snapshot.mujoco()
+    except ImportError as error:
+        raise missing_extra("mujoco", "control") from error
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)

@@ -1,0 +1,1 @@
+"""Tiny worlds whose values are known; together they catch the mistakes that recur in this field."""

@@ -1,0 +1,1 @@
+"""How good is it: playing, statistics, comparison and the report."""

@@ -1,0 +1,93 @@
+"""The final verdict on a run: greedy and sampled play, their statistics, and the critic against what came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from thespis.core.contracts import HostEnvironment, Method, Mode
+from thespis.core.records import Transition
+from thespis.evaluation.calibration import realised_returns
+from thespis.evaluation.play import Played, play
+from thespis.evaluation.statistics import interval, iqm
+from thespis.runs.checkpoint import hash_tree
+
+KEPT = 3  # episodes per seed that are kept whole, to judge the critic by
+PAIRS = 2_000  # predictions written down, at most
+
+
+def summary(played: Played) -> dict[str, Any]:
+    """Scores per seed and episode, and over the seeds' mean returns the IQM with its interval."""
+    scores = played.returns.mean(axis=1)
+    return {
+        "scores": played.returns.tolist(),
+        "lengths": played.lengths.tolist(),
+        "iqm": float(iqm(scores)),
+        "interval": interval(scores),
+        "seeds": len(scores),
+        "episodes": played.returns.shape[1],
+    }
+
+
+def final_score(
+    method: Method,
+    states: PyTree,
+    make_worlds: Callable[[int], HostEnvironment],
+    seeds: list[int],
+    episodes: int,
+) -> dict[str, Any]:
+    """The content of final.json: ``greedy`` and ``sampled`` play, calibration, and the hash of ``states``."""
+    worlds = make_worlds(len(seeds) * episodes)
+    try:
+        greedy = play(method, states, worlds, seeds, Mode.EXPLOIT)
+        sampled = play(method, states, worlds, seeds, Mode.SAMPLE, keep=min(KEPT, episodes))
+    finally:
+        worlds.close()
+    return {
+        "greedy": summary(greedy),
+        "sampled": summary(sampled),
+        "calibration": calibration(method, states, sampled.kept),
+        "state_hash": hash_tree(states),
+    }
+
+
+def calibration(method: Method, states: PyTree, kept: list[list[Transition]]) -> dict[str, Any] | None:
+    """Predicted values beside realised discounted returns, of steps whose outcome is known; ``None`` without a critic.
+
+    Returns are discounted sums of the environment's reward: a critic of another reward (entropy, a bonus) differs
+    from them by what it adds.
+    """
+    judge = jax.jit(lambda state, steps: method.judge(state, steps))
+    predicted, realised, episode, discount = [], [], [], None
+    for s, episodes in enumerate(kept):
+        state = jax.tree.map(lambda x, s=s: x[s], states)
+        for e, steps in enumerate(episodes):
+            critique = judge(state, _padded(steps))
+            if critique.value is None or critique.discount is None:
+                return None
+            discount = float(critique.discount)
+            predicted.append(np.asarray(critique.value)[: len(steps.reward)])
+            realised.append(realised_returns(steps.reward, steps.terminated, steps.truncated, discount))
+            episode.append(np.full(len(steps.reward), s * KEPT + e))
+    value, outcome, number = (np.concatenate(x) for x in (predicted, realised, episode))
+    thin = slice(None, None, -(-len(value) // PAIRS))
+    return {
+        "predicted": value[thin].tolist(),
+        "realised": [None if np.isnan(x) else float(x) for x in outcome[thin]],
+        "episode": number[thin].tolist(),
+        "discount": discount,
+    }
+
+
+def _padded(steps: Transition) -> Transition:
+    """The episode continued by copies of its last step to a length that is a power of two: few programs to compile.
+
+    What a critic says of a step does not depend on later ones but through advantages, which are not used here.
+    """
+    length = len(steps.reward)
+    room = 1 << (length - 1).bit_length()
+    return jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[-1:], room - length, axis=0)]), steps)

@@ -1,0 +1,1 @@
+"""Where the learning signal comes from; a file each."""

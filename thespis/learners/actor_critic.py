@@ -1,0 +1,154 @@
+"""The stochastic actor with a state-value critic that A2C and PPO learn, with or without memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key, PyTree
+
+from thespis.actors.distributions import Distribution
+from thespis.actors.heads import Gaussian, PolicyHead, act_rows
+from thespis.core.contracts import Mode
+from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
+from thespis.critics.values import Value
+from thespis.learners.gradient import Number
+from thespis.learners.normalisers import ObservationScale, RewardScale
+from thespis.nets.body import GRU, Body, unroll
+from thespis.nets.mlp import orthogonal
+from thespis.objectives.returns import gae
+
+
+class ActorCritic(eqx.Module):
+    """Actor and critic with a body each."""
+
+    body: Body
+    head: PolicyHead
+    critic: Value
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        hidden: tuple[int, ...],
+        key: Key[Array, ""],
+        *,
+        memory: GRU | None = None,
+        activation: Callable[[Array], Array] = jnp.tanh,
+    ):
+        body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
+
+        def body(key):
+            return Body(spec.observation, hidden, key, init=orthogonal(2**0.5), activation=activation, memory=memory)
+
+        self.body = body(body_key)
+        self.head = PolicyHead(spec.action, self.body.size, head_key, init=orthogonal(0.01), continuous=Gaussian())
+        self.critic = Value(body(critic_key), orthogonal(1.0), value_key)
+
+    def begin(self, n: int) -> Any:
+        """Memories of actor and critic for ``n`` fresh episodes."""
+        return self.body.begin(n), self.critic.body.begin(n)
+
+    def choose(self, memory: Any, view: View) -> tuple[Distribution, Any]:
+        """The distribution over actions for one view, and the memories after it."""
+        features, actor_memory = self.body(memory[0], view.observation)
+        critic_memory = memory[1]
+        if self.critic.body.core is not None:
+            _, critic_memory = self.critic.body(critic_memory, view.observation)
+        return self.head(features, view.legal), (actor_memory, critic_memory)
+
+    def distributions(self, memory: Any, views: View, first: Bool[Array, "time row"]) -> Distribution:
+        """The distributions of a whole rollout, leaves ``[time, row, ...]``."""
+        features, _ = unroll(self.body, memory[0], views.observation, first)
+        return jax.vmap(jax.vmap(self.head))(features, views.legal)
+
+    def values(
+        self, memory: Any, observations: PyTree, first: Bool[Array, "time row"]
+    ) -> tuple[Float[Array, "time row"], Any]:
+        """State values of a whole rollout, and the critic's memory after each step."""
+        features, memories = unroll(self.critic.body, memory[1], observations, first)
+        return jax.vmap(jax.vmap(self.critic.out))(features)[..., 0], memories
+
+    def next_values(self, memories: Any, observations: PyTree) -> Float[Array, "time row"]:
+        """Values of true next observations, each with the memory that leads to it."""
+        return jax.vmap(jax.vmap(lambda memory, o: self.critic(memory, o)[0]))(memories, observations)
+
+
+class OnPolicyActor(eqx.Module):
+    """What an on-policy actor carries."""
+
+    network: ActorCritic
+    scale: PyTree
+    observations: ObservationScale
+    mode: Mode = eqx.field(static=True)
+
+    def act(self, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """Actions of all rows, memories after them, and the log-probabilities they were drawn with."""
+
+        def one(memory, view, key):
+            seen = View(self.observations.apply(self.scale, view.observation), view.legal)
+            policy, memory = self.network.choose(memory, seen)
+            if self.mode is Mode.EXPLOIT:
+                action = policy.mode()
+                log_prob = policy.log_prob(action)
+            else:
+                action, log_prob = policy.sample_with_log_prob(key)
+            return action, memory, {"log_prob": log_prob}
+
+        return act_rows(one, memory, view, key)
+
+
+class Evaluated(eqx.Module):
+    """A rollout with its critic's verdict; observations are scaled, all leaves ``[time, row, ...]``."""
+
+    view: View
+    action: PyTree
+    log_prob: Float[Array, "time row"]
+    value: Float[Array, "time row"]
+    advantage: Float[Array, "time row"]
+    target: Float[Array, "time row"]
+    first: Bool[Array, "time row"]
+
+
+class Assessor(eqx.Module):
+    """How a rollout is evaluated: scales, and generalised advantages (Schulman et al., 2016)."""
+
+    observations: ObservationScale
+    rewards: RewardScale
+    discount: Number
+    trace: Number
+
+    def assess(self, network: ActorCritic, scales: tuple[PyTree, PyTree], batch: Batch) -> Evaluated:
+        """Values, advantages and value targets of every step."""
+        steps = batch.steps
+        apply = jax.vmap(jax.vmap(lambda o: self.observations.apply(scales[0], o)))
+        view = View(apply(steps.view.observation), steps.view.legal)
+        value, memories = network.values(batch.memory, view.observation, steps.first)
+        next_value = network.next_values(memories, apply(steps.next_view.observation))
+        reward = self.rewards.apply(scales[1], steps.reward)
+        advantage = jax.vmap(gae, in_axes=(1, 1, 1, 1, 1, None, None), out_axes=1)(
+            reward, value, next_value, steps.terminated, steps.ended, self.discount, self.trace
+        )
+        log_prob = steps.extras["log_prob"]
+        return Evaluated(view, steps.action, log_prob, value, advantage, value + advantage, steps.first)
+
+    def learn_scales(self, scales: tuple[PyTree, PyTree], batch: Batch) -> tuple[PyTree, PyTree]:
+        """Scales with this rollout added. Called after learning, so that learning sees what acting saw."""
+        steps = batch.steps
+        return (
+            self.observations.update(scales[0], steps.view.observation, batch.mask),
+            self.rewards.update(scales[1], steps.reward, steps.ended, self.discount),
+        )
+
+    def judge(self, network: ActorCritic, scales: tuple[PyTree, PyTree], episode: Transition) -> Critique:
+        """Values and advantages of one episode ``[time]``, in the world's units of reward."""
+        steps = jax.tree.map(lambda x: x[:, None], episode)
+        mask = jnp.ones(steps.reward.shape, bool)
+        steps = eqx.tree_at(lambda s: s.extras, steps, {"log_prob": jnp.zeros(steps.reward.shape)})
+        batch = Batch(steps, mask, network.begin(1), jnp.zeros((), "int32"))
+        verdict = self.assess(network, scales, batch)
+        unit = self.rewards.unit(scales[1])
+        value, advantage = verdict.value[:, 0] * unit, verdict.advantage[:, 0] * unit
+        return Critique(value=value, advantage=advantage, discount=self.discount)

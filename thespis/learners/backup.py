@@ -1,0 +1,72 @@
+"""From replayed windows to one-row-a-sample regression data, for any number of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from thespis.core.records import Batch, View
+from thespis.critics.values import Critic, evaluate_ensemble
+from thespis.learners.gradient import Number, Optimiser, gradient_step
+from thespis.objectives.returns import n_step
+
+
+class Backup(eqx.Module):
+    """Of each sampled window: where it starts, what it earned, and where and at which discount to bootstrap.
+
+    The target of a critic is ``earned + discount * value(next_view)``; ``discount`` is ``gamma**k`` of the
+    window's own length ``k``, and 0 if the world terminated in it.
+    """
+
+    view: View
+    action: PyTree
+    earned: Float[Array, " row"]
+    discount: Float[Array, " row"]
+    next_view: View
+
+
+def backup(batch: Batch, discount: Number, see: Callable[[View], View] = lambda view: view) -> Backup:
+    """The backup of every window ``[time, row]`` of a batch; ``see`` is applied to each view (scaling)."""
+    steps = batch.steps
+    earned, factor, last = jax.vmap(n_step, in_axes=(1, 1, 1, None))(
+        steps.reward, steps.terminated, batch.mask, discount
+    )
+    rows = jnp.arange(last.shape[0])
+    view, action = jax.tree.map(lambda x: x[0], (steps.view, steps.action))
+    next_view = jax.tree.map(lambda x: x[last, rows], steps.next_view)
+    return Backup(jax.vmap(see)(view), action, earned, factor, jax.vmap(see)(next_view))
+
+
+def fit_critics(
+    optimiser: Optimiser,
+    critics: Critic,
+    opt_state: PyTree,
+    data: Backup,
+    target: Float[Array, " row"],
+    loss: Any = jnp.square,
+) -> tuple[Critic, PyTree, dict[str, Array]]:
+    """One step of every member of an ensemble towards the targets; members' mean losses are summed."""
+
+    def objective(critics):
+        values = jax.vmap(lambda o, a: evaluate_ensemble(critics, o, _one(a))[:, 0])(data.view.observation, data.action)
+        return jnp.sum(jnp.mean(loss(values - target[:, None]), axis=0)), values
+
+    critics, opt_state, values, norm = gradient_step(optimiser, objective, critics, opt_state)
+    return (
+        critics,
+        opt_state,
+        {
+            "critic_loss": jnp.mean(loss(values - target[:, None])),
+            "value": jnp.mean(values),
+            "critic_gradient": norm,
+        },
+    )
+
+
+def _one(action: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: x[None], action)

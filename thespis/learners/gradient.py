@@ -1,0 +1,74 @@
+"""Gradient steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PyTree
+
+Params = TypeVar("Params")
+Number = float | int | Float[Array, ""]
+
+
+class Adam(eqx.Module):
+    """Adam (Kingma & Ba, 2015), with the gradient's global norm clipped first if ``max_norm`` is given."""
+
+    learning_rate: Number
+    max_norm: Number | None = None
+    epsilon: Number = 1e-8
+
+    def transform(self) -> Any:
+        """The optax chain."""
+        return _clipped(self.max_norm, optax.adam(self.learning_rate, eps=self.epsilon))
+
+    def init(self, params: PyTree) -> PyTree:
+        """Fresh optimiser state."""
+        return self.transform().init(params)
+
+
+class RMSProp(eqx.Module):
+    """RMSProp with epsilon added to the mean square, which starts at 1 (as the authors of A3C had it)."""
+
+    learning_rate: Number
+    max_norm: Number | None = None
+    epsilon: Number = 1e-5
+    decay: Number = 0.99
+
+    def transform(self) -> Any:
+        """The optax chain."""
+        rmsprop = optax.rmsprop(self.learning_rate, decay=self.decay, eps=self.epsilon, initial_scale=1.0)
+        return _clipped(self.max_norm, rmsprop)
+
+    def init(self, params: PyTree) -> PyTree:
+        """Fresh optimiser state."""
+        return self.transform().init(params)
+
+
+Optimiser = Adam | RMSProp
+
+
+def _clipped(max_norm: Any, transform: optax.GradientTransformation) -> optax.GradientTransformation:
+    """``transform`` of the gradient scaled down to a global norm of at most ``max_norm`` (a number, maybe traced)."""
+    return transform if max_norm is None else optax.chain(optax.clip_by_global_norm(max_norm), transform)
+
+
+def gradient_step(
+    optimiser: Optimiser,
+    loss: Callable[[Params], tuple[Array, Any]],
+    params: Params,
+    opt_state: PyTree,
+) -> tuple[Params, PyTree, Any, Float[Array, ""]]:
+    """One step down ``loss(params) -> (value, aux)``. Returns params, optimiser state, aux, gradient norm."""
+    (_, aux), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+    updates, opt_state = optimiser.transform().update(gradient, opt_state, params)
+    return jax.tree.map(jnp.add, params, updates), opt_state, aux, optax.tree.norm(gradient)
+
+
+def polyak(target: Params, online: Params, rate: Number | Array) -> Params:
+    """``(1 - rate) target + rate online``, leaf by leaf; rate 1 copies."""
+    return jax.tree.map(lambda t, o: (1 - rate) * t + rate * o, target, online)

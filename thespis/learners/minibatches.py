@@ -1,0 +1,63 @@
+"""Epochs of shuffled minibatches over one rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PyTree
+
+Carry = TypeVar("Carry")
+
+
+class Columns(eqx.Module):
+    """A rollout as independent columns: leaves ``[time, column, ...]``, and the memory each column starts with."""
+
+    steps: PyTree
+    memory: PyTree
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Time and number of columns."""
+        return jax.tree.leaves(self.steps)[0].shape[:2]
+
+
+def columns(data: tuple[PyTree, PyTree], *, joined: bool) -> Columns:
+    """Columns of a rollout ``[time, row, ...]``: whole sequences if joined, else single steps ``[1, time * row]``.
+
+    Single steps carry no memory.
+    """
+    steps, memory = data
+    if joined:
+        return Columns(steps, memory)
+    return Columns(jax.tree.map(lambda x: x.reshape(1, -1, *x.shape[2:]), steps), ((), ()))
+
+
+def epochs(
+    step: Callable[[Carry, tuple[Any, Any]], tuple[Carry, dict[str, Array]]],
+    carry: Carry,
+    data: Columns,
+    passes: int,
+    minibatch: int,
+    key: Key[Array, ""],
+) -> tuple[Carry, dict[str, Array]]:
+    """Run ``step(carry, (steps, memory))`` over ``passes`` shuffles, cut into minibatches of ``minibatch`` steps.
+
+    Returns the last carry and the metrics' means over all steps.
+    """
+    time, count = data.shape
+    size = min(max(minibatch // time, 1), count)
+    parts = count // size
+    shuffles = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(key, passes))
+    chosen = shuffles[:, : parts * size].reshape(passes * parts, size)
+
+    def body(carry, index):
+        steps = jax.tree.map(lambda x: x[:, index], data.steps)
+        memory = jax.tree.map(lambda x: x[index], data.memory)
+        return step(carry, (steps, memory))
+
+    carry, metrics = jax.lax.scan(body, carry, chosen)
+    return carry, jax.tree.map(jnp.mean, metrics)

@@ -1,0 +1,102 @@
+"""What A2C and PPO have in common: an actor-critic that acts, is judged, and learns from its own fresh rollouts.
+
+A concrete method adds its fields, an optimiser and an ``update``; nothing here is overridden.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, PyTree
+
+from thespis.core.contracts import Mode
+from thespis.core.records import Critique, EnvSpec, Transition, View
+from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor
+from thespis.learners.gradient import Number, Optimiser
+from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
+from thespis.nets.body import GRU
+
+
+class OnPolicyState(eqx.Module):
+    """All that an on-policy method learns."""
+
+    network: ActorCritic
+    opt: PyTree
+    scales: tuple[PyTree, PyTree]
+
+
+class OnPolicy(eqx.Module):
+    """Any tree of actions, with or without memory."""
+
+    trace: eqx.AbstractVar[Number]
+
+    discount: Number = 0.99
+    """Discount per step, in [0, 1]."""
+    entropy_weight: Number = 0.0
+    """Weight of the entropy bonus."""
+    value_weight: Number = 0.5
+    """Weight of the critic's loss."""
+    max_gradient_norm: Number = 0.5
+    """Global norm to which the gradient is clipped."""
+    observations: ObservationScale = AsTheyAre()
+    """Scaling of observations: AsTheyAre or RunningScale."""
+    rewards: RewardScale = RawReward()
+    """Scaling of rewards: RawReward or ReturnScale."""
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    """Units of each hidden layer, of actor and critic."""
+    memory: GRU | None = eqx.field(static=True, default=None)
+    """Recurrent core after the hidden layers: None or GRU."""
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
+    """Activation of the hidden layers."""
+
+    @abc.abstractmethod
+    def optimiser(self) -> Optimiser:
+        """How gradients become steps."""
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> OnPolicyState:
+        """Fresh actor and critic."""
+        network = ActorCritic(spec, self.hidden, key, memory=self.memory, activation=self.activation)
+        scales = (self.observations.init(spec.observation), self.rewards.init())
+        return OnPolicyState(network, self.optimiser().init(network), scales)
+
+    def policy(self, state: OnPolicyState, mode: Mode) -> OnPolicyActor:
+        """Actor, critic (its memory is carried along) and scale."""
+        return OnPolicyActor(state.network, state.scales[0], self.observations, mode)
+
+    def begin(self, policy: OnPolicyActor, n: int) -> Any:
+        """Memories of actor and critic."""
+        return policy.network.begin(n)
+
+    def act(self, policy: OnPolicyActor, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """A sample with its log-probability, or the mode when it exploits."""
+        return policy.act(memory, view, key)
+
+    def judge(self, state: OnPolicyState, episode: Transition) -> Critique:
+        """State values and generalised advantages, in the world's units of reward."""
+        return self.assessor().judge(state.network, state.scales, episode)
+
+    def assessor(self) -> Assessor:
+        """How a rollout is evaluated."""
+        return Assessor(self.observations, self.rewards, self.discount, self.trace)
+
+
+class Replayed(eqx.Module):
+    """What the network under training says of an evaluated rollout, leaves ``[time, row]``; entropy is the mean."""
+
+    log_prob: Float[Array, "time row"]
+    entropy: Float[Array, ""]
+    value: Float[Array, "time row"]
+
+
+def replay(network: ActorCritic, memory: Any, data: Evaluated) -> Replayed:
+    """Log-probabilities of the stored actions, values and mean entropy, from the memory before the first step."""
+    policy = network.distributions(memory, data.view, data.first)
+    log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, data.action)
+    entropy = jnp.mean(jax.vmap(jax.vmap(lambda p: p.entropy()))(policy))
+    value, _ = network.values(memory, data.view.observation, data.first)
+    return Replayed(log_prob, entropy, value)

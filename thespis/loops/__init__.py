@@ -1,0 +1,1 @@
+"""Compiled, host and logged: written once, none knows a method's name."""

@@ -1,0 +1,208 @@
+"""The compiled loop: acting, storing and learning as one XLA program, vmapped over seeds, run in chunks.
+
+No host callback stands inside. The carry is donated, so a replay ring exists once. Between chunks the driver
+looks at tallies, evaluates, saves.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from thespis.core.contracts import Environment, Mode
+from thespis.core.keys import fold, per_index, roots
+from thespis.core.records import Outcomes, Transition, View
+from thespis.core.separate import separate
+from thespis.data.stores import store_for
+from thespis.loops.parts import (
+    Learner,
+    Parts,
+    Tally,
+    act,
+    empty_tally,
+    init_learner,
+    learn,
+    metric_names,
+    where,
+    with_array_leaves,
+)
+
+
+class World(eqx.Module):
+    """Where the environments of one seed stand, leaves ``[env, ...]``."""
+
+    state: PyTree
+    view: View
+    privileged: PyTree
+    memory: Any
+    first: Bool[Array, "*seed env"]
+    returns: Float[Array, "*seed env"]
+    lengths: Int[Array, "*seed env"]
+    params: PyTree
+
+
+class Carry(eqx.Module):
+    """The whole state of a run: leading axis ``[seed]``, but for the two counters that all seeds share."""
+
+    roots: Key[Array, " seed"]
+    learner: Learner
+    world: World
+    tally: Tally
+    ticks: Int[Array, ""]
+    updates: Int[Array, ""]
+
+
+class CompiledLoop:
+    """Trains ``parts`` in a compiled environment, one program for all seeds."""
+
+    kind = "compiled"
+
+    def __init__(self, parts: Parts, environment: Environment, envs: int, seeds: list[int], steps: int):
+        self.parts = with_array_leaves(parts)
+        self.environment, self.spec, self.envs, self.seeds = environment, environment.spec, envs, seeds
+        self.store = store_for(parts.method.feed, steps)
+        self.warmup = self.store.warmup_blocks(envs)
+        self.block_steps = self.store.feed.ticks * envs
+        self.metrics = metric_names(self.parts, self.spec, self.store, envs)
+        self.timing = {"compile": 0.0, "program": 0.0}
+        self._programs: dict[bool, Any] = {}
+        self._reset, self._step = (separate(jax.vmap(f)) for f in (environment.reset, environment.step))
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def shapes(self) -> Carry:
+        """Shapes of the carry, nothing allocated."""
+        return jax.eval_shape(self._init, roots(self.seeds))
+
+    def init(self) -> Carry:
+        """A fresh carry."""
+        began = time.perf_counter()
+        carry = jax.block_until_ready(jax.jit(self._init)(roots(self.seeds)))
+        self.timing["compile"] += time.perf_counter() - began
+        return carry
+
+    def _init(self, seeds: Key[Array, " seed"]) -> Carry:
+        learner, world = jax.vmap(self._init_one)(seeds)
+        tally = jax.vmap(lambda _: empty_tally(self.metrics))(seeds)
+        return Carry(seeds, learner, world, tally, jnp.zeros((), "int32"), jnp.zeros((), "int32"))
+
+    def _init_one(self, root: Key[Array, ""]) -> tuple[Learner, World]:
+        learner = init_learner(self.parts, self.spec, self.store, self.envs, root)
+        params = self.parts.curriculum.draw(learner.curriculum, fold(root, "draw"), self.envs)
+        state, step = self._reset(params, per_index(fold(root, "reset"), self.envs))
+        memory = self.parts.method.begin(self.parts.method.policy(learner.method, Mode.EXPLORE), self.envs)
+        n = self.envs
+        world = World(
+            state, step.view, step.privileged, memory,
+            jnp.ones(n, bool), jnp.zeros(n), jnp.zeros(n, "int32"), params,
+        )  # fmt: skip
+        return learner, world
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    def advance(self, carry: Carry, blocks: int) -> Carry:
+        """Run ``blocks`` blocks; the carry given is used up. Warm-up blocks, which learn nothing, come first."""
+        done = int(carry.ticks) // self.store.feed.ticks
+        warm = min(max(self.warmup - done, 0), blocks)
+        for train, count in ((False, warm), (True, blocks - warm)):
+            if count:
+                carry = self._run(carry, count, train)
+        return carry
+
+    def _run(self, carry: Carry, blocks: int, train: bool) -> Carry:
+        number = jnp.asarray(blocks, "int32")
+        if train not in self._programs:
+            began = time.perf_counter()
+            program = jax.jit(self._chunk, static_argnames="train", donate_argnames="carry")
+            self._programs[train] = program.lower(self.parts, carry, number, train=train).compile()
+            self.timing["compile"] += time.perf_counter() - began
+        began = time.perf_counter()
+        carry = jax.block_until_ready(self._programs[train](self.parts, carry, number))
+        self.timing["program"] += time.perf_counter() - began
+        return carry
+
+    def _chunk(self, parts: Parts, carry: Carry, blocks: Int[Array, ""], *, train: bool) -> Carry:
+        feed = self.store.feed
+
+        def block(_, carry: Carry) -> Carry:
+            def one(root, learner, world, tally):
+                return self._block(parts, root, learner, world, tally, carry.ticks, carry.updates, train)
+
+            learner, world, tally = jax.vmap(one)(carry.roots, carry.learner, carry.world, carry.tally)
+            updates = carry.updates + (feed.updates if train else 0)
+            return Carry(carry.roots, learner, world, tally, carry.ticks + feed.ticks, updates)
+
+        return jax.lax.fori_loop(0, blocks, block, carry)
+
+    def _block(self, parts, root, learner, world, tally, ticks, updates, train):
+        policy = parts.method.policy(learner.method, Mode.EXPLORE)
+        memory = world.memory
+
+        def tick(world, t):
+            return self._tick(parts, root, policy, learner.curriculum, world, t)
+
+        world, (steps, outcomes) = jax.lax.scan(tick, world, ticks + jnp.arange(self.store.feed.ticks))
+        learner, tally = learn(
+            parts, self.store, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train
+        )
+        return learner, world, tally
+
+    def _tick(self, parts: Parts, root, policy, curriculum, world: World, t) -> tuple[World, Any]:
+        sent, action, memory, extras = act(
+            parts, self.spec, policy, world.memory, world.view, world.first, fold(root, "act", t)
+        )
+        keys = per_index(fold(root, "step", t), self.envs)
+        state, step = self._step(world.state, sent, keys)
+        transition = Transition(
+            world.view, action, step.reward, step.terminated, step.truncated, step.view, world.first, extras,
+            world.privileged, step.privileged,
+        )  # fmt: skip
+        returns, lengths = world.returns + step.reward, world.lengths + 1
+        ended = transition.ended
+        outcomes = Outcomes(ended, returns, lengths, world.params)
+
+        params = parts.curriculum.draw(curriculum, fold(root, "draw", t + 1), self.envs)
+        reset_keys = per_index(fold(root, "reset", t + 1), self.envs)
+        fresh_state, fresh = self._reset(params, reset_keys)
+        state, view, privileged, params = where(
+            ended,
+            (fresh_state, fresh.view, fresh.privileged, params),
+            (state, step.view, step.privileged, world.params),
+        )
+        returns, lengths = jnp.where(ended, 0.0, returns), jnp.where(ended, 0, lengths)
+        return World(state, view, privileged, memory, ended, returns, lengths, params), (transition, outcomes)
+
+    # -- what the driver reads -----------------------------------------------------------------------------
+
+    def steps(self, carry: Carry) -> int:
+        """Environment steps per seed so far."""
+        return int(carry.ticks) * self.envs
+
+    def take_tally(self, carry: Carry) -> tuple[Carry, Tally]:
+        """The tally since the last call, on the host, and the carry with it cleared."""
+        tally = jax.device_get(carry.tally)
+        return eqx.tree_at(lambda c: c.tally, carry, jax.tree.map(jnp.zeros_like, carry.tally)), tally
+
+    def learner(self, carry: Carry) -> Learner:
+        """All learnt states, leading axis ``[seed]``."""
+        return carry.learner
+
+    def snapshot(self, carry: Carry) -> PyTree:
+        """What a checkpoint holds: everything."""
+        return {"carry": carry}
+
+    def like(self) -> PyTree:
+        """What a checkpoint of this loop looks like."""
+        return {"carry": self.shapes()}
+
+    def restore(self, snapshot: PyTree) -> tuple[Carry, list[str]]:
+        """The carry of a checkpoint, and what could not be restored: nothing."""
+        return jax.tree.map(jnp.array, snapshot["carry"]), []
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,233 @@
+"""Drives any loop from its present state to its last step: chunks, metrics, evaluation, checkpoints, and ways to stop.
+
+A loop is told how many blocks to run and knows nothing of files or clocks; what happens between two chunks
+happens here, for all of them. Chunks end at fixed steps, so rows of metrics never depend on timing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from thespis.core.errors import UserError
+from thespis.loops.parts import Learner, Tally
+from thespis.runs.events import Bus
+from thespis.runs.store import RunDirectory
+
+REPORTS = 100  # chunks a run is cut into
+LONGEST_CHUNK = 10_000  # environment steps per seed, at most, so that progress is seen and Ctrl-C heard
+
+
+@runtime_checkable
+class Loop(Protocol):
+    """What every loop offers the driver."""
+
+    kind: str
+    seeds: list[int]
+    metrics: tuple[str, ...]
+    block_steps: int
+    timing: dict[str, float]
+
+    def shapes(self) -> PyTree:
+        """Shapes of the state on the device, nothing allocated."""
+        ...
+
+    def init(self) -> Any:
+        """A fresh carry."""
+        ...
+
+    def advance(self, carry: Any, blocks: int) -> Any:
+        """Run blocks; the carry given is used up."""
+        ...
+
+    def steps(self, carry: Any) -> int:
+        """Steps per seed so far."""
+        ...
+
+    def take_tally(self, carry: Any) -> tuple[Any, Tally]:
+        """Sums since the last call, and the carry with them cleared."""
+        ...
+
+    def learner(self, carry: Any) -> Learner:
+        """All learnt states, leading axis ``[seed]``."""
+        ...
+
+    def snapshot(self, carry: Any) -> PyTree:
+        """What a checkpoint holds."""
+        ...
+
+    def like(self) -> PyTree:
+        """What a checkpoint of this loop looks like: arrays or shapes."""
+        ...
+
+    def restore(self, snapshot: PyTree) -> tuple[Any, list[str]]:
+        """The carry of a checkpoint, and in words what could not be restored."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+class Diverged(UserError):
+    """A loss or a parameter is not finite any more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """When things happen. Steps are per seed; a chunk is the time between two rows of metrics."""
+
+    steps: int
+    evaluate_every: int = 0
+    checkpoint_seconds: float = 60.0
+    report_every: int = 0
+
+    def chunk_blocks(self, block_steps: int) -> int:
+        """Blocks between two rows of metrics."""
+        wanted = self.report_every or min(self.steps / REPORTS, LONGEST_CHUNK)
+        return max(1, round(wanted / block_steps))
+
+
+def drive(
+    loop: Loop,
+    carry: Any,
+    schedule: Schedule,
+    run: RunDirectory,
+    bus: Bus,
+    evaluate: Callable[[PyTree], tuple[list, list | None]],
+) -> tuple[Any, str]:
+    """Run to the end. Returns the last carry and why it ended: ``finished``, ``stopped`` or ``interrupted``.
+
+    Raises :class:`Diverged` on a number that is not finite; the last good checkpoint stays.
+    """
+    total = math.ceil(schedule.steps / loop.block_steps)
+    chunk = schedule.chunk_blocks(loop.block_steps)
+    clock = _Clock(loop.steps(carry), len(loop.seeds))
+    done = loop.steps(carry) // loop.block_steps
+    saved = saved_at = None
+    reason = "finished"
+    with _interrupts() as interrupted:
+        while done < total:
+            blocks = min(chunk - done % chunk, total - done)
+            carry = loop.advance(carry, blocks)
+            before, done = done * loop.block_steps, done + blocks
+            step = done * loop.block_steps
+            carry, tally = loop.take_tally(carry)
+            rows = metric_rows(tally, step, loop.seeds)
+            check_finite(rows, loop.learner(carry), step, loop.seeds, saved)
+            run.append_metrics(rows)
+            progress = clock.read(step, schedule.steps)
+            run.append_progress(step, progress["elapsed"], progress["steps_per_second"])
+            stop = bus.emit("metrics", step, rows=rows)
+            stop |= bus.emit("progress", step, **progress)
+            every = schedule.evaluate_every
+            if every and step // every > before // every and done < total:
+                greedy, sampled = evaluate(loop.learner(carry).method)
+                run.append_evaluation(step, greedy, sampled)
+                stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
+            if stop or interrupted.is_set():
+                reason = "interrupted" if interrupted.is_set() else "stopped"
+                break
+            if saved_at is None or time.monotonic() - saved_at >= schedule.checkpoint_seconds:
+                saved, saved_at = save(loop, carry, run, bus), time.monotonic()
+        save(loop, carry, run, bus)
+    return carry, reason
+
+
+def save(loop: Loop, carry: Any, run: RunDirectory, bus: Bus) -> str:
+    """Write a checkpoint and say so. Returns its path."""
+    began = time.perf_counter()
+    step = loop.steps(carry)
+    path = run.save_checkpoint(step, loop.snapshot(carry), {"step": step})
+    seconds = time.perf_counter() - began
+    loop.timing["checkpoint"] = loop.timing.get("checkpoint", 0.0) + seconds
+    bus.emit("checkpoint", step, path=str(path), seconds=seconds)
+    return str(path)
+
+
+def metric_rows(tally: Tally, step: int, seeds: list[int]) -> list[dict[str, Any]]:
+    """One row per seed: means since the last row, ``None`` where nothing was measured."""
+    rows = []
+    for i, seed in enumerate(seeds):
+        episodes, updates = int(tally.episodes[i]), int(tally.updates[i])
+        row: dict[str, Any] = {"step": step, "seed": seed, "episodes": episodes}
+        row["episode_return"] = float(tally.returns[i]) / episodes if episodes else None
+        row["episode_length"] = float(tally.lengths[i]) / episodes if episodes else None
+        row |= {name: float(total[i]) / updates if updates else None for name, total in tally.metrics.items()}
+        rows.append(row)
+    return rows
+
+
+def check_finite(rows: list[dict[str, Any]], learner: Learner, step: int, seeds: list[int], saved: str | None) -> None:
+    """Raise :class:`Diverged` naming step, seed and what is not finite."""
+    kept = f"the last good checkpoint is {saved}" if saved else "no checkpoint had been written yet"
+    advice = "lower learning_rate, or check the environment's rewards and observations for NaN"
+    for row in rows:
+        bad = [name for name, value in row.items() if value is not None and not math.isfinite(value)]
+        if bad:
+            raise Diverged(f"step {step}, seed {row['seed']}: {bad[0]} is {row[bad[0]]}; {kept}; {advice}")
+    finite = np.asarray(_all_finite((learner.method, learner.feedback)))
+    if not finite.all():
+        seed = seeds[int(np.argmin(finite))]
+        raise Diverged(f"step {step}, seed {seed}: a parameter is not finite; {kept}; {advice}")
+
+
+@jax.jit
+def _all_finite(tree: PyTree) -> jax.Array:
+    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
+    flags = [jnp.isfinite(x).reshape(x.shape[0], -1).all(axis=1) for x in floats]
+    return jnp.stack(flags).all(axis=0)
+
+
+class _Clock:
+    """Steps per second and time left, from the steps made since it was started."""
+
+    def __init__(self, step: int, seeds: int):
+        self.began, self.first, self.seeds = time.monotonic(), step, seeds
+        self.last = (self.began, step)
+
+    def read(self, step: int, total: int) -> dict[str, float]:
+        now = time.monotonic()
+        seconds, made = now - self.last[0], step - self.last[1]
+        self.last = (now, step)
+        speed = made / max(seconds, 1e-9)
+        left = (total - step) * (now - self.began) / max(step - self.first, 1)
+        return {
+            "fraction": min(step / total, 1.0),
+            "steps_per_second": speed * self.seeds,
+            "seconds_left": max(left, 0.0),
+            "elapsed": now - self.began,
+        }
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets; a second one ends the process as usual."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number, frame):
+        asked.set()
+        signal.signal(number, before[number])
+
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,147 @@
+"""The logged loop: updates on a dataset that does not grow, scanned in chunks and vmapped over seeds.
+
+One block is one update. The dataset is one long column of transitions, shared by all seeds; windows are drawn
+from it as from replay, so a method fed by replay runs on logged data unchanged.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key, PyTree
+
+from thespis.core.errors import UserError
+from thespis.core.feeds import Rollouts
+from thespis.core.keys import fold, roots
+from thespis.core.records import Batch, EnvSpec, Report, Transition
+from thespis.data import replay
+from thespis.loops.parts import (
+    Learner,
+    Parts,
+    Tally,
+    collected_metrics,
+    count_metrics,
+    empty_tally,
+    improve,
+    with_array_leaves,
+)
+
+
+class LoggedCarry(eqx.Module):
+    """The whole state of a run: leading axis ``[seed]``, but for the counter."""
+
+    roots: Key[Array, " seed"]
+    learner: Learner
+    tally: Tally
+    updates: Int[Array, ""]
+
+
+class LoggedLoop:
+    """Trains ``parts`` on ``steps``, transitions ``[time]`` with canonical actions."""
+
+    kind = "logged"
+
+    def __init__(self, parts: Parts, spec: EnvSpec, steps: Transition, seeds: list[int]):
+        feed = parts.method.feed
+        if isinstance(feed, Rollouts):
+            raise UserError("this method learns from its own fresh rollouts and cannot learn from a dataset: use bc")
+        self.parts, self.spec, self.seeds, self.feed = with_array_leaves(parts), spec, seeds, feed
+        self.rows = int(np.shape(steps.reward)[0])
+        if self.rows < feed.length:
+            raise UserError(f"the dataset has {self.rows} steps, fewer than one window of {feed.length}")
+        self.data = replay.Ring(jax.tree.map(lambda x: jnp.asarray(x)[:, None], steps))
+        self.warmup, self.block_steps = 0, 1
+        self.metrics = tuple(self._trace_metrics())
+        self.timing = {"compile": 0.0, "program": 0.0}
+        self._program = None
+
+    def _trace_metrics(self) -> dict[str, Any]:
+        def trace(data, root):
+            learner = self._init_one(root)
+            zero = jnp.zeros((), "int32")
+            return self._update(self.parts, data, root, (learner.method, learner.feedback), zero)[2]
+
+        return jax.eval_shape(trace, self.data, jax.random.key(0))
+
+    def shapes(self) -> LoggedCarry:
+        """Shapes of the carry, nothing allocated."""
+        return jax.eval_shape(self._init, roots(self.seeds))
+
+    def init(self) -> LoggedCarry:
+        """A fresh carry."""
+        return jax.block_until_ready(jax.jit(self._init)(roots(self.seeds)))
+
+    def _init(self, seeds: Key[Array, " seed"]) -> LoggedCarry:
+        learner = jax.vmap(self._init_one)(seeds)
+        tally = jax.vmap(lambda _: empty_tally(self.metrics))(seeds)
+        return LoggedCarry(seeds, learner, tally, jnp.zeros((), "int32"))
+
+    def _init_one(self, root: Key[Array, ""]) -> Learner:
+        method = self.parts.method.init(self.spec, fold(root, "method"))
+        return Learner(method, self.parts.feedback.init(self.spec, fold(root, "feedback")), (), ())
+
+    def _update(self, parts: Parts, data: replay.Ring, root, states, index):
+        held = jnp.asarray(self.rows, "int32")
+        steps, mask = replay.sample(data, held, fold(root, "batch", index), self.feed.batch, self.feed.length)
+        batch = Batch(steps, mask, (), index)
+        keys = fold(root, "update", index), fold(root, "feedback", index)
+        method, feedback, report, signal = improve(parts, *states, batch, *keys)
+        return (method, feedback), (report, signal), collected_metrics(report, signal, Report({}))
+
+    def advance(self, carry: LoggedCarry, blocks: int) -> LoggedCarry:
+        """Make ``blocks`` updates; the carry given is used up."""
+        number = jnp.asarray(blocks, "int32")
+        began = time.perf_counter()
+        if self._program is None:
+            program = jax.jit(self._chunk, donate_argnames="carry")
+            self._program = program.lower(self.parts, self.data, carry, number).compile()
+            self.timing["compile"] += time.perf_counter() - began
+            began = time.perf_counter()
+        carry = jax.block_until_ready(self._program(self.parts, self.data, carry, number))
+        self.timing["program"] += time.perf_counter() - began
+        return carry
+
+    def _chunk(self, parts: Parts, data: replay.Ring, carry: LoggedCarry, blocks: Int[Array, ""]) -> LoggedCarry:
+        def one(root, learner: Learner, tally: Tally, index):
+            states, (report, signal), _ = self._update(parts, data, root, (learner.method, learner.feedback), index)
+            return Learner(*states, (), ()), count_metrics(tally, report, signal, Report({}))
+
+        def block(_, carry: LoggedCarry) -> LoggedCarry:
+            step = jax.vmap(one, in_axes=(0, 0, 0, None))
+            learner, tally = step(carry.roots, carry.learner, carry.tally, carry.updates)
+            return LoggedCarry(carry.roots, learner, tally, carry.updates + 1)
+
+        return jax.lax.fori_loop(0, blocks, block, carry)
+
+    def steps(self, carry: LoggedCarry) -> int:
+        """Updates so far: in this loop, that is what a step is."""
+        return int(carry.updates)
+
+    def take_tally(self, carry: LoggedCarry) -> tuple[LoggedCarry, Tally]:
+        """The tally since the last call, on the host, and the carry with it cleared."""
+        tally = jax.device_get(carry.tally)
+        return eqx.tree_at(lambda c: c.tally, carry, jax.tree.map(jnp.zeros_like, carry.tally)), tally
+
+    def learner(self, carry: LoggedCarry) -> Learner:
+        """All learnt states, leading axis ``[seed]``."""
+        return carry.learner
+
+    def snapshot(self, carry: LoggedCarry) -> PyTree:
+        """What a checkpoint holds: everything but the dataset."""
+        return {"carry": carry}
+
+    def like(self) -> PyTree:
+        """What a checkpoint of this loop looks like."""
+        return {"carry": self.shapes()}
+
+    def restore(self, snapshot: PyTree) -> tuple[LoggedCarry, list[str]]:
+        """The carry of a checkpoint, and what could not be restored: nothing."""
+        return jax.tree.map(jnp.array, snapshot["carry"]), []
+
+    def close(self) -> None:
+        """Nothing is held."""

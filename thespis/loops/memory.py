@@ -1,0 +1,69 @@
+"""The memory a run will need, known before its first step."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PyTree
+
+from thespis.core.errors import UserError
+
+
+def planned_bytes(shapes: PyTree) -> int:
+    """Bytes of all arrays of a tree of shapes."""
+
+    def leaf(x) -> int:
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return 8 * x.size
+        return x.size * x.dtype.itemsize
+
+    return sum(leaf(x) for x in jax.tree.leaves(shapes))
+
+
+def available_bytes() -> int | None:
+    """Bytes free on the device that will compute; ``None`` where that cannot be known."""
+    device = jax.devices()[0]
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
+    free = _proc_available()
+    limit = _cgroup_limit()
+    known = [x for x in (free, limit) if x is not None]
+    return min(known) if known else None
+
+
+def _proc_available() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return _physical()
+
+
+def _physical() -> int | None:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # no such call on Windows
+        return None
+
+
+def _cgroup_limit() -> int | None:
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
+        return None if limit == "max" else int(limit) - int(used)
+    except (OSError, ValueError):
+        return None
+
+
+def require(planned: int) -> None:
+    """Refuse a run that does not fit, naming both numbers."""
+    available = available_bytes()
+    if available is not None and planned > available:
+        raise UserError(
+            f"this run plans {planned / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free: lower feed.capacity, "
+            "the number of seeds or of environments"
+        )

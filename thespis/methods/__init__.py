@@ -1,0 +1,1 @@
+"""Recipes only, a file each."""

@@ -1,0 +1,1 @@
+"""Methods that learn to act as somebody else does."""

@@ -1,0 +1,1 @@
+"""Methods that learn from the world they act in."""

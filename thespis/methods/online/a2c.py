@@ -1,0 +1,65 @@
+"""Advantage actor-critic: one gradient step on each short rollout.
+
+The actor descends ``-E[log pi(a|s) A]``, the critic regresses on ``A + V``; both in one step of RMSProp.
+
+Source: Mnih et al., 2016 (A3C), in its synchronous form; advantages: Schulman et al., 2016 (trace 1 gives the
+paper's returns).
+Differs from common code: truncation bootstraps with the true final observation.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from thespis.core.feeds import Rollouts
+from thespis.core.records import Batch, Citation, Report
+from thespis.learners.actor_critic import ActorCritic
+from thespis.learners.gradient import Number, RMSProp, gradient_step
+from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
+from thespis.objectives.policies import policy_gradient
+
+
+class A2C(OnPolicy):
+    """Advantage actor-critic; any tree of actions, with or without memory. The paper's entropy weight is 0.01."""
+
+    learning_rate: Number = 7e-4
+    """Step size."""
+    trace: Number = 1.0
+    """Lambda of the generalised advantage, in [0, 1]."""
+    feed: Rollouts = eqx.field(static=True, default=Rollouts(length=5, envs=8))
+    """Rollouts: length, envs."""
+
+    name: ClassVar[str] = "a2c"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        Citation("Asynchronous Methods for Deep Reinforcement Learning", "Mnih et al.", 2016, "arXiv:1602.01783"),
+    )
+    details: ClassVar[tuple[str, ...]] = (
+        "truncation bootstraps with the true final observation",
+        "synchronous: one step on all environments' rollouts",
+        "RMSProp with epsilon 1e-5, started at 1; global gradient norm clipped",
+        "advantages as they are, not standardised",
+    )
+
+    def optimiser(self) -> RMSProp:
+        """RMSProp."""
+        return RMSProp(self.learning_rate, self.max_gradient_norm)
+
+    def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
+        """One step on one rollout."""
+        assessor = self.assessor()
+        verdict = assessor.assess(state.network, state.scales, batch)
+
+        def loss(network: ActorCritic):
+            now = replay(network, batch.memory, verdict)
+            actor_loss = jnp.mean(policy_gradient(now.log_prob, verdict.advantage))
+            critic_loss = jnp.mean(jnp.square(now.value - verdict.target))
+            total = actor_loss + self.value_weight * critic_loss - self.entropy_weight * now.entropy
+            return total, {"actor_loss": actor_loss, "critic_loss": critic_loss, "entropy": now.entropy}
+
+        network, opt, metrics, norm = gradient_step(self.optimiser(), loss, state.network, state.opt)
+        scales = assessor.learn_scales(state.scales, batch)
+        return OnPolicyState(network, opt, scales), Report(metrics | {"gradient": norm})

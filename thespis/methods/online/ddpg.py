@@ -1,0 +1,110 @@
+"""Deep deterministic policy gradient: the actor climbs ``Q(s, mu(s))``, the critic regresses on the actor's own target.
+
+The critic's target is ``r + gamma Q_target(s', mu_target(s'))``; both targets follow slowly; exploration is
+Gaussian noise on the action.
+
+Source: Lillicrap et al., 2016. Differs from the paper: uncorrelated Gaussian noise instead of an
+Ornstein-Uhlenbeck process, and one step size of 1e-3 for actor and critic (as Fujimoto et al., 2018, found better).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key, PyTree
+
+from thespis.actors.deterministic import Deterministic, DeterministicActor, NoisyPolicy
+from thespis.core.contracts import Mode
+from thespis.core.feeds import Replay
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition
+from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble
+from thespis.learners.backup import backup, fit_critics
+from thespis.learners.gradient import Adam, Number, gradient_step, polyak
+
+
+class DDPGState(eqx.Module):
+    """All that DDPG learns; the critic carries a leading axis of one member."""
+
+    actor: DeterministicActor
+    critic: ActionValue
+    target_actor: DeterministicActor
+    target_critic: ActionValue
+    actor_opt: PyTree
+    critic_opt: PyTree
+    updates: Int[Array, ""]
+
+
+class DDPG(Deterministic):
+    """Deep deterministic policy gradient for one bounded box of actions."""
+
+    learning_rate: Number = 1e-3
+    """Step size of actor and critic."""
+    discount: Number = 0.99
+    """Discount per step, in [0, 1]."""
+    target_rate: Number = 0.005
+    """Share by which the targets move at each update."""
+    noise: Number = 0.1
+    """Standard deviation of exploration, in canonical units: half the width of the action's bounds."""
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    """Units of each hidden layer, of actor and critic."""
+    feed: Replay = eqx.field(static=True, default=Replay(batch=256, warmup=1_000))
+    """Replay: capacity, batch, warmup, updates."""
+
+    name: ClassVar[str] = "ddpg"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        Citation("Continuous control with deep reinforcement learning", "Lillicrap et al.", 2016, "arXiv:1509.02971"),
+    )
+    details: ClassVar[tuple[str, ...]] = (
+        "truncation bootstraps, termination does not",
+        "uniformly random actions until the first update",
+        "the actor climbs the critic after its step",
+    )
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> DDPGState:
+        """Fresh actor and critic, and their copies."""
+        actor_key, critic_key = jax.random.split(key)
+        actor = DeterministicActor(spec, self.hidden, actor_key)
+        critic = ensemble(lambda k: action_value(spec, self.hidden, k), 1, critic_key)
+        optimiser = Adam(self.learning_rate)
+        opts = optimiser.init(actor), optimiser.init(critic)
+        return DDPGState(actor, critic, actor, critic, *opts, jnp.zeros((), "int32"))
+
+    def policy(self, state: DDPGState, mode: Mode) -> NoisyPolicy:
+        """The actor, with noise while it explores."""
+        return NoisyPolicy(state.actor, jnp.asarray(self.noise, "float32"), state.updates == 0, mode)
+
+    def judge(self, state: DDPGState, episode: Transition) -> Critique:
+        """Values of the actions taken, and their advantage over the actor's own."""
+
+        def one(o, action):
+            return evaluate_ensemble(state.critic, o, jnp.stack([action, state.actor(o)]))[0]
+
+        values = jax.vmap(one)(episode.view.observation, episode.action)
+        return Critique(value=values[:, 0], advantage=values[:, 0] - values[:, 1], discount=self.discount)
+
+    def update(self, state: DDPGState, batch: Batch, key: Key[Array, ""]) -> tuple[DDPGState, Report]:
+        """One step of critic, actor and targets."""
+        data = backup(batch, self.discount)
+        optimiser = Adam(self.learning_rate)
+
+        def value(critic, actor, o):
+            return evaluate_ensemble(critic, o, actor(o)[None])[0, 0]
+
+        next_value = jax.vmap(lambda o: value(state.target_critic, state.target_actor, o))(data.next_view.observation)
+        critic, critic_opt, metrics = fit_critics(
+            optimiser, state.critic, state.critic_opt, data, data.earned + data.discount * next_value
+        )
+
+        def actor_loss(actor):
+            loss = -jnp.mean(jax.vmap(lambda o: value(critic, actor, o))(data.view.observation))
+            return loss, loss
+
+        actor, actor_opt, loss, norm = gradient_step(optimiser, actor_loss, state.actor, state.actor_opt)
+        state = DDPGState(
+            actor, critic, polyak(state.target_actor, actor, self.target_rate),
+            polyak(state.target_critic, critic, self.target_rate), actor_opt, critic_opt, state.updates + 1,
+        )  # fmt: skip
+        return state, Report(metrics | {"actor_loss": loss, "actor_gradient": norm})

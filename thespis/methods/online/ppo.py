@@ -1,0 +1,94 @@
+"""Proximal policy optimisation: several epochs of gradient steps on one rollout, kept near the acting policy.
+
+The actor descends ``-E[min(rho A, clip(rho, 1 - eps, 1 + eps) A)]`` with ``rho`` the ratio of new to acting
+probability and ``A`` the generalised advantage; the critic regresses on ``A + V``. With a GRU, minibatches are
+whole sequences, replayed from the memory they began with.
+
+Source: Schulman et al., 2017, eq. 7; advantages: Schulman et al., 2016.
+Differs from common code: advantages are standardised over the whole batch (``PerMinibatch`` gives the usual
+form); where the batch is no multiple of the minibatch, each epoch leaves out a random remainder.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Key
+
+from thespis.core.feeds import Rollouts
+from thespis.core.records import Batch, Citation, Report
+from thespis.learners.actor_critic import ActorCritic, Evaluated
+from thespis.learners.advantages import AdvantageScale, WholeBatch
+from thespis.learners.gradient import Adam, Number, gradient_step
+from thespis.learners.minibatches import columns, epochs
+from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
+from thespis.objectives.normalise import explained_variance
+from thespis.objectives.policies import kl_k3, ppo_clip
+
+
+class PPO(OnPolicy):
+    """PPO with a clipped ratio; any tree of actions, with or without memory."""
+
+    learning_rate: Number = 3e-4
+    """Step size."""
+    trace: Number = 0.95
+    """Lambda of the generalised advantage, in [0, 1]."""
+    clip: Number = 0.2
+    """Largest change of the ratio that still earns."""
+    advantages: AdvantageScale = WholeBatch()
+    """Standardising of advantages: WholeBatch or PerMinibatch."""
+    epochs: int = eqx.field(static=True, default=10)
+    """Passes over each rollout."""
+    minibatch: int = eqx.field(static=True, default=64)
+    """Transitions per gradient step; with memory, rounded to whole sequences."""
+    feed: Rollouts = eqx.field(static=True, default=Rollouts(length=256, envs=8))
+    """Rollouts: length, envs."""
+
+    name: ClassVar[str] = "ppo"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        Citation("Proximal Policy Optimization Algorithms", "Schulman et al.", 2017, "arXiv:1707.06347"),
+        Citation("Generalized Advantage Estimation", "Schulman et al.", 2016, "arXiv:1506.02438"),
+    )
+    details: ClassVar[tuple[str, ...]] = (
+        "truncation bootstraps with the true final observation",
+        "orthogonal weights: sqrt(2) hidden, 0.01 policy, 1 value",
+        "log-probability of the drawn action, not of the clipped one",
+        "Adam epsilon 1e-5, global gradient norm clipped",
+        "scales of observations and rewards learn after the update, so ratios start at 1",
+    )
+
+    def optimiser(self) -> Adam:
+        """Adam with the epsilon of the authors' code."""
+        return Adam(self.learning_rate, self.max_gradient_norm, 1e-5)
+
+    def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
+        """All epochs on one rollout."""
+        assessor, optimiser = self.assessor(), self.optimiser()
+        verdict = assessor.assess(state.network, state.scales, batch)
+        verdict = eqx.tree_at(lambda v: v.advantage, verdict, self.advantages.whole(verdict.advantage))
+        data = columns((verdict, batch.memory), joined=self.memory is not None)
+
+        def step(carry, minibatch):
+            network, opt = carry
+            network, opt, metrics, norm = gradient_step(optimiser, lambda n: self._loss(n, *minibatch), network, opt)
+            return (network, opt), metrics | {"gradient": norm}
+
+        (network, opt), metrics = epochs(step, (state.network, state.opt), data, self.epochs, self.minibatch, key)
+        metrics["explained_variance"] = explained_variance(verdict.value.ravel(), verdict.target.ravel())
+        return OnPolicyState(network, opt, assessor.learn_scales(state.scales, batch)), Report(metrics)
+
+    def _loss(self, network: ActorCritic, data: Evaluated, memory: Any) -> tuple[Array, dict[str, Array]]:
+        now = replay(network, memory, data)
+        log_ratio = now.log_prob - data.log_prob
+        actor_loss = jnp.mean(ppo_clip(log_ratio, self.advantages.part(data.advantage), self.clip))
+        critic_loss = jnp.mean(jnp.square(now.value - data.target))
+        loss = actor_loss + self.value_weight * critic_loss - self.entropy_weight * now.entropy
+        return loss, {
+            "actor_loss": actor_loss,
+            "critic_loss": critic_loss,
+            "entropy": now.entropy,
+            "kl": jnp.mean(kl_k3(log_ratio)),
+            "clipped": jnp.mean((jnp.abs(jnp.expm1(log_ratio)) > self.clip).astype("float32")),
+        }

@@ -1,0 +1,150 @@
+"""Soft actor-critic: maximise reward and entropy together, off policy.
+
+The critic regresses on ``r + gamma * E_a'[min_i Q_i(s', a') - alpha log pi(a'|s')]``; the actor descends
+``E_a[alpha log pi(a|s) - min_i Q_i(s, a)]``; the temperature alpha moves until the entropy meets its target.
+The expectations are one reparameterised sample for a continuous action, exact sums for a discrete choice.
+
+Source: Haarnoja et al., 2018b; discrete: Christodoulou, 2019. Differs from common code: the actor uses the
+critics after their step, and the temperature's step follows the actor's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key, PyTree
+
+from thespis.actors.heads import act_rows
+from thespis.actors.soft import SoftActor, SoftPolicy
+from thespis.core.contracts import Mode
+from thespis.core.feeds import Replay
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
+from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble
+from thespis.learners.backup import backup, fit_critics
+from thespis.learners.gradient import Adam, Number, gradient_step, polyak
+from thespis.learners.normalisers import AsTheyAre, ObservationScale
+from thespis.learners.temperature import Temperature, TunedTemperature
+
+
+class SACState(eqx.Module):
+    """All that SAC learns."""
+
+    actor: SoftActor
+    critics: ActionValue
+    targets: ActionValue
+    temperature: PyTree
+    actor_opt: PyTree
+    critic_opt: PyTree
+    scale: PyTree
+    updates: Int[Array, ""]
+
+
+class SAC(eqx.Module):
+    """Soft actor-critic; continuous boxes and discrete choices."""
+
+    learning_rate: Number = 3e-4
+    """Step size of actor and critics."""
+    discount: Number = 0.99
+    """Discount per step, in [0, 1]."""
+    target_rate: Number = 0.005
+    """Share by which target critics move towards the critics at each update."""
+    temperature: Temperature = TunedTemperature()
+    """Weight of entropy: TunedTemperature or FixedTemperature."""
+    observations: ObservationScale = AsTheyAre()
+    """Scaling of observations: AsTheyAre or RunningScale."""
+    critics: int = eqx.field(static=True, default=2)
+    """Members of the critic ensemble; the least value counts."""
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    """Units of each hidden layer, of actor and critics."""
+    feed: Replay = eqx.field(static=True, default=Replay(batch=256, warmup=1_000))
+    """Replay: capacity, batch, warmup, updates."""
+
+    name: ClassVar[str] = "sac"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        Citation("Soft Actor-Critic Algorithms and Applications", "Haarnoja et al.", 2018, "arXiv:1812.05905"),
+        Citation("Soft Actor-Critic for Discrete Action Settings", "Christodoulou", 2019, "arXiv:1910.07207"),
+    )
+    details: ClassVar[tuple[str, ...]] = (
+        "truncation bootstraps, termination does not",
+        "uniformly random actions until the first update",
+        "log-probabilities from the value before squashing",
+        "least of the target critics; all critics fitted to the same target; values include the entropy bonus",
+        "actor steps on the critics after their step",
+    )
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SACState:
+        """Fresh actor, critics and temperature."""
+        actor_key, critic_key = jax.random.split(key)
+        critics = ensemble(lambda k: action_value(spec, self.hidden, k), self.critics, critic_key)
+        actor = SoftActor(spec, self.hidden, actor_key)
+        optimiser = Adam(self.learning_rate)
+        return SACState(
+            actor, critics, critics, self.temperature.init(spec), optimiser.init(actor), optimiser.init(critics),
+            self.observations.init(spec.observation), jnp.zeros((), "int32"),
+        )  # fmt: skip
+
+    def policy(self, state: SACState, mode: Mode) -> SoftPolicy:
+        """Actor and scale."""
+        return SoftPolicy(state.actor, state.scale, state.updates == 0, mode)
+
+    def begin(self, policy: SoftPolicy, n: int) -> tuple[()]:
+        """No memory."""
+        return ()
+
+    def act(self, policy: SoftPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """A sample, or the mode when it exploits."""
+
+        def one(memory, view, key):
+            return policy(self._scaled(policy.scale, view), key), memory, ()
+
+        return act_rows(one, memory, view, key)
+
+    def judge(self, state: SACState, episode: Transition) -> Critique:
+        """Action values (least of the ensemble), their advantage over the soft value, and disagreement."""
+        alpha = self.temperature.alpha(state.temperature)
+
+        def one(view, action, key):
+            view = self._scaled(state.scale, view)
+            q = evaluate_ensemble(state.critics, view.observation, jax.tree.map(lambda x: x[None], action))[:, 0]
+            value, _ = self._soft_value(state.actor, state.critics, alpha, view, key)
+            return jnp.min(q), jnp.min(q) - value, jnp.std(q)
+
+        keys = jax.random.split(jax.random.key(0), episode.reward.shape[0])
+        return Critique(*jax.vmap(one)(episode.view, episode.action, keys), discount=self.discount)
+
+    def update(self, state: SACState, batch: Batch, key: Key[Array, ""]) -> tuple[SACState, Report]:
+        """One step of critics, actor, temperature and targets."""
+        scale = self.observations.update(state.scale, batch.steps.view.observation, batch.mask)
+        data = backup(batch, self.discount, lambda view: self._scaled(scale, view))
+        target_keys, actor_keys = jax.random.split(key, (2, data.earned.shape[0]))
+        alpha, optimiser = self.temperature.alpha(state.temperature), Adam(self.learning_rate)
+
+        def soft_values(actor, critics, views, keys):
+            return jax.vmap(lambda view, k: self._soft_value(actor, critics, alpha, view, k))(views, keys)
+
+        next_value, _ = soft_values(state.actor, state.targets, data.next_view, target_keys)
+        target = data.earned + data.discount * next_value
+        critics, critic_opt, metrics = fit_critics(optimiser, state.critics, state.critic_opt, data, target)
+
+        def actor_loss(actor):
+            value, entropy = soft_values(actor, critics, data.view, actor_keys)
+            return -jnp.mean(value), jnp.mean(entropy)
+
+        actor, actor_opt, entropy, norm = gradient_step(optimiser, actor_loss, state.actor, state.actor_opt)
+        state = SACState(
+            actor, critics, polyak(state.targets, critics, self.target_rate),
+            self.temperature.update(state.temperature, entropy), actor_opt, critic_opt, scale, state.updates + 1,
+        )  # fmt: skip
+        return state, Report(metrics | {"entropy": entropy, "temperature": alpha, "actor_gradient": norm})
+
+    def _scaled(self, scale: PyTree, view: View) -> View:
+        return View(self.observations.apply(scale, view.observation), view.legal)
+
+    def _soft_value(self, actor: SoftActor, critics: ActionValue, alpha: Array, view: View, key: Array):
+        """``E_a[min_i Q_i - alpha log pi]`` and the entropy estimate, of one view."""
+        actions, weights, log_probs = actor(view).candidates(key)
+        q = jnp.min(evaluate_ensemble(critics, view.observation, actions), axis=0)
+        return jnp.sum(weights * (q - alpha * log_probs)), -jnp.sum(weights * log_probs)

@@ -1,0 +1,29 @@
+"""Methods by name. Nothing is imported before it is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+
+from thespis.core.contracts import Method
+from thespis.core.errors import UserError
+
+NAMES = {
+    "a2c": "thespis.methods.online.a2c:A2C",
+    "bc": "thespis.methods.imitation.bc:BC",
+    "ddpg": "thespis.methods.online.ddpg:DDPG",
+    "dqn": "thespis.methods.online.dqn:DQN",
+    "ppo": "thespis.methods.online.ppo:PPO",
+    "sac": "thespis.methods.online.sac:SAC",
+    "td3": "thespis.methods.online.td3:TD3",
+}
+
+
+def load(name: str) -> Callable[..., Method]:
+    """The class of a method. Raises ``UserError`` with the nearest names for an unknown one."""
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, n=3) or sorted(NAMES)
+        raise UserError(f"unknown method {name!r}; did you mean {', '.join(near)}? (thespis list methods)")
+    module, cls = NAMES[name].split(":")
+    return getattr(importlib.import_module(module), cls)

@@ -1,0 +1,1 @@
+"""Bodies that actors and critics share."""

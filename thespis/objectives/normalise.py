@@ -1,0 +1,33 @@
+"""Statistics of a whole batch, whatever its axes."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+def standardise(
+    x: Float[Array, "*shape"], mask: Bool[Array, "*shape"] | None = None, epsilon: float = 1e-8
+) -> Float[Array, "*shape"]:
+    r""":math:`(x - \mu) / (\sigma + \epsilon)` over all entries that ``mask`` lets through.
+
+    Entries outside the mask are 0. All entries equal (or one entry) gives zeros, never NaN. Call it once
+    per batch, before cutting minibatches, so that the result does not depend on how the batch is cut.
+    """
+    keep = jnp.ones(x.shape, bool) if mask is None else mask
+    count = jnp.maximum(jnp.sum(keep, dtype=x.dtype), 1.0)
+    centred = jnp.where(keep, x, 0.0)
+    # Twice: the first mean is rounded, and dividing what is left of equal entries by epsilon would show it.
+    for _ in range(2):
+        centred = jnp.where(keep, centred - jnp.sum(centred) / count, 0.0)
+    return centred / (jnp.sqrt(jnp.sum(centred**2) / count) + epsilon)
+
+
+def explained_variance(prediction: Float[Array, "*shape"], target: Float[Array, "*shape"]) -> Float[Array, ""]:
+    r""":math:`1 - \mathrm{Var}(target - prediction) / \mathrm{Var}(target)`: 1 is perfect, 0 a constant.
+
+    0 where the target does not vary, so that the metric stays finite.
+    """
+    variance = jnp.var(target)
+    varies = variance > 0
+    return jnp.where(varies, 1.0 - jnp.var(target - prediction) / jnp.where(varies, variance, 1.0), 0.0)

@@ -1,0 +1,113 @@
+"""Returns and advantages of one trajectory, time first; batch with ``vmap`` (``in_axes=1`` for rows).
+
+``terminated`` is where the world itself ended the episode: nothing follows, so the bootstrap is cut.
+``ended`` is where the episode stopped for either reason (terminated or truncated): the next row belongs to
+another episode, so the trace is cut. ``next_value[t]`` is the value of the **true** next observation of row
+``t``, which at a truncation is not ``value[t + 1]``. Selections are by ``where``, never by multiplying with
+zero, so not even a NaN flows across an episode's end.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Real
+
+Number = int | float | Real[Array, ""]
+
+
+def gae(
+    reward: Float[Array, " time"],
+    value: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    ended: Bool[Array, " time"],
+    discount: Number,
+    trace: Number,
+) -> Float[Array, " time"]:
+    r"""Generalised advantage estimation (Schulman et al. 2016, equation 16).
+
+    .. math:: \delta_t = r_t + \gamma V(s'_t) - V(s_t), \qquad
+              A_t = \delta_t + \gamma \lambda A_{t+1}
+
+    with :math:`V(s'_t) = 0` where terminated and :math:`A_{t+1} = 0` where ended and past the window.
+    ``discount`` is :math:`\gamma`, ``trace`` is :math:`\lambda`, both in ``[0, 1]``.
+    """
+    error = reward + discount * jnp.where(terminated, 0.0, next_value) - value
+
+    def back(after, step):
+        error, ended = step
+        advantage = error + discount * trace * jnp.where(ended, 0.0, after)
+        return advantage, advantage
+
+    return jax.lax.scan(back, jnp.zeros_like(error[0]), (error, ended), reverse=True)[1]
+
+
+def lambda_returns(
+    reward: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    ended: Bool[Array, " time"],
+    discount: Number,
+    trace: Number,
+) -> Float[Array, " time"]:
+    r"""The TD(lambda) return (Sutton and Barto 2018, equation 12.2, in its recursive form).
+
+    .. math:: G_t = r_t + \gamma \left[(1 - \lambda) V(s'_t) + \lambda G_{t+1}\right]
+
+    The bracket is 0 where terminated, and :math:`V(s'_t)` where truncated and at the window's end.
+    """
+
+    def back(after, step):
+        reward, next_value, terminated, ended = step
+        after = jnp.where(ended, next_value, after)
+        following = (1.0 - trace) * next_value + trace * after
+        result = reward + discount * jnp.where(terminated, 0.0, following)
+        return result, result
+
+    rows = (reward, next_value, terminated, ended)
+    return jax.lax.scan(back, next_value[-1], rows, reverse=True)[1]
+
+
+def discounted_returns(
+    reward: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    ended: Bool[Array, " time"],
+    discount: Number,
+) -> Float[Array, " time"]:
+    r"""The realised return :math:`G_t = r_t + \gamma G_{t+1}`: :func:`lambda_returns` with lambda 1.
+
+    Nothing follows a termination; at a truncation and at the window's end the rest of the return is
+    estimated by ``next_value``.
+    """
+    return lambda_returns(reward, next_value, terminated, ended, discount, 1.0)
+
+
+def n_step(
+    reward: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    mask: Bool[Array, " time"],
+    discount: Number,
+) -> tuple[Float[Array, ""], Float[Array, ""], Int[Array, ""]]:
+    r"""Return of a window from its first step (Sutton and Barto 2018, equation 7.1).
+
+    .. math:: R = \sum_{i < k} \gamma^i r_i, \qquad \text{target} = R + \gamma^k V(s'_{k-1})
+
+    Args:
+        reward: of the window's steps.
+        terminated: where the world ended the episode.
+        mask: a prefix of true: the ``k`` steps of the window before the episode's end; all of them if it
+            goes on. What lies past the mask is never looked at.
+        discount: gamma.
+
+    Returns:
+        The return ``R``; the factor of the bootstrap, ``discount ** k`` with the window's own length ``k``,
+        or 0 if the window terminates; the index ``k - 1`` of the step whose next observation to bootstrap
+        from (0 for an empty window).
+    """
+    length = jnp.sum(mask, dtype="int32")
+    powers = jnp.power(discount, jnp.arange(reward.shape[0], dtype=reward.dtype)).astype(reward.dtype)
+    total = jnp.sum(powers * jnp.where(mask, reward, 0.0))
+    beyond = jnp.power(discount, length.astype(reward.dtype)).astype(reward.dtype)
+    return total, jnp.where(jnp.any(terminated & mask), 0.0, beyond), jnp.maximum(length - 1, 0)

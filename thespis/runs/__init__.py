@@ -1,0 +1,1 @@
+"""What outlives the process: events, checkpoints, configurations and the run directory."""

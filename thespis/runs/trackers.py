@@ -1,0 +1,162 @@
+"""TensorBoard and Weights & Biases, fed from the event stream. Their libraries are optional."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from thespis.core.errors import missing_extra
+from thespis.runs import disk
+from thespis.runs.events import Event
+
+_NOT_METRICS = ("step", "seed")
+
+
+class TensorBoard:
+    """A listener that writes TensorBoard files: one TensorBoard run per training seed under ``directory``.
+
+    Steps are environment steps per seed. When a run is resumed, points later than where it resumes are
+    superseded. Raises :class:`UserError` if tensorboardX is not installed.
+    """
+
+    def __init__(self, directory: str | Path):
+        try:
+            import tensorboardX
+        except ImportError:
+            raise missing_extra("tensorboardX", "track") from None
+        self.directory = Path(directory)
+        self._library = tensorboardX
+        self._writers: dict[str, Any] = {}
+        self._start = 0
+        self._seeds: list[int] = []
+
+    def __call__(self, event: Event) -> None:
+        """Write one event."""
+        match event.kind:
+            case "start":
+                self._start, self._seeds = event.step, list(event.data.get("config", {}).get("seeds", []))
+                text = json.dumps(event.data.get("config", {}), indent=1)
+                self._writer("run").add_text("config", f"```json\n{text}\n```", event.step)
+            case "progress":
+                self._writer("run").add_scalar("time/steps_per_second", event.data["steps_per_second"], event.step)
+            case "warning":
+                self._writer("run").add_text("warning", event.data["message"], event.step)
+            case "done":
+                self.close()
+        for seed, name, value in _scalars(event, self._seeds):
+            self._writer(f"seed_{seed}").add_scalar(name, value, event.step)
+
+    def close(self) -> None:
+        """Write out what is buffered and release the files."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+    def _writer(self, name: str) -> Any:
+        if name not in self._writers:
+            purge = self._start if self._start > 0 else None
+            self._writers[name] = self._library.SummaryWriter(
+                str(self.directory / name),
+                purge_step=purge,
+                filename_suffix=f".{self._start}",  # a file of the same second would be overwritten
+            )
+        return self._writers[name]
+
+
+class WandB:
+    """A listener that logs to Weights & Biases: every metric of every seed, and its mean over seeds.
+
+    ``mode`` is ``online``, ``offline`` (written below the run's directory, to be sent later with
+    ``wandb sync``) or ``disabled``. A resumed run continues its W&B run. Raises :class:`UserError` if wandb
+    is not installed.
+    """
+
+    def __init__(self, project: str = "thespis", mode: Literal["online", "offline", "disabled"] = "online"):
+        try:
+            import wandb
+        except ImportError:
+            raise missing_extra("wandb", "track") from None
+        self.project = project
+        self.mode: Literal["online", "offline", "disabled"] = mode
+        self._library = wandb
+        self._run: Any = None
+        self._seeds: list[int] = []
+
+    def __call__(self, event: Event) -> None:
+        """Log one event."""
+        if event.kind == "start":
+            self._begin(event.data)
+        if self._run is None:
+            return
+        if values := _by_seed_and_mean(event, self._seeds):
+            self._run.log(values | {"step": event.step})
+        match event.kind:
+            case "progress":
+                self._run.log({"time/steps_per_second": event.data["steps_per_second"], "step": event.step})
+            case "warning":
+                self._run.alert("Thespis", event.data["message"])
+            case "done":
+                self._run.summary["reason"] = event.data.get("reason", "finished")
+                self.close()
+
+    def close(self) -> None:
+        """Send what is buffered and end the W&B run. May be called twice."""
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+
+    def _begin(self, data: dict[str, Any]) -> None:
+        self._seeds = list(data.get("config", {}).get("seeds", []))
+        directory = Path(data["run"]).resolve()
+        self._run = self._library.init(
+            project=self.project,
+            mode=self.mode,
+            dir=str(directory),
+            id=self._identity(directory),
+            name=directory.name,
+            resume="allow" if self.mode == "online" else None,
+            config=data.get("config", {}),
+            settings=self._library.Settings(console="off"),  # it would record every redrawing of the panel
+        )
+        self._run.define_metric("*", step_metric="step")
+
+    def _identity(self, directory: Path) -> str:
+        """W&B's name of this run, kept in its directory so that a resumed run is the same one."""
+        kept = directory / "wandb" / "id.txt"
+        with disk.one_line("the W&B id", directory):
+            kept.parent.mkdir(exist_ok=True)
+            if not kept.exists():
+                kept.write_text(secrets.token_hex(8))
+            return kept.read_text()
+
+
+def _scalars(event: Event, seeds: list[int]) -> Iterator[tuple[int, str, float]]:
+    """Seed, name and value of all that an event measured; evaluations come in the order of ``seeds``."""
+    if event.kind == "metrics":
+        for row in event.data["rows"]:
+            for name, value in row.items():
+                if name not in _NOT_METRICS and value is not None and math.isfinite(value):
+                    yield row["seed"], f"train/{name}", float(value)
+    if event.kind == "evaluation":
+        for way in ("greedy", "sampled"):
+            for row, returns in enumerate(event.data.get(way) or []):
+                known = [value for value in returns if value is not None and math.isfinite(value)]
+                if known:
+                    yield (
+                        (seeds[row] if row < len(seeds) else row),
+                        f"evaluation/{way}_return",
+                        sum(known) / len(known),
+                    )
+
+
+def _by_seed_and_mean(event: Event, seeds: list[int]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    together: dict[str, list[float]] = {}
+    for seed, name, value in _scalars(event, seeds):
+        values[f"{name}/seed_{seed}"] = value
+        together.setdefault(name, []).append(value)
+    return values | {name: sum(found) / len(found) for name, found in together.items()}
