@@ -89,8 +89,9 @@ class LoggedLoop:
         held = jnp.asarray(self.rows, "int32")
         steps, mask = replay.sample(data, held, fold(root, "batch", index), self.feed.batch, self.feed.length)
         batch = Batch(steps, mask, (), index)
-        keys = fold(root, "update", index), fold(root, "feedback", index)
-        method, feedback, report, signal = improve(parts, *states, batch, *keys)
+        method, feedback = states
+        update_key, feedback_key = fold(root, "update", index), fold(root, "feedback", index)
+        method, feedback, report, signal = improve(parts, method, feedback, batch, update_key, feedback_key)
         return (method, feedback), (report, signal), collected_metrics(report, signal, Report({}))
 
     def advance(self, carry: LoggedCarry, blocks: int) -> LoggedCarry:

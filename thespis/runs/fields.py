@@ -64,13 +64,26 @@ def type_text(annotation: Any) -> str:
     """A type as a reader wants it: ``float``, ``tuple[int, ...]``, ``FixedScale | RunningNorm``."""
     if isinstance(annotation, str):
         return annotation
-    if typing.get_origin(annotation) in (Union, types.UnionType):
-        return " | ".join(type_text(member) for member in typing.get_args(annotation))
+    if members := union_members(annotation):
+        return " | ".join(type_text(member) for member in members)
     if annotation is type(None):
         return "none"
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
         return annotation.__name__
     return re.sub(r"\b(?:\w+\.)+", "", str(annotation))
+
+
+def union_members(annotation: Any) -> tuple[Any, ...]:
+    """What a person may write for a union, ``()`` for anything else.
+
+    Beside ``float`` it need not name ``int``, nor the scalar arrays that a number becomes inside a program.
+    """
+    if typing.get_origin(annotation) not in (Union, types.UnionType):
+        return ()
+    members = typing.get_args(annotation)
+    if float not in members:
+        return members
+    return tuple(m for m in members if m is not int and not hasattr(m, "dtypes"))
 
 
 def _docs(cls: type) -> dict[str, str]:

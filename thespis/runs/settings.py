@@ -6,12 +6,12 @@ import dataclasses
 import enum
 import functools
 import inspect
-import types
 import typing
 from collections.abc import Callable
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from thespis.core.errors import UserError
+from thespis.runs.fields import union_members
 
 TRUE, FALSE, NONE = ("true", "yes", "on", "1"), ("false", "no", "off", "0"), ("none", "null")
 
@@ -40,15 +40,15 @@ def _type_of(old: Any) -> Any:
 def _readable(annotation: Any) -> bool:
     if annotation in (bool, int, float, str, type(None)) or typing.get_origin(annotation) in (tuple, Literal):
         return True
-    if typing.get_origin(annotation) in (Union, types.UnionType):
-        return any(_readable(member) for member in typing.get_args(annotation))
+    if members := union_members(annotation):
+        return any(_readable(member) for member in members)
     return isinstance(annotation, type) and (issubclass(annotation, enum.Enum) or bool(_classes(annotation)))
 
 
 def _parse(text: str, annotation: Any) -> Any:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (Union, types.UnionType):
-        return _parse_union(text, args)
+    if members := union_members(annotation):
+        return _parse_union(text, members)
     if origin is Literal:
         return _choice(text, {str(member): member for member in args})
     if origin is tuple:

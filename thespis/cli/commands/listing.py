@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -63,11 +62,9 @@ def _method(out: Output, name: str) -> None:
     facts += [("source" if i == 0 else "", line) for i, line in enumerate(about["citations"])]
     out.say(_table(("", ""), facts, heads_shown=False))
     out.say()
-    rows = [(f"{s.path}={_value(s.default)}", " ".join(filter(None, (s.doc, f"[{_type(s.type)}]")))) for s in settings]
+    rows = [(f"{s.path}={_value(s.default)}", " ".join(filter(None, (s.doc, f"[{s.type}]")))) for s in settings]
     out.say(_table(("--set", "meaning, and type"), rows))
-    told = [
-        {"name": s.path, "type": _type(s.type), "default": _plain(to_config, s.default), "doc": s.doc} for s in settings
-    ]
+    told = [{"name": s.path, "type": s.type, "default": _plain(to_config, s.default), "doc": s.doc} for s in settings]
     out.result({"name": name} | about | {"settings": told})
 
 
@@ -148,11 +145,6 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return "none" if value is None else getattr(value, "__name__", str(value))
-
-
-def _type(text: str) -> str:
-    """A type without the arrays that numbers of a sweep may also be."""
-    return re.sub(r" \| Float\[[^\]]*\]", "", text)
 
 
 def _plain(to_config: Any, default: Any) -> Any:
