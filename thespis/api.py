@@ -112,7 +112,8 @@ def _go(run: RunDirectory, assembled: Assembled, env: Any, bus: Bus, planned: in
             run.rewind(step if found else -1)
         bus.emit("start", step, config=config, device=device_line(), planned_bytes=planned, run=str(run.path))
         carry, lost = loop.restore(found.tree) if found else (loop.init(), [])
-        for message in [*(found.warnings if found else []), *(f"restarted: {what}" for what in lost)]:
+        damaged = found.warnings if found else []
+        for message in [*assembled.notes, *damaged, *(f"restarted: {what}" for what in lost)]:
             bus.emit("warning", step, message=message)
 
         make_worlds = assembled.make_worlds

@@ -55,6 +55,8 @@ class Assembled:
     loop: Loop
     spec: EnvSpec
     make_worlds: Callable[[int], HostEnvironment] | None
+    notes: tuple[str, ...] = ()
+    """What the user should know of the data before it is learnt from, one line each."""
 
 
 def use_compilation_cache() -> None:
@@ -139,7 +141,7 @@ def _logged(parts: Parts, options: Options, seeds: list[int], env: Any, make_wor
         raise UserError("learning from a dataset needs one: --data DIR (make one with `thespis collect RUN`)")
     dataset = read_dataset(options.data)
     loop = LoggedLoop(parts, dataset.spec, dataset.steps, seeds)
-    return Assembled(parts, loop, dataset.spec, make_worlds if env is not None else None)
+    return Assembled(parts, loop, dataset.spec, make_worlds if env is not None else None, dataset.notes)
 
 
 def loop_kind(method: Method, env: Any, options: Options) -> str:

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import thespis
 from thespis.core.errors import UserError
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, from_world, to_world, tuple_space
 from thespis.data.datasets import read_dataset, to_columns, write_dataset
@@ -137,6 +138,15 @@ def test_without_next_observations_rows_that_lead_nowhere_known_are_dropped(tmp_
     goes_on = ~data.steps.terminated
     np.testing.assert_array_equal(following[goes_on], observation[goes_on] + [0, 1, 0])
     assert len(data.notes) == 1 and "dropped 3 rows" in data.notes[0]
+
+
+def test_who_learns_from_data_is_told_what_was_mended(tmp_path):
+    write_dataset(tmp_path / "data", made("..t..Tt..", next_observation=False), ABOUT)
+    heard = []
+    thespis.train("bc", data=str(tmp_path / "data"), steps=1, out=tmp_path / "run", callbacks=[heard.append])
+    warnings = [event.data["message"] for event in heard if event.kind == "warning"]
+    assert warnings == [*read_dataset(tmp_path / "data").notes]
+    assert [event.step for event in heard if event.kind == "checkpoint"] == [1]  # the first is also the last
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from tuned import METHODS, tuned
 
 from thespis.cli.doctor_checks.compiling import compiled_quickly
@@ -20,13 +21,11 @@ AMOUNTS = [
     f"{name}-continuous" for name in ["constant", "ending", "delayed", "coin", "signal", "match"]
 ] + ["amount", "bound"]  # fmt: skip
 PAIRS = {
-    # ppo has the same nets, and RMSProp needs minutes of convolutions to settle on pictures
-    "a2c": [*(name for name in CHOICES if name != "picture"), "pair", "hybrid", "match-continuous", "bound"],
+    "a2c": [*CHOICES, "pair", "hybrid", "match-continuous", "bound"],
     "ppo": [*CHOICES, "pair", "hybrid", "match-continuous", "bound"],
     "ppo-gru": ["constant", "coin", "signal", "maze"],  # whose observations mean the same with a fresh memory
     "dqn": CHOICES,
-    # Huber's loss is least at the mean only where errors are small or symmetric; three coins in a row are neither
-    "dqn-3-step": [name for name in CHOICES if name != "coin"],
+    "dqn-3-step": CHOICES,
     "dqn-duelling": ["ending", "masked", "late"],
     "ddpg": AMOUNTS,
     "td3": AMOUNTS,
@@ -43,8 +42,7 @@ def quickly():
 def check(method, probe, steps):
     learnt = learn(method, PROBES[probe], steps, seeds=4)
     told = (learnt.values, [known.value for known in learnt.known])
-    assert learnt.error < TOLERANCE, told
-    assert learnt.errors.max() < 3 * TOLERANCE, told  # one rare choice just before the end shakes a critic
+    assert learnt.errors.max() < TOLERANCE, told  # in every seed
     assert learnt.right.mean() >= 0.75 and not learnt.wrong, learnt.right
 
 
@@ -62,6 +60,26 @@ def test_a_time_limit_of_a_thousand_steps_is_no_end_either(method):
     name = "constant-1000-continuous" if method in ("ddpg", "td3") else "constant-1000"
     chosen, steps = METHODS[method], {"a2c": 1_000_000, "ppo": 300_000}.get(method, 128_000)
     check(dataclasses.replace(chosen, discount=0.99), name, steps)
+
+
+@pytest.mark.slow
+def test_hubers_loss_settles_where_the_clipped_errors_balance():
+    """Not at the mean: with errors clipped at 1, three-step targets of the coin balance at a value of their own."""
+    method, steps = tuned("dqn-3-step", "coin")
+    learnt = learn(dataclasses.replace(method, huber=1.0), PROBES["coin"], steps, seeds=4)
+
+    def pull(value):  # from each of an episode's three places; a place is reached with probability 1/2 per step
+        total = 0.0
+        for left in (3, 2, 1):
+            earned = np.cumsum(0.9 ** np.arange(left))
+            targets = [*earned, earned[-1] + 0.9**left * value]  # ended after 1, 2 ... steps, or cut
+            chances = [*(0.5 ** np.arange(1, left + 1)), 0.5**left]
+            total += 0.5 ** (3 - left) * np.dot(chances, np.clip(np.array(targets) - value, -1, 1))
+        return total
+
+    wanted = scipy.optimize.brentq(pull, 1.0, 3.0)
+    assert wanted < 0.95 * learnt.known[0].value
+    assert np.abs(learnt.values / wanted - 1).max() < TOLERANCE, (learnt.values, wanted)
 
 
 @pytest.mark.slow

@@ -116,6 +116,7 @@ def drive(
     clock = _Clock(loop.steps(carry), len(loop.seeds))
     done = loop.steps(carry) // loop.block_steps
     saved = saved_at = None
+    saved_step = -1
     reason = "finished"
     with _interrupts() as interrupted:
         while done < total:
@@ -140,8 +141,9 @@ def drive(
                 reason = "interrupted" if interrupted.is_set() else "stopped"
                 break
             if saved_at is None or time.monotonic() - saved_at >= schedule.checkpoint_seconds:
-                saved, saved_at = save(loop, carry, run, bus), time.monotonic()
-        save(loop, carry, run, bus)
+                saved, saved_at, saved_step = save(loop, carry, run, bus), time.monotonic(), step
+        if saved_step != loop.steps(carry):
+            save(loop, carry, run, bus)
     return carry, reason
 
 

@@ -5,7 +5,8 @@
 
 Source: Mnih et al., 2015.
 Differs from common code: epsilon falls with updates, not with environment steps; illegal choices are neither
-taken nor maximised over.
+taken nor maximised over. Where targets scatter by more than ``huber`` and unevenly, Huber's loss is not least at
+their mean, and values come out biased (too low where rare returns are high): enlarge it.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class DQN(eqx.Module):
     """Updates over which the chance falls, linearly."""
     max_gradient_norm: Number = 10.0
     """Global norm to which the gradient is clipped."""
+    huber: Number = 1.0
+    """Error, in units of reward, beyond which the loss is linear; a large one squares every error."""
     double: bool = eqx.field(static=True, default=True)
     """Choose the next action by the online net."""
     duelling: bool = eqx.field(static=True, default=False)
@@ -130,7 +133,7 @@ class DQN(eqx.Module):
         next_value = jax.vmap(double_q)(chooser, following)
         critic, opt, metrics = fit_critics(
             self._optimiser(), state.critic, state.opt, data, data.earned + data.discount * next_value,
-            lambda error: huber(error, 1.0),
+            lambda error: huber(error, self.huber),
         )  # fmt: skip
         updates = state.updates + 1
         copy = (updates % self.target_every == 0).astype("float32")
