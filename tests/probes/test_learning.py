@@ -58,8 +58,8 @@ def test_values_are_learnt_to_two_percent(method, probe):
 def test_a_time_limit_of_a_thousand_steps_is_no_end_either(method):
     """At discount 0.99 the value is 100; a critic that takes the limit for an end values the average state below 90."""
     name = "constant-1000-continuous" if method in ("ddpg", "td3") else "constant-1000"
-    chosen, steps = METHODS[method], {"a2c": 1_000_000, "ppo": 300_000}.get(method, 128_000)
-    check(dataclasses.replace(chosen, discount=0.99), name, steps)
+    chosen, steps = tuned(method, name)
+    check(chosen, name, steps)
 
 
 @pytest.mark.slow

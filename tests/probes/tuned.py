@@ -59,6 +59,12 @@ def tuned(method: str, probe: str):
         special, steps = {"learning_rate": 1e-3}, 10_000
         if method == "a2c":  # one gradient step a rollout: short ones, or there are too few
             special, steps = special | {"feed": Rollouts(length=4, envs=8)}, 60_000
+    elif probe.startswith("constant-1000"):
+        special, steps = {"discount": 0.99}, {"a2c": 1_000_000, "ppo": 300_000}.get(method, 128_000)
+        if method == "td3":  # where it smooths targets it must have acted, or it trusts slopes it made up
+            special |= {"noise": 0.5}
+    elif (method, probe) == ("sac", "amount"):
+        special = {"feed": dataclasses.replace(chosen.feed, batch=256)}
     elif probe == "maze":  # a turn settled on before the sign is remembered is never unlearnt
         special, steps = {"entropy_weight": 0.03}, 160_000
     return dataclasses.replace(chosen, **special), steps
