@@ -23,8 +23,10 @@ from thespis.cli.commands.compare import Compare
 from thespis.cli.commands.doctor import Doctor
 from thespis.cli.commands.evaluate import Evaluate
 from thespis.cli.commands.listing import List
+from thespis.cli.commands.papers import Papers
 from thespis.cli.commands.record import Record
 from thespis.cli.commands.report import MakeReport
+from thespis.cli.commands.reproduce import Reproduce
 from thespis.cli.commands.resume import Resume
 from thespis.cli.commands.train import Train
 from thespis.cli.output import Command, Output, complain, output
@@ -38,6 +40,8 @@ COMMANDS: dict[str, type] = {
     "report": MakeReport,
     "record": Record,
     "collect": Collect,
+    "papers": Papers,
+    "reproduce": Reproduce,
     "list": List,
     "doctor": Doctor,
 }

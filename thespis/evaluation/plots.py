@@ -104,7 +104,7 @@ def comparison(
         left, right = fig.subplots(1, 2, width_ratios=[3, 2])
         _draw_curves(left, lines, seeds=False)
         left.set_ylabel("training return")
-        _draw_scores(right, scores)
+        draw_scores(right, scores)
         if len(lines) > 1:
             _legend(left, room=60)
         return render(fig, kind)
@@ -113,7 +113,7 @@ def comparison(
 def intervals(scores: Sequence[Scored], *, width: float = SQUARE[0], kind: str = "svg") -> bytes:
     """Final scores alone: every seed a dot, the IQM with its interval."""
     with figure((width, 0.6 + 0.5 * len(scores))) as fig:
-        _draw_scores(fig.subplots(), scores)
+        draw_scores(fig.subplots(), scores)
         return render(fig, kind)
 
 
@@ -177,7 +177,8 @@ def _draw_curves(
     axes.margins(x=0.01)
 
 
-def _draw_scores(axes: Any, scores: Sequence[Scored]) -> None:
+def draw_scores(axes: Any, scores: Sequence[Scored]) -> None:
+    """Every seed a dot, the IQM with its interval, a row per group from the top down."""
     for number, score in enumerate(scores):
         colour = LINES[number % len(LINES)]
         row = len(scores) - 1 - number  # the first one on top

@@ -62,7 +62,7 @@ def calibration(method: Method, states: PyTree, kept: list[list[Transition]]) ->
     from them by what it adds.
     """
     judge = jax.jit(lambda state, steps: method.judge(state, steps))
-    predicted, realised, episode, discount = [], [], [], None
+    predicted, realised, seed, episode, discount = [], [], [], [], None
     for s, episodes in enumerate(kept):
         state = jax.tree.map(lambda x, s=s: x[s], states)
         for e, steps in enumerate(episodes):
@@ -72,12 +72,14 @@ def calibration(method: Method, states: PyTree, kept: list[list[Transition]]) ->
             discount = float(critique.discount)
             predicted.append(np.asarray(critique.value)[: len(steps.reward)])
             realised.append(realised_returns(steps.reward, steps.terminated, steps.truncated, discount))
+            seed.append(np.full(len(steps.reward), s))
             episode.append(np.full(len(steps.reward), s * KEPT + e))
-    value, outcome, number = (np.concatenate(x) for x in (predicted, realised, episode))
+    value, outcome, index, number = (np.concatenate(x) for x in (predicted, realised, seed, episode))
     thin = slice(None, None, -(-len(value) // PAIRS))
     return {
         "predicted": value[thin].tolist(),
         "realised": [None if np.isnan(x) else float(x) for x in outcome[thin]],
+        "seed": index[thin].tolist(),
         "episode": number[thin].tolist(),
         "discount": discount,
     }

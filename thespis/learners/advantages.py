@@ -32,4 +32,16 @@ class PerMinibatch(eqx.Module):
         return standardise(advantage)
 
 
-AdvantageScale = WholeBatch | PerMinibatch
+class Unscaled(eqx.Module):
+    """Over nothing: advantages as they were estimated."""
+
+    def whole(self, advantage: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Advantages of a batch before it is split."""
+        return advantage
+
+    def part(self, advantage: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Advantages of one minibatch."""
+        return advantage
+
+
+AdvantageScale = WholeBatch | PerMinibatch | Unscaled

@@ -1,13 +1,12 @@
 """What A2C and PPO have in common: an actor-critic that acts, is judged, and learns from its own fresh rollouts.
 
-A concrete method adds its fields, an optimiser and an ``update``; nothing here is overridden.
+A concrete method adds its fields and an ``update``; nothing here is overridden.
 """
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -17,7 +16,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from thespis.core.contracts import Mode
 from thespis.core.records import Critique, EnvSpec, Transition, View
 from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor
-from thespis.learners.gradient import Number, Optimiser
+from thespis.learners.gradient import Adam, Number, Optimiser, RMSProp
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
 
@@ -33,7 +32,9 @@ class OnPolicyState(eqx.Module):
 class OnPolicy(eqx.Module):
     """Any tree of actions, with or without memory."""
 
+    learning_rate: eqx.AbstractVar[Number]
     trace: eqx.AbstractVar[Number]
+    optimiser: eqx.AbstractVar[Literal["adam", "rmsprop"]]
 
     discount: Number = 0.99
     """Discount per step, in [0, 1]."""
@@ -54,15 +55,11 @@ class OnPolicy(eqx.Module):
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
     """Activation of the hidden layers."""
 
-    @abc.abstractmethod
-    def optimiser(self) -> Optimiser:
-        """How gradients become steps."""
-
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> OnPolicyState:
         """Fresh actor and critic."""
         network = ActorCritic(spec, self.hidden, key, memory=self.memory, activation=self.activation)
         scales = (self.observations.init(spec.observation), self.rewards.init())
-        return OnPolicyState(network, self.optimiser().init(network), scales)
+        return OnPolicyState(network, self.stepper().init(network), scales)
 
     def policy(self, state: OnPolicyState, mode: Mode) -> OnPolicyActor:
         """Actor, critic (its memory is carried along) and scale."""
@@ -79,6 +76,11 @@ class OnPolicy(eqx.Module):
     def judge(self, state: OnPolicyState, episode: Transition) -> Critique:
         """State values and generalised advantages, in the world's units of reward."""
         return self.assessor().judge(state.network, state.scales, episode)
+
+    def stepper(self) -> Optimiser:
+        """How gradients become steps; epsilon is 1e-5 in both, as in the code of the methods' authors."""
+        kind = {"adam": Adam, "rmsprop": RMSProp}[self.optimiser]
+        return kind(self.learning_rate, self.max_gradient_norm, 1e-5)
 
     def assessor(self) -> Assessor:
         """How a rollout is evaluated."""

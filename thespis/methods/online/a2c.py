@@ -9,7 +9,7 @@ Differs from common code: truncation bootstraps with the true final observation.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from jaxtyping import Array, Key
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
 from thespis.learners.actor_critic import ActorCritic
-from thespis.learners.gradient import Number, RMSProp, gradient_step
+from thespis.learners.gradient import Number, gradient_step
 from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
 from thespis.objectives.policies import policy_gradient
 
@@ -30,6 +30,8 @@ class A2C(OnPolicy):
     """Step size."""
     trace: Number = 1.0
     """Lambda of the generalised advantage, in [0, 1]."""
+    optimiser: Literal["adam", "rmsprop"] = eqx.field(static=True, default="rmsprop")
+    """How gradients become steps: adam or rmsprop."""
     feed: Rollouts = eqx.field(static=True, default=Rollouts(length=5, envs=8))
     """Rollouts: length, envs."""
 
@@ -44,10 +46,6 @@ class A2C(OnPolicy):
         "advantages as they are, not standardised",
     )
 
-    def optimiser(self) -> RMSProp:
-        """RMSProp."""
-        return RMSProp(self.learning_rate, self.max_gradient_norm)
-
     def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
         """One step on one rollout."""
         assessor = self.assessor()
@@ -60,6 +58,6 @@ class A2C(OnPolicy):
             total = actor_loss + self.value_weight * critic_loss - self.entropy_weight * now.entropy
             return total, {"actor_loss": actor_loss, "critic_loss": critic_loss, "entropy": now.entropy}
 
-        network, opt, metrics, norm = gradient_step(self.optimiser(), loss, state.network, state.opt)
+        network, opt, metrics, norm = gradient_step(self.stepper(), loss, state.network, state.opt)
         scales = assessor.learn_scales(state.scales, batch)
         return OnPolicyState(network, opt, scales), Report(metrics | {"gradient": norm})

@@ -11,7 +11,7 @@ form); where the batch is no multiple of the minibatch, each epoch leaves out a 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
 from thespis.learners.actor_critic import ActorCritic, Evaluated
 from thespis.learners.advantages import AdvantageScale, WholeBatch
-from thespis.learners.gradient import Adam, Number, gradient_step
+from thespis.learners.gradient import Number, gradient_step
 from thespis.learners.minibatches import columns, epochs
 from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
 from thespis.objectives.normalise import explained_variance
@@ -38,11 +38,13 @@ class PPO(OnPolicy):
     clip: Number = 0.2
     """Largest change of the ratio that still earns."""
     advantages: AdvantageScale = WholeBatch()
-    """Standardising of advantages: WholeBatch or PerMinibatch."""
+    """Standardising of advantages: WholeBatch, PerMinibatch or Unscaled."""
     epochs: int = eqx.field(static=True, default=10)
     """Passes over each rollout."""
     minibatch: int = eqx.field(static=True, default=64)
     """Transitions per gradient step; with memory, rounded to whole sequences."""
+    optimiser: Literal["adam", "rmsprop"] = eqx.field(static=True, default="adam")
+    """How gradients become steps: adam or rmsprop."""
     feed: Rollouts = eqx.field(static=True, default=Rollouts(length=256, envs=8))
     """Rollouts: length, envs."""
 
@@ -59,20 +61,16 @@ class PPO(OnPolicy):
         "scales of observations and rewards learn after the update, so ratios start at 1",
     )
 
-    def optimiser(self) -> Adam:
-        """Adam with the epsilon of the authors' code."""
-        return Adam(self.learning_rate, self.max_gradient_norm, 1e-5)
-
     def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
         """All epochs on one rollout."""
-        assessor, optimiser = self.assessor(), self.optimiser()
+        assessor, stepper = self.assessor(), self.stepper()
         verdict = assessor.assess(state.network, state.scales, batch)
         verdict = eqx.tree_at(lambda v: v.advantage, verdict, self.advantages.whole(verdict.advantage))
         data = columns((verdict, batch.memory), joined=self.memory is not None)
 
         def step(carry, minibatch):
             network, opt = carry
-            network, opt, metrics, norm = gradient_step(optimiser, lambda n: self._loss(n, *minibatch), network, opt)
+            network, opt, metrics, norm = gradient_step(stepper, lambda n: self._loss(n, *minibatch), network, opt)
             return (network, opt), metrics | {"gradient": norm}
 
         (network, opt), metrics = epochs(step, (state.network, state.opt), data, self.epochs, self.minibatch, key)

@@ -1,0 +1,174 @@
+"""Trials as they are run: measures of real runs, work that is never done twice, records that hold what was declared."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import thespis
+from thespis.core.errors import UserError
+from thespis.core.feeds import Rollouts
+from thespis.core.records import Citation
+from thespis.evidence import figure, record
+from thespis.evidence.claims import NOT_SHOWN, Better, Different, Same
+from thespis.evidence.measures import (
+    calibration_error,
+    final_return,
+    learning_area,
+    mean_metric,
+    overestimation,
+    parameters,
+    seconds_to,
+    steps_to,
+    success_rate,
+    violation,
+)
+from thespis.evidence.page import page, state
+from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.trial import Interrupted, run_trial
+from thespis.methods.online.a2c import A2C
+
+FEED = Rollouts(length=16, envs=4)
+SMALL = A2C(hidden=(8,), feed=FEED, discount=0.9)
+WORLD = "gymnax:CartPole-v1"
+TRIAL = Trial(
+    arms=(Arm("one", SMALL), Arm("two", SMALL), Arm("fast", dataclasses.replace(SMALL, learning_rate=1e-2))),
+    envs=(WORLD,),
+    steps=640,
+    claims=(Same("one", "two", 0.0), Different("one", "fast", 1e-6), Better("one", "two", final_return())),
+    batch=2,
+    looks=2,
+    episodes=2,
+)
+PAPER = Paper(
+    "made-up", "Made up", Citation("Made up", "Nobody", 2026, "none"), "tests", "Does nothing.", "Nothing.",
+    ("thespis.methods.online.a2c:A2C",), "thespis train a2c --env CartPole-v1", TRIAL,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    return run_trial(TRIAL, tmp_path_factory.mktemp("runs"), lambda piece: [])
+
+
+@pytest.fixture(scope="module")
+def run(outcome):
+    return outcome.runs.runs["one", WORLD][0]
+
+
+def test_seeds_are_added_until_the_looks_are_spent(outcome):
+    assert [found.verdict for found in outcome.findings[:2]] == ["shown", "shown"]
+    assert outcome.findings[2].verdict == NOT_SHOWN and outcome.findings[2].estimate == 0.5  # equal arms
+    assert outcome.looks == 2 and outcome.runs.seeds() == [0, 1, 2, 3] and outcome.seconds > 0
+    assert outcome.runs.scores("one", final_return()).shape == (4, 1)
+
+
+def test_no_seed_is_added_once_all_is_decided(tmp_path):
+    trial = dataclasses.replace(TRIAL, claims=TRIAL.claims[:2])
+    assert run_trial(trial, tmp_path, lambda piece: []).looks == 1
+
+
+def test_what_is_finished_is_not_done_again_and_what_changed_is(outcome):
+    directory = outcome.runs.runs["one", WORLD][0].path.parent
+    asked = []
+
+    def watch(piece):
+        return [lambda event: asked.append((piece.arm.name, event.kind))]
+
+    again = run_trial(TRIAL, directory, watch)
+    assert again.findings == outcome.findings and not asked
+    changed = (dataclasses.replace(TRIAL.arms[0], method=dataclasses.replace(SMALL, trace=0.5)), *TRIAL.arms[1:])
+    run_trial(dataclasses.replace(TRIAL, arms=changed), directory, watch)
+    assert {name for name, _ in asked} == {"one"}
+
+
+def test_an_interrupted_trial_goes_on(tmp_path):
+    import os
+    import signal
+
+    def stop(event):
+        if event.kind == "metrics":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    trial = dataclasses.replace(TRIAL, looks=1)
+    with pytest.raises(Interrupted):
+        run_trial(trial, tmp_path, lambda piece: [stop])
+    straight = run_trial(trial, tmp_path / "straight", lambda piece: [])
+    resumed = run_trial(trial, tmp_path, lambda piece: [])
+    assert resumed.findings == straight.findings
+
+
+def test_measures_of_returns(run):
+    returns = np.array(run.final["greedy"]["scores"])
+    np.testing.assert_array_equal(final_return().of(run), returns.mean(axis=1))
+    threshold = float(np.median(returns))
+    np.testing.assert_array_equal(success_rate(threshold).of(run), (returns >= threshold).mean(axis=1))
+
+
+def test_measures_of_learning_curves(run):
+    table = run.metrics()
+    rows = [table["episode_return"][table["seed"] == seed] for seed in (0, 1)]
+    known = [row[np.isfinite(row)] for row in rows]
+    area = learning_area().of(run)
+    assert all(row.min() <= value <= row.max() for row, value in zip(known, area, strict=True))
+    np.testing.assert_array_equal(steps_to(1e9).of(run), [2 * 640, 2 * 640])
+    first = steps_to(0.0).of(run)
+    assert all(1 <= step <= 640 for step in first) and not steps_to(0.0).larger_is_better
+    assert (seconds_to(0.0).of(run) <= seconds_to(1e9).of(run)).all()
+    entropy = mean_metric("entropy").of(run)
+    assert ((entropy > 0) & (entropy <= np.log(2) + 1e-6)).all()
+    np.testing.assert_allclose(violation("entropy", 0.1).of(run), entropy - 0.1)
+    assert (violation("entropy", 5.0).of(run) == 0).all()
+    with pytest.raises(UserError, match="has no metric 'cost'"):
+        mean_metric("cost").of(run)
+
+
+def test_measures_of_the_critic(run):
+    found = run.final["calibration"]
+    bias, error = overestimation().of(run), calibration_error().of(run)
+    seed = np.array(found["seed"])
+    apart = np.array(found["predicted"])[seed == 1] - np.array(found["realised"], float)[seed == 1]
+    assert bias[1] == pytest.approx(np.nanmean(apart)) and (error >= np.abs(bias) - 1e-9).all()
+
+
+def test_parameters_are_those_of_the_policy(outcome):
+    one, two = (parameters().of(outcome.runs.runs[arm, WORLD][0]) for arm in ("one", "two"))
+    np.testing.assert_array_equal(one, two)
+    assert one.shape[0] == 2 and not np.array_equal(one[0], one[1])
+
+
+def test_the_record_holds_all_and_says_when_it_is_outdated(outcome, tmp_path):
+    made = record.recorded(PAPER, False, outcome, None)
+    path = record.write(tmp_path, made, figure.draw(made))
+    assert path.with_suffix(".svg").read_bytes().startswith(b"<?xml")
+    found = record.read(tmp_path, "made-up")
+    assert found == json.loads(json.dumps(made)) and found["verdict"] == NOT_SHOWN and found["digest"] == TRIAL.digest
+    assert (
+        found["measures"][0]["arms"]["one"][WORLD]["scores"]
+        == outcome.runs.scores("one", final_return())[:, 0].tolist()
+    )
+    changed = dataclasses.replace(PAPER, miniature=dataclasses.replace(TRIAL, steps=641))
+    assert state(PAPER, found) == NOT_SHOWN and state(changed, found) == "outdated" and state(PAPER, None) == "none yet"
+    text = page([PAPER], tmp_path)
+    assert "## made-up" in text and "| not shown | 0.5 |" in text
+    path.write_text("{")
+    with pytest.raises(UserError, match="cannot be read"):
+        record.read(tmp_path, "made-up")
+
+
+def test_mistakes_in_a_declaration_are_told():
+    with pytest.raises(ValueError, match="three"):
+        dataclasses.replace(TRIAL, claims=(Same("one", "three", 0.0),))
+    with pytest.raises(ValueError, match="directory"):
+        Arm("a/b", SMALL)
+    with pytest.raises(UserError, match="no full-size trial"):
+        PAPER.trial(True)
+
+
+def test_an_option_of_an_arm_reaches_its_run(tmp_path):
+    arm = Arm("rare", SMALL, {"envs": 2})
+    trial = dataclasses.replace(TRIAL, arms=(arm, TRIAL.arms[0]), claims=(Different("rare", "one", 1e-6),), looks=1)
+    outcome = run_trial(trial, tmp_path, lambda piece: [])
+    assert outcome.runs.runs["rare", WORLD][0].config["envs"] == 2
+    assert thespis.load(outcome.runs.runs["one", WORLD][0].path).config["envs"] == 4

@@ -1,0 +1,149 @@
+"""What a finished run says of each of its seeds: numbers that claims are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.trained import Run
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A number per seed of a finished run; any function will do for ``of``."""
+
+    name: str
+    of: Callable[[Run], Float[np.ndarray, "seed *rest"]]
+    larger_is_better: bool = True
+
+
+def final_return(mode: str = "greedy") -> Measure:
+    """Mean return of the final evaluation, in the environment's reward; ``mode``: ``greedy`` or ``sampled``."""
+    return Measure(f"final {mode} return", lambda run: _returns(run, mode).mean(axis=1))
+
+
+def success_rate(threshold: float, mode: str = "greedy") -> Measure:
+    """Share of the final evaluation's episodes that return at least ``threshold``, in [0, 1]."""
+    return Measure(
+        f"share of {mode} episodes that return at least {threshold:g}",
+        lambda run: (_returns(run, mode) >= threshold).mean(axis=1),
+    )
+
+
+def learning_area() -> Measure:
+    """Mean training return over all steps: the area under the learning curve over its length.
+
+    Where no episode ended between two rows the last known value stands; before the first ended one, the first.
+    """
+    return Measure("area under the learning curve", lambda run: _carried(_column(run, "episode_return")).mean(axis=1))
+
+
+def steps_to(threshold: float) -> Measure:
+    """Steps until the mean training return of a row of metrics is first at least ``threshold``; twice the run's
+    length where it never is, which ranks last.
+    """
+
+    def of(run: Run) -> Float[np.ndarray, " seed"]:
+        step, reached = _steps(run), _column(run, "episode_return") >= threshold
+        return np.where(reached.any(axis=1), step[reached.argmax(axis=1)], 2.0 * step[-1])
+
+    return Measure(f"number of steps to a training return of {threshold:g}", of, False)
+
+
+def seconds_to(threshold: float) -> Measure:
+    """Seconds of training until :func:`steps_to`; seeds of one run are trained together and share its clock."""
+
+    def of(run: Run) -> Float[np.ndarray, " seed"]:
+        progress = run.directory.progress()
+        steps = steps_to(threshold).of(run)
+        seconds = np.interp(steps, progress["step"], progress["elapsed"])
+        return np.where(steps > progress["step"][-1], 2.0 * progress["elapsed"][-1], seconds)
+
+    return Measure(f"number of seconds to a training return of {threshold:g}", of, False)
+
+
+def overestimation() -> Measure:
+    """Mean of the critic's prediction less the discounted return that followed, over sampled final episodes."""
+    return Measure("over-estimation of the critic", lambda run: _errors(run, lambda error: error.mean()), False)
+
+
+def calibration_error() -> Measure:
+    """Mean absolute difference of the critic's prediction and the discounted return that followed."""
+    return Measure("error of the critic", lambda run: _errors(run, lambda error: np.abs(error).mean()), False)
+
+
+def mean_metric(column: str, *, larger_is_better: bool = True) -> Measure:
+    """Mean over training of a column of metrics.csv: a cost that is constrained, an entropy, a loss."""
+
+    def of(run: Run) -> Float[np.ndarray, " seed"]:
+        return np.nanmean(_column(run, column), axis=1)
+
+    return Measure(f"mean {column}", of, larger_is_better)
+
+
+def violation(column: str, limit: float) -> Measure:
+    """How far the mean over training of a cost lies above its ``limit``; 0 where it keeps to it."""
+    cost = mean_metric(column)
+    return Measure(f"excess of {column} over {limit:g}", lambda run: np.maximum(cost.of(run) - limit, 0.0), False)
+
+
+def parameters() -> Measure:
+    """All numbers of what acts, ``[seed, parameter]``: for statements on equality. Optimisers' are left out."""
+
+    def of(run: Run) -> Float[np.ndarray, "seed parameter"]:
+        policies = jax.vmap(lambda state: run.method.policy(state, Mode.EXPLOIT))(run.states)
+        leaves = jax.tree.leaves(eqx.filter(policies, eqx.is_inexact_array))
+        return np.concatenate([np.asarray(leaf, np.float64).reshape(len(leaf), -1) for leaf in leaves], axis=1)
+
+    return Measure("parameters", of)
+
+
+def _final(run: Run) -> dict:
+    if run.final is None:
+        raise UserError(f"{run.path} was not finished: continue it with `thespis resume {run.path}`")
+    return run.final
+
+
+def _returns(run: Run, mode: str) -> Float[np.ndarray, "seed episode"]:
+    return np.asarray(_final(run)[mode]["scores"], np.float64)
+
+
+def _steps(run: Run) -> Float[np.ndarray, " row"]:
+    return np.unique(run.metrics()["step"]).astype(np.float64)
+
+
+def _column(run: Run, column: str) -> Float[np.ndarray, "seed row"]:
+    """A column of metrics.csv, NaN where nothing was measured."""
+    table = run.metrics()
+    if column not in table:
+        raise UserError(f"{run.path} has no metric {column!r}: it has {', '.join(table)}")
+    return np.stack([table[column][table["seed"] == seed] for seed in run.config["seeds"]]).astype(np.float64)
+
+
+def _carried(values: Float[np.ndarray, "seed row"]) -> Float[np.ndarray, "seed row"]:
+    known = np.isfinite(values)
+    if not known.any(axis=1).all():
+        raise UserError("a seed ended no episode at all: train longer, or in an environment with shorter episodes")
+    last = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), -1), axis=1)
+    first = known.argmax(axis=1)[:, None]
+    return np.take_along_axis(values, np.where(last < 0, first, last), axis=1)
+
+
+def _errors(run: Run, summed_up: Callable[[np.ndarray], float]) -> Float[np.ndarray, " seed"]:
+    found = _final(run)["calibration"]
+    if found is None:
+        raise UserError(f"{run.path}: {run.config['method_name']} has no critic to compare with returns")
+    predicted, realised = (np.asarray(found[name], np.float64) for name in ("predicted", "realised"))
+    seed = np.asarray(found["seed"])
+    errors = [predicted[seed == i] - realised[seed == i] for i in range(len(run.config["seeds"]))]
+    known = [error[np.isfinite(error)] for error in errors]
+    if not all(map(len, known)):
+        raise UserError(f"{run.path}: episodes are too short to know what followed: discount less, or play longer")
+    return np.array([summed_up(error) for error in known])

@@ -1,0 +1,66 @@
+"""The page of all papers, written from their declarations and their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from thespis.evaluation import words
+from thespis.evidence import record
+from thespis.evidence.paper import Paper
+
+_HEAD = """# Papers
+
+Every paper below is implemented here, and its claim was put to a test that you can run again:
+
+- `thespis papers` lists them; `thespis papers ID` tells one's parts and how to use them;
+- `thespis reproduce ID` trains the arms of its miniature and prints the verdict, whatever it is.
+
+*Shown*: every inequality holds with its whole interval. *Contradicted*: one holds the other way round. *Not shown*:
+anything else. The inequalities, the budget and the rule for adding seeds are fixed in the paper's file before the
+first run; no verdict is edited. A miniature is small: it can show that an effect is there, seldom how large it was in
+the paper. This page is written by `thespis papers --write docs/papers.md`.
+"""
+
+
+def state(paper: Paper, found: dict[str, Any] | None, *, full: bool = False) -> str:
+    """The verdict of a record, ``none yet`` without one, ``outdated`` if the declaration was changed since."""
+    if found is None:
+        return "none yet"
+    return found["verdict"] if found["digest"] == paper.trial(full).digest else "outdated"
+
+
+def page(papers: Sequence[Paper], evidence: Path) -> str:
+    """The page in Markdown."""
+    rows = ["| id | paper | verdict |", "| --- | --- | --- |"]
+    rows += [f"| [{p.id}](#{p.id}) | {_cited(p)} | {state(p, record.read(evidence, p.id))} |" for p in papers]
+    return "\n".join([_HEAD, *rows, *(_section(p, record.read(evidence, p.id)) for p in papers), ""])
+
+
+def _cited(paper: Paper) -> str:
+    cited = paper.citation
+    return f"{cited.authors} {cited.year}: {cited.title}"
+
+
+def _section(paper: Paper, found: dict[str, Any] | None) -> str:
+    parts = ", ".join(f"`{part}`" for part in paper.parts)
+    lines = ["", f"## {paper.id}", "", f"{_cited(paper)}, {paper.citation.id}. {paper.does}", ""]
+    lines += [f"- Claim: {paper.claim}", f"- Parts: {parts}", f"- Use: `{paper.use}`", ""]
+    trial = paper.miniature
+    lines += [
+        f"Miniature: {', '.join(trial.envs)}, {trial.steps:,} steps per seed, "
+        f"at most {trial.looks * trial.batch} seeds per arm. Verdict: **{state(paper, found)}**.",
+        "",
+    ]
+    lines += _findings(found) if found else [f"- {claim.sentence}" for claim in trial.claims]
+    return "\n".join([*lines, *(["", paper.remarks] if paper.remarks else [])])
+
+
+def _findings(found: dict[str, Any]) -> list[str]:
+    rows = ["| inequality | verdict | estimate | interval |", "| --- | --- | --- | --- |"]
+    for finding in found["findings"]:
+        span = words.interval(finding["interval"]) if finding["interval"] else "exact"
+        rows.append(f"| {finding['claim']} | {finding['verdict']} | {finding['estimate']:.3g} | {span} |")
+    told = f"{len(found['seeds'])} seeds per arm, {found['minutes']:.0f} minutes"
+    return [*rows, "", f"{told}, intervals of {found['level']:.1%}."]
