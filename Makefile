@@ -6,7 +6,7 @@ BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train test test-slow lint lint-format lint-rules lint-types format docs-check clean
+.PHONY: train test test-slow reproduce lint lint-format lint-rules lint-types format docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
@@ -17,6 +17,11 @@ test: $(VENV)/for-tests
 
 test-slow: $(VENV)/for-tests
 	$(BIN)/python -m pytest -m slow --durations 20 $(TESTS)
+
+# Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
+reproduce: $(VENV)/for-tests
+	$(BIN)/thespis reproduce all $(REPRODUCE)
+	$(BIN)/thespis papers --write docs/papers.md
 
 lint: lint-format lint-rules lint-types
 
