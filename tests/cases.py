@@ -9,12 +9,15 @@ from worlds import TREE, TREE_ACTION, Walk
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
 from thespis.learners.normalisers import ReturnScale, RunningScale
+from thespis.learners.temperature import TunedTemperature
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
+from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
+from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.nets.body import GRU
 
@@ -48,6 +51,9 @@ CASES = {
     "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
+    "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
+    "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
+    "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

@@ -15,8 +15,10 @@ _PUBLIC = {
     "BC": "thespis.methods.imitation.bc",
     "DDPG": "thespis.methods.online.ddpg",
     "DQN": "thespis.methods.online.dqn",
+    "DSAC": "thespis.methods.online.dsac",
     "PPO": "thespis.methods.online.ppo",
     "SAC": "thespis.methods.online.sac",
+    "SACV": "thespis.methods.online.sac_v",
     "TD3": "thespis.methods.online.td3",
     "Run": "thespis.trained",
     "UserError": "thespis.core.errors",
@@ -25,7 +27,22 @@ _PUBLIC = {
     "train": "thespis.api",
 }
 
-__all__ = ["A2C", "BC", "DDPG", "DQN", "PPO", "SAC", "TD3", "Run", "UserError", "load", "resume", "train"]
+__all__ = [
+    "A2C",
+    "BC",
+    "DDPG",
+    "DQN",
+    "DSAC",
+    "PPO",
+    "SAC",
+    "SACV",
+    "TD3",
+    "Run",
+    "UserError",
+    "load",
+    "resume",
+    "train",
+]
 
 if TYPE_CHECKING:
     from thespis.api import load, resume, train
@@ -34,8 +51,10 @@ if TYPE_CHECKING:
     from thespis.methods.online.a2c import A2C
     from thespis.methods.online.ddpg import DDPG
     from thespis.methods.online.dqn import DQN
+    from thespis.methods.online.dsac import DSAC
     from thespis.methods.online.ppo import PPO
     from thespis.methods.online.sac import SAC
+    from thespis.methods.online.sac_v import SACV
     from thespis.methods.online.td3 import TD3
     from thespis.trained import Run
 

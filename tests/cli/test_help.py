@@ -44,7 +44,9 @@ def test_every_option_says_what_it_does(thespis):
         for setting in describe_settings(command):
             assert setting.doc or setting.path == "json", f"{name} --{setting.path}"
         for field in dataclasses.fields(command):
-            positional = field.name in ("method", "directory", "directories", "what", "name") or name == "doctor"
+            positional = (
+                field.name in ("method", "directory", "directories", "what", "name", "id", "ids") or name == "doctor"
+            )
             assert positional or f"--{field.name.replace('_', '-')}" in said.out
 
 

@@ -12,7 +12,7 @@ from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.samples import random_value
 from thespis.core.spaces import Discrete, MultiDiscrete
-from thespis.critics.values import ChoiceValue, PairValue, Value, action_value, ensemble, evaluate_ensemble
+from thespis.critics.values import ChoiceValue, PairReturn, PairValue, Value, action_value, ensemble, evaluate_ensemble
 from thespis.nets.body import GRU, Body
 from thespis.nets.mlp import orthogonal
 
@@ -44,6 +44,38 @@ def test_values_of_pairs_against_numpy():
         x = np.concatenate([o, action])
         hidden = np.maximum(x @ np.asarray(layer.weight), 0)
         assert value == pytest.approx(float((hidden @ np.asarray(critic.out.weight))[0]), abs=1e-6)
+
+
+def test_a_normal_return_against_numpy():
+    """Of four hidden layers the first two are shared, the last two are the mean's and the deviation's own."""
+    critic = PairReturn(PUSHES, (5, 4, 3, 2), KEY)
+    assert [len(mlp.layers) for mlp in (critic.shared, *critic.branches)] == [2, 2, 2]
+    o, actions = jnp.array([0.1, 0.2, 0.3]), jnp.array([[0.5, -0.5], [1.0, 0.0]])
+    for action, *found in zip(actions, *critic(o, actions), strict=True):
+        numbers = []
+        for branch, out in zip(critic.branches, critic.outs, strict=True):
+            x = np.concatenate([o, action])
+            for layer in (*critic.shared.layers, *branch.layers):
+                x = np.maximum(x @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
+            numbers.append((x @ np.asarray(out.weight))[0])
+        assert found[0] == pytest.approx(numbers[0], abs=1e-6)
+        assert found[1] == pytest.approx(np.log1p(np.exp(numbers[1])), abs=1e-6)
+
+
+@pytest.mark.parametrize("hidden", [(3,), (3, 2)])
+def test_the_deviation_never_bends_the_layers_of_the_mean(hidden):
+    """Few layers are all apart."""
+    critic = PairReturn(PUSHES, hidden, KEY, activation=jnp.tanh)
+    gradient = jax.grad(lambda c: c(jnp.ones(3), jnp.ones((1, 2)))[1][0])(critic)
+    mean, deviation = gradient.branches
+    assert not gradient.shared.layers and [len(mlp.layers) for mlp in (mean, deviation)] == 2 * [len(hidden)]
+    assert all(jnp.all(x == 0) for x in jax.tree.leaves(mean))
+    assert all(jnp.any(x != 0) for x in jax.tree.leaves(deviation))
+
+
+def test_a_normal_return_needs_a_box():
+    with pytest.raises(UserError, match="use sac, dqn or ppo"):
+        PairReturn(CHOICES, (4,), KEY)
 
 
 def test_members_of_an_ensemble_differ_and_are_evaluated_each():

@@ -38,3 +38,50 @@ def test_double_q_equals_rlax_and_never_chooses_what_is_illegal():
     np.testing.assert_allclose(ours, td_error, atol=1e-6)
     legal = jnp.array([False, True, False, False])
     np.testing.assert_array_equal(jax.vmap(lambda o, t: values.double_q(o, t, legal))(online, target), target[:, 1])
+
+
+def split_likelihood(q, sigma, y, bound, held):
+    """DSAC's loss in float64, with what the paper holds constant given apart."""
+    centre, width = held
+    near = centre + np.clip(y - centre, -bound, bound)
+    return (y - q) ** 2 / (2 * width**2) + (near - centre) ** 2 / (2 * sigma**2) + np.log(sigma)
+
+
+def test_the_loss_of_a_normal_return_and_its_gradients_by_finite_differences():
+    rng, bound, step = np.random.default_rng(0), 1.5, 1e-6
+    q, y = rng.normal(0, 3, (2, 200))
+    sigma = rng.uniform(0.3, 3, 200)
+    ours = jax.vmap(values.gaussian_return_loss, in_axes=(0, 0, 0, None))
+    given = [jnp.asarray(x, "float32") for x in (q, sigma, y)]
+    np.testing.assert_allclose(ours(*given, bound), split_likelihood(q, sigma, y, bound, (q, sigma)), rtol=1e-4)
+
+    def slope(dq, dsigma):
+        up, down = (split_likelihood(q + s * dq, sigma + s * dsigma, y, bound, (q, sigma)) for s in (step, -step))
+        return (up - down) / (2 * step)
+
+    wanted = slope(1, 0), slope(0, 1)
+    gradient = jax.vmap(jax.grad(values.gaussian_return_loss, argnums=(0, 1)), in_axes=(0, 0, 0, None))(*given, bound)
+    for found, expected in zip(gradient, wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_within_the_bound_a_normal_return_is_fitted_by_likelihood():
+    """The halves that are held constant add up to the whole gradient of the negative log-density."""
+    rng = np.random.default_rng(1)
+    q, y = jnp.asarray(rng.normal(size=(2, 64)), "float32")
+    sigma = jnp.asarray(rng.uniform(0.5, 2, 64), "float32")
+
+    def negative_log_density(q, sigma, y):
+        return -jax.scipy.stats.norm.logpdf(y, q, sigma)
+
+    wanted = jax.vmap(jax.grad(negative_log_density, argnums=(0, 1)))(q, sigma, y)
+    loss = jax.grad(values.gaussian_return_loss, argnums=(0, 1))
+    for found, expected in zip(jax.vmap(loss, in_axes=(0, 0, 0, None))(q, sigma, y, 100.0), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_bound_holds_the_pull_on_the_deviation_and_not_that_on_the_mean():
+    loss = jax.vmap(jax.grad(values.gaussian_return_loss, argnums=(0, 1)), in_axes=(None, None, 0, None))
+    mean, deviation = loss(jnp.zeros(()), jnp.ones(()), jnp.array([2.0, 10.0, -1000.0]), 2.0)
+    np.testing.assert_allclose(mean, [-2.0, -10.0, 1000.0])
+    np.testing.assert_allclose(deviation, -3.0)  # (b^2 - sigma^2) / sigma^3, however far the target

@@ -30,6 +30,8 @@ PAIRS = {
     "ddpg": AMOUNTS,
     "td3": AMOUNTS,
     "sac": [*CHOICES, *AMOUNTS],
+    "sac-v": [*CHOICES, *AMOUNTS],
+    "dsac": AMOUNTS,
 }
 
 
@@ -57,7 +59,7 @@ def test_values_are_learnt_to_two_percent(method, probe):
 @pytest.mark.parametrize("method", [m for m in METHODS if m not in ("dqn-duelling", "ppo-gru")])
 def test_a_time_limit_of_a_thousand_steps_is_no_end_either(method):
     """At discount 0.99 the value is 100; a critic that takes the limit for an end values the average state below 90."""
-    name = "constant-1000-continuous" if method in ("ddpg", "td3") else "constant-1000"
+    name = "constant-1000-continuous" if method in ("ddpg", "td3", "dsac") else "constant-1000"
     chosen, steps = tuned(method, name)
     check(chosen, name, steps)
 
@@ -91,14 +93,21 @@ def test_scaled_observations_and_rewards_are_judged_in_the_worlds_units(method, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["constant", "constant-continuous"])
-def test_sac_values_are_soft(name):
+@pytest.mark.parametrize(("soft", "name", "special", "unit"), [
+    ("sac", "constant", {}, 1),
+    ("sac", "constant-continuous", {}, 1),
+    ("sac-v", "constant", {}, 1),
+    ("sac-v", "constant-continuous", {}, 1),
+    ("dsac", "constant-continuous", {}, 1),
+    ("dsac", "constant-continuous", {"reward_scale": 0.5}, 2),  # beside half the reward entropy is worth twice as much
+])  # fmt: skip
+def test_values_of_soft_methods_are_soft(soft, name, special, unit):
     """With weight alpha the value counts the entropy of every later action: log 2 nats of a choice or of [-1, 1]."""
     alpha, discount = 0.1, 0.9
-    method, steps = tuned("sac", name)
-    method = dataclasses.replace(method, temperature=FixedTemperature(alpha), learning_rate=3e-3)
+    method, steps = tuned(soft, name)
+    method = dataclasses.replace(method, temperature=FixedTemperature(alpha), **special)
     values = learn(method, PROBES[name], 2 * steps, seeds=4).values
-    wanted = 1 + discount * (1 + alpha * np.log(2)) / (1 - discount)
+    wanted = 1 + discount * (1 + unit * alpha * np.log(2)) / (1 - discount)
     assert np.abs(values / wanted - 1).max() < TOLERANCE, (values, wanted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +17,8 @@ from thespis.core.spaces import random_action
 from thespis.nets.body import Body
 from thespis.nets.mlp import uniform_fan_in
 
+AS_PUBLISHED = SquashedGaussian()
+
 
 class SoftActor(eqx.Module):
     """Body and squashed or categorical head."""
@@ -23,12 +26,18 @@ class SoftActor(eqx.Module):
     body: Body
     head: PolicyHead
 
-    def __init__(self, spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""]):
+    def __init__(
+        self,
+        spec: EnvSpec,
+        hidden: tuple[int, ...],
+        key: Key[Array, ""],
+        *,
+        activation: Callable[[Array], Array] = jax.nn.relu,
+        continuous: SquashedGaussian = AS_PUBLISHED,
+    ):
         body_key, head_key = jax.random.split(key)
-        self.body = Body(spec.observation, hidden, body_key, init=uniform_fan_in, activation=jax.nn.relu)
-        self.head = PolicyHead(
-            spec.action, self.body.size, head_key, init=uniform_fan_in, continuous=SquashedGaussian()
-        )
+        self.body = Body(spec.observation, hidden, body_key, init=uniform_fan_in, activation=activation)
+        self.head = PolicyHead(spec.action, self.body.size, head_key, init=uniform_fan_in, continuous=continuous)
 
     def __call__(self, view: View) -> Any:
         """The distribution for one view: a ``SquashedNormal`` for a box, a ``Categorical`` for a choice."""

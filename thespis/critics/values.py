@@ -86,6 +86,52 @@ class PairValue(eqx.Module):
         return jax.vmap(one)(actions)
 
 
+class PairReturn(eqx.Module):
+    """Normal distribution of the return of ``(o, a)`` for a continuous action (Duan et al., 2021).
+
+    The last two hidden layers belong to mean and deviation each, those before are shared, so that the steep
+    gradient of the deviation does not bend what the mean needs.
+    """
+
+    encoder: Encoder
+    shared: MLP
+    branches: tuple[MLP, MLP]
+    outs: tuple[Linear, Linear]
+    space: Box = eqx.field(static=True)
+
+    def __init__(
+        self, spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""], *, activation: Callable = jax.nn.relu
+    ):
+        if not isinstance(spec.action, Box):
+            raise UserError(
+                f"this method's critic needs one box of actions, {spec.name} has {spec.action}: use sac, dqn or ppo"
+            )
+        encoder_key, shared_key, *keys = jax.random.split(key, 6)
+        self.space = spec.action
+        self.encoder = Encoder(spec.observation, encoder_key)
+        width = self.encoder.size + flatten(self.space, jnp.zeros(self.space.shape)).shape[0]
+        common, own = hidden[:-2], hidden[-2:]
+        self.shared = MLP(width, common, uniform_fan_in, activation, shared_key)
+        width = common[-1] if common else width
+        mean, deviation = (MLP(width, own, uniform_fan_in, activation, k) for k in keys[:2])
+        self.branches = mean, deviation
+        mean_out, deviation_out = (Linear(own[-1], 1, uniform_fan_in, k) for k in keys[2:])
+        self.outs = mean_out, deviation_out
+
+    def __call__(
+        self, observation: PyTree, actions: Float[Array, "k *action"]
+    ) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+        """Mean and standard deviation, which is positive, of the returns of ``k`` actions for one observation."""
+        encoded = self.encoder(observation)
+
+        def one(action):
+            x = self.shared(jnp.concatenate([encoded, flatten(self.space, action)]))
+            mean, deviation = (out(branch(x))[0] for branch, out in zip(self.branches, self.outs, strict=True))
+            return mean, jax.nn.softplus(deviation)
+
+        return jax.vmap(one)(actions)
+
+
 ActionValue = ChoiceValue | PairValue
 Critic = TypeVar("Critic", ChoiceValue, PairValue, ActionValue)
 

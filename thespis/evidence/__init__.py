@@ -1,0 +1,1 @@
+"""Claims of papers put to the test."""

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from thespis.core.records import Batch, View
-from thespis.critics.values import Critic, evaluate_ensemble
+from thespis.critics.values import Critic, PairReturn, evaluate_ensemble
 from thespis.learners.gradient import Number, Optimiser, gradient_step
 from thespis.objectives.returns import n_step
+from thespis.objectives.values import gaussian_return_loss
 
 
 class Backup(eqx.Module):
@@ -66,6 +67,28 @@ def fit_critics(
             "critic_gradient": norm,
         },
     )
+
+
+def fit_returns(
+    optimiser: Optimiser,
+    critic: PairReturn,
+    opt_state: PyTree,
+    data: Backup,
+    target: Float[Array, " row"],
+    *,
+    floor: Number,
+    bound: Number,
+) -> tuple[PairReturn, PyTree, dict[str, Array]]:
+    """One step of a distributional critic towards sampled returns; ``floor`` is added to its deviation."""
+
+    def objective(critic):
+        mean, excess = jax.vmap(lambda o, a: critic(o, _one(a)))(data.view.observation, data.action)
+        mean, deviation = mean[:, 0], floor + excess[:, 0]
+        loss = jnp.mean(gaussian_return_loss(mean, deviation, target, bound))
+        return loss, {"critic_loss": loss, "value": jnp.mean(mean), "deviation": jnp.mean(deviation)}
+
+    critic, opt_state, metrics, norm = gradient_step(optimiser, objective, critic, opt_state)
+    return critic, opt_state, metrics | {"critic_gradient": norm}
 
 
 def _one(action: PyTree) -> PyTree:

@@ -98,6 +98,11 @@ class Schedule:
         wanted = self.report_every or min(self.steps / REPORTS, LONGEST_CHUNK)
         return max(1, round(wanted / block_steps))
 
+    def evaluates_between(self, before: int, step: int) -> bool:
+        """Whether an evaluation falls due after step ``before`` and up to ``step``."""
+        every = self.evaluate_every
+        return every > 0 and step // every > before // every
+
 
 def drive(
     loop: Loop,
@@ -115,8 +120,7 @@ def drive(
     chunk = schedule.chunk_blocks(loop.block_steps)
     clock = _Clock(loop.steps(carry), len(loop.seeds))
     done = loop.steps(carry) // loop.block_steps
-    saved = saved_at = None
-    saved_step = -1
+    saved, saved_at, saved_step = None, -math.inf, -1
     reason = "finished"
     with _interrupts() as interrupted:
         while done < total:
@@ -132,15 +136,14 @@ def drive(
             run.append_progress(step, progress["elapsed"], progress["steps_per_second"])
             stop = bus.emit("metrics", step, rows=rows)
             stop |= bus.emit("progress", step, **progress)
-            every = schedule.evaluate_every
-            if every and step // every > before // every and done < total:
+            if schedule.evaluates_between(before, step) and done < total:
                 greedy, sampled = evaluate(loop.learner(carry).method)
                 run.append_evaluation(step, greedy, sampled)
                 stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
             if stop or interrupted.is_set():
                 reason = "interrupted" if interrupted.is_set() else "stopped"
                 break
-            if saved_at is None or time.monotonic() - saved_at >= schedule.checkpoint_seconds:
+            if time.monotonic() - saved_at >= schedule.checkpoint_seconds:
                 saved, saved_at, saved_step = save(loop, carry, run, bus), time.monotonic(), step
         if saved_step != loop.steps(carry):
             save(loop, carry, run, bus)

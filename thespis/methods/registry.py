@@ -14,8 +14,10 @@ NAMES = {
     "bc": "thespis.methods.imitation.bc:BC",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "dqn": "thespis.methods.online.dqn:DQN",
+    "dsac": "thespis.methods.online.dsac:DSAC",
     "ppo": "thespis.methods.online.ppo:PPO",
     "sac": "thespis.methods.online.sac:SAC",
+    "sac-v": "thespis.methods.online.sac_v:SACV",
     "td3": "thespis.methods.online.td3:TD3",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Real
 
@@ -32,6 +33,27 @@ def clipped_value_loss(
     """
     near = old_value + jnp.clip(value - old_value, -clip, clip)
     return 0.5 * jnp.maximum((value - target) ** 2, (near - target) ** 2)
+
+
+def gaussian_return_loss(
+    mean: Float[Array, "*shape"],
+    deviation: Float[Array, "*shape"],
+    target: Float[Array, "*shape"],
+    bound: Number,
+) -> Float[Array, "*shape"]:
+    r"""Negative log-likelihood of a sampled return, with bounded pull on the deviation (Duan et al., 2021).
+
+    .. math:: \frac{(y - Q)^2}{2 \bar\sigma^2} + \frac{(C(y) - \bar Q)^2}{2 \sigma^2} + \log \sigma,
+              \quad C(y) = \mathrm{clip}(y, \bar Q - b, \bar Q + b)
+
+    A bar holds a value constant. Within the bound the gradients are those of the normal log-likelihood:
+    ``-(y - Q) / sigma^2`` in the mean, ``-((y - Q)^2 - sigma^2) / sigma^3`` in the deviation. Beyond it the latter
+    stays finite while the former stays true, for a clipped error would bias the mean. ``deviation`` is positive;
+    ``bound`` is in the units of the return.
+    """
+    held, width = jax.lax.stop_gradient((mean, deviation))
+    near = jnp.clip(target - held, -bound, bound)
+    return 0.5 * ((target - mean) / width) ** 2 + 0.5 * (near / deviation) ** 2 + jnp.log(deviation)
 
 
 def double_q(

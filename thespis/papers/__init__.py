@@ -1,0 +1,1 @@
+"""Papers: what each claims and how it is tried."""

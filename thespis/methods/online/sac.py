@@ -10,22 +10,20 @@ critics after their step, and the temperature's step follows the actor's.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.actors.heads import act_rows
-from thespis.actors.soft import SoftActor, SoftPolicy
-from thespis.core.contracts import Mode
+from thespis.actors.soft import SoftActor
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
+from thespis.core.records import Batch, Citation, EnvSpec, Report, View
 from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble
 from thespis.learners.backup import backup, fit_critics
-from thespis.learners.gradient import Adam, Number, gradient_step, polyak
-from thespis.learners.normalisers import AsTheyAre, ObservationScale
+from thespis.learners.gradient import Adam, Number, polyak
+from thespis.learners.soft import SoftActorCritic, Verdict, climb, least, soft_value
 from thespis.learners.temperature import Temperature, TunedTemperature
 
 
@@ -42,19 +40,15 @@ class SACState(eqx.Module):
     updates: Int[Array, ""]
 
 
-class SAC(eqx.Module):
+class SAC(SoftActorCritic):
     """Soft actor-critic; continuous boxes and discrete choices."""
 
     learning_rate: Number = 3e-4
     """Step size of actor and critics."""
-    discount: Number = 0.99
-    """Discount per step, in [0, 1]."""
     target_rate: Number = 0.005
     """Share by which target critics move towards the critics at each update."""
     temperature: Temperature = TunedTemperature()
     """Weight of entropy: TunedTemperature or FixedTemperature."""
-    observations: ObservationScale = AsTheyAre()
-    """Scaling of observations: AsTheyAre or RunningScale."""
     critics: int = eqx.field(static=True, default=2)
     """Members of the critic ensemble; the least value counts."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
@@ -86,65 +80,30 @@ class SAC(eqx.Module):
             self.observations.init(spec.observation), jnp.zeros((), "int32"),
         )  # fmt: skip
 
-    def policy(self, state: SACState, mode: Mode) -> SoftPolicy:
-        """Actor and scale."""
-        return SoftPolicy(state.actor, state.scale, state.updates == 0, mode)
-
-    def begin(self, policy: SoftPolicy, n: int) -> tuple[()]:
-        """No memory."""
-        return ()
-
-    def act(self, policy: SoftPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
-        """A sample, or the mode when it exploits."""
-
-        def one(memory, view, key):
-            return policy(self._scaled(policy.scale, view), key), memory, ()
-
-        return act_rows(one, memory, view, key)
-
-    def judge(self, state: SACState, episode: Transition) -> Critique:
-        """Action values (least of the ensemble), their advantage over the soft value, and disagreement."""
+    def verdict(self, state: SACState, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
+        """Least action value of the ensemble, its advantage over the soft value, and disagreement."""
+        q = evaluate_ensemble(state.critics, view.observation, actions)[:, 0]
         alpha = self.temperature.alpha(state.temperature)
-
-        def one(view, action, key):
-            view = self._scaled(state.scale, view)
-            q = evaluate_ensemble(state.critics, view.observation, jax.tree.map(lambda x: x[None], action))[:, 0]
-            value, _ = self._soft_value(state.actor, state.critics, alpha, view, key)
-            return jnp.min(q), jnp.min(q) - value, jnp.std(q)
-
-        keys = jax.random.split(jax.random.key(0), episode.reward.shape[0])
-        return Critique(*jax.vmap(one)(episode.view, episode.action, keys), discount=self.discount)
+        value, _ = soft_value(state.actor, least(state.critics), alpha, view, key)
+        return jnp.min(q), jnp.min(q) - value, jnp.std(q)
 
     def update(self, state: SACState, batch: Batch, key: Key[Array, ""]) -> tuple[SACState, Report]:
         """One step of critics, actor, temperature and targets."""
         scale = self.observations.update(state.scale, batch.steps.view.observation, batch.mask)
-        data = backup(batch, self.discount, lambda view: self._scaled(scale, view))
+        data = backup(batch, self.discount, lambda view: self.scaled(scale, view))
         target_keys, actor_keys = jax.random.split(key, (2, data.earned.shape[0]))
         alpha, optimiser = self.temperature.alpha(state.temperature), Adam(self.learning_rate)
 
-        def soft_values(actor, critics, views, keys):
-            return jax.vmap(lambda view, k: self._soft_value(actor, critics, alpha, view, k))(views, keys)
+        def next_value(view, key):
+            return soft_value(state.actor, least(state.targets), alpha, view, key)[0]
 
-        next_value, _ = soft_values(state.actor, state.targets, data.next_view, target_keys)
-        target = data.earned + data.discount * next_value
+        target = data.earned + data.discount * jax.vmap(next_value)(data.next_view, target_keys)
         critics, critic_opt, metrics = fit_critics(optimiser, state.critics, state.critic_opt, data, target)
-
-        def actor_loss(actor):
-            value, entropy = soft_values(actor, critics, data.view, actor_keys)
-            return -jnp.mean(value), jnp.mean(entropy)
-
-        actor, actor_opt, entropy, norm = gradient_step(optimiser, actor_loss, state.actor, state.actor_opt)
+        actor, actor_opt, (_, entropy), norm = climb(
+            optimiser, state.actor, state.actor_opt, least(critics), alpha, data.view, actor_keys
+        )
         state = SACState(
             actor, critics, polyak(state.targets, critics, self.target_rate),
             self.temperature.update(state.temperature, entropy), actor_opt, critic_opt, scale, state.updates + 1,
         )  # fmt: skip
         return state, Report(metrics | {"entropy": entropy, "temperature": alpha, "actor_gradient": norm})
-
-    def _scaled(self, scale: PyTree, view: View) -> View:
-        return View(self.observations.apply(scale, view.observation), view.legal)
-
-    def _soft_value(self, actor: SoftActor, critics: ActionValue, alpha: Array, view: View, key: Array):
-        """``E_a[min_i Q_i - alpha log pi]`` and the entropy estimate, of one view."""
-        actions, weights, log_probs = actor(view).candidates(key)
-        q = jnp.min(evaluate_ensemble(critics, view.observation, actions), axis=0)
-        return jnp.sum(weights * (q - alpha * log_probs)), -jnp.sum(weights * log_probs)

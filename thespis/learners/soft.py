@@ -1,0 +1,129 @@
+"""What soft actor-critics have in common: an actor that climbs action values and its own entropy, and how it is judged.
+
+A concrete method adds its fields, its critics and an ``update``; nothing here is overridden.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from thespis.actors.heads import act_rows
+from thespis.actors.soft import SoftActor, SoftPolicy
+from thespis.core.contracts import Mode
+from thespis.core.records import Critique, Transition, View
+from thespis.critics.values import ActionValue, evaluate_ensemble
+from thespis.learners.gradient import Adam, Number, gradient_step
+from thespis.learners.normalisers import AsTheyAre, ObservationScale
+
+Evaluate = Callable[[PyTree, PyTree], Float[Array, " k"]]
+"""Values of ``k`` actions for one observation."""
+Verdict = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""] | None]
+"""Value and advantage of one action, and the critics' disagreement if there are several."""
+
+
+@runtime_checkable
+class SoftState(Protocol):
+    """What the state of every soft actor-critic has."""
+
+    @property
+    def actor(self) -> SoftActor:
+        """The actor that explores and exploits."""
+        ...
+
+    @property
+    def scale(self) -> PyTree:
+        """State of the observations' scaling."""
+        ...
+
+    @property
+    def updates(self) -> Int[Array, ""]:
+        """Updates so far."""
+        ...
+
+
+class SoftActorCritic(eqx.Module):
+    """How a method with a soft actor acts and is judged."""
+
+    discount: Number = 0.99
+    """Discount per step, in [0, 1]."""
+    observations: ObservationScale = AsTheyAre()
+    """Scaling of observations: AsTheyAre or RunningScale."""
+
+    @abc.abstractmethod
+    def verdict(self, state: Any, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
+        """Of one scaled view and the action taken there (on an axis of 1), in the world's units of reward."""
+
+    def policy(self, state: SoftState, mode: Mode) -> SoftPolicy:
+        """Actor and scale."""
+        return SoftPolicy(state.actor, state.scale, state.updates == 0, mode)
+
+    def begin(self, policy: SoftPolicy, n: int) -> tuple[()]:
+        """No memory."""
+        return ()
+
+    def act(self, policy: SoftPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """A sample, or the mode when it exploits."""
+
+        def one(memory, view, key):
+            return policy(self.scaled(policy.scale, view), key), memory, ()
+
+        return act_rows(one, memory, view, key)
+
+    def judge(self, state: SoftState, episode: Transition) -> Critique:
+        """Action values, their advantage over the value of the state, and disagreement, of one episode ``[time]``."""
+
+        def one(view, action, key):
+            actions = jax.tree.map(lambda x: x[None], action)
+            return self.verdict(state, self.scaled(state.scale, view), actions, key)
+
+        keys = jax.random.split(jax.random.key(0), episode.reward.shape[0])
+        return Critique(*jax.vmap(one)(episode.view, episode.action, keys), discount=self.discount)
+
+    def scaled(self, scale: PyTree, view: View) -> View:
+        """One view as the nets see it."""
+        return View(self.observations.apply(scale, view.observation), view.legal)
+
+
+def least(critics: ActionValue) -> Evaluate:
+    """The least value among the members of an ensemble, as a remedy against over-estimation (Fujimoto et al., 2018)."""
+    return lambda observation, actions: jnp.min(evaluate_ensemble(critics, observation, actions), axis=0)
+
+
+def soft_value(
+    actor: SoftActor, evaluate: Evaluate, alpha: Float[Array, ""], view: View, key: Key[Array, ""]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """``E_a[Q(o, a) - alpha log pi(a|o)]`` of one view, and the actor's entropy there in nats.
+
+    Both are exact sums for a discrete choice, one reparameterised sample for a continuous action.
+    """
+    actions, weights, log_probs = actor(view).candidates(key)
+    q = evaluate(view.observation, actions)
+    return jnp.sum(weights * (q - alpha * log_probs)), -jnp.sum(weights * log_probs)
+
+
+def climb(
+    optimiser: Adam,
+    actor: SoftActor,
+    opt_state: PyTree,
+    evaluate: Evaluate,
+    alpha: Float[Array, ""],
+    views: View,
+    keys: Key[Array, " row"],
+) -> tuple[SoftActor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
+    """One step of the actor up the mean soft value of ``views`` ``[row, ...]``.
+
+    Returns actor, optimiser state, what was there before the step (soft values, mean entropy), gradient norm.
+    """
+
+    def loss(actor):
+        values, entropy = jax.vmap(lambda view, key: soft_value(actor, evaluate, alpha, view, key))(views, keys)
+        return -jnp.mean(values), (values, jnp.mean(entropy))
+
+    return gradient_step(optimiser, loss, actor, opt_state)
