@@ -29,8 +29,10 @@ from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
+from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
+from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.nets.body import GRU
 
@@ -53,17 +55,22 @@ def trials() -> list[Trial]:
     replayed = Replay(capacity=4_000, batch=64, warmup=8, envs=8)
     stored: dict[str, Any] = base | {"feed": replayed, "target_rate": 0.1}
     windows = dataclasses.replace(replayed, length=3)
+    hard: dict[str, Any] = stored | {"temperature": FixedTemperature(0.0)}  # no bonus: values are those of the reward
+    sampled: dict[str, Any] = hard | {"learning_rate": 3e-3, "feed": dataclasses.replace(replayed, batch=256)}
+    dsac = DSAC(**sampled, actor_learning_rate=3e-3, reward_scale=1.0, least_deviation=0.1)
     dqn = DQN(**base, target_every=20, epsilon_updates=300.0, duelling=True, feed=windows)
     return [
         Trial(PPO(**fresh, epochs=4), "late", 20_000),
-        Trial(SAC(**stored, temperature=FixedTemperature(0.0)), "constant-continuous", 8_000),
+        Trial(SAC(**hard), "constant-continuous", 8_000),
         Trial(dqn, "masked", 8_000),
         Trial(A2C(**fresh, trace=0.9), "constant-1000", 100_000),
         Trial(TD3(**stored), "ending-continuous", 8_000),
         Trial(DDPG(**stored), "match-continuous", 8_000),
         Trial(PPO(**fresh, epochs=4, memory=GRU(16)), "maze", 30_000),
         Trial(PPO(**fresh, epochs=4), "bound", 30_000),
-        Trial(SAC(**stored, temperature=FixedTemperature(0.0)), "signal", 8_000),
+        Trial(SAC(**hard), "signal", 8_000),
+        Trial(SACV(**hard), "choice", 8_000),
+        Trial(dsac, "signal-continuous", 8_000),
     ]
 
 
