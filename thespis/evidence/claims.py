@@ -60,22 +60,45 @@ class Claim(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Better:
-    """A seed of ``a`` does better than one of ``b`` with a probability above one half."""
+class _OnTwo:
+    """A statement on two arms."""
 
     a: str
     b: str
-    measure: Measure
 
     @property
     def arms(self) -> tuple[str, ...]:
         """Both."""
         return self.a, self.b
 
+
+@dataclasses.dataclass(frozen=True)
+class _ByMeasure(_OnTwo):
+    """A statement on a number per seed."""
+
+    measure: Measure
+
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The one."""
         return (self.measure,)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ByParameters(_OnTwo):
+    """A statement on all parameters after training. No chance is involved: it is shown or contradicted."""
+
+    limit: float
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """None that could be tabled."""
+        return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Better(_ByMeasure):
+    """A seed of ``a`` does better than one of ``b`` with a probability above one half."""
 
     @property
     def sentence(self) -> str:
@@ -90,22 +113,8 @@ class Better:
 
 
 @dataclasses.dataclass(frozen=True)
-class Steadier:
+class Steadier(_ByMeasure):
     """Seeds of ``a`` lie nearer to their median than seeds of ``b`` to theirs (after Brown and Forsythe 1974)."""
-
-    a: str
-    b: str
-    measure: Measure
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Both."""
-        return self.a, self.b
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """The one."""
-        return (self.measure,)
 
     @property
     def sentence(self) -> str:
@@ -119,61 +128,33 @@ class Steadier:
 
 
 @dataclasses.dataclass(frozen=True)
-class Same:
-    """After training, all parameters of ``a`` and ``b`` agree within ``tolerance``, seed by seed."""
-
-    a: str
-    b: str
-    tolerance: float
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Both."""
-        return self.a, self.b
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """None that could be tabled."""
-        return ()
+class Same(_ByParameters):
+    """All parameters of ``a`` and ``b`` agree within ``limit``, seed by seed."""
 
     @property
     def sentence(self) -> str:
         """In words."""
-        return f"the parameters of {self.a} and {self.b} agree within {self.tolerance:g} in every seed"
+        return f"the parameters of {self.a} and {self.b} agree within {self.limit:g} in every seed"
 
     def judge(self, results: Results, level: float) -> Finding:
-        """No chance is involved: shown or contradicted."""
-        apart = _apart(results, self.arms)
-        return Finding(self.sentence, SHOWN if apart.max() <= self.tolerance else CONTRADICTED, apart.max(), None)
+        """By the seed that is furthest apart."""
+        apart = _apart(results, self.arms).max()
+        return Finding(self.sentence, SHOWN if apart <= self.limit else CONTRADICTED, apart, None)
 
 
 @dataclasses.dataclass(frozen=True)
-class Different:
-    """After training, some parameter of ``a`` and ``b`` differs by more than ``margin``, in every seed."""
-
-    a: str
-    b: str
-    margin: float
-
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Both."""
-        return self.a, self.b
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """None that could be tabled."""
-        return ()
+class Different(_ByParameters):
+    """Some parameter of ``a`` and ``b`` differs by more than ``limit``, in every seed."""
 
     @property
     def sentence(self) -> str:
         """In words."""
-        return f"the parameters of {self.a} and {self.b} differ by more than {self.margin:g} in every seed"
+        return f"the parameters of {self.a} and {self.b} differ by more than {self.limit:g} in every seed"
 
     def judge(self, results: Results, level: float) -> Finding:
-        """No chance is involved: shown or contradicted."""
-        apart = _apart(results, self.arms)
-        return Finding(self.sentence, SHOWN if apart.min() > self.margin else CONTRADICTED, apart.min(), None)
+        """By the seed that is nearest."""
+        apart = _apart(results, self.arms).min()
+        return Finding(self.sentence, SHOWN if apart > self.limit else CONTRADICTED, apart, None)
 
 
 def overall(findings: Sequence[Finding]) -> str:
