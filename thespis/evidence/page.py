@@ -24,11 +24,11 @@ the paper. This page is written by `thespis papers --write docs/papers.md`.
 """
 
 
-def state(paper: Paper, found: dict[str, Any] | None, *, full: bool = False) -> str:
-    """The verdict of a record, ``none yet`` without one, ``outdated`` if the declaration was changed since."""
+def state(paper: Paper, found: dict[str, Any] | None) -> str:
+    """The verdict of a miniature's record; ``none yet`` without one, ``outdated`` if the declaration has changed."""
     if found is None:
         return "none yet"
-    return found["verdict"] if found["digest"] == paper.trial(full).digest else "outdated"
+    return found["verdict"] if found["digest"] == paper.miniature.digest else "outdated"
 
 
 def page(papers: Sequence[Paper], evidence: Path) -> str:

@@ -67,9 +67,9 @@ def _summary(scores: np.ndarray) -> dict[str, Any]:
 
 def committed(paper: Paper) -> str | None:
     """The commit that holds the paper's declaration as it is now; ``None`` if it is not committed."""
-    import importlib
+    from thespis.papers.registry import module_of
 
-    file = Path(str(importlib.import_module(f"thespis.papers.{paper.id.replace('-', '_')}").__file__))
+    file = Path(str(module_of(paper.id).__file__))
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(file.parent), *arguments, "--", file.name]
@@ -93,9 +93,9 @@ def write(directory: Path, record: dict[str, Any], picture: bytes) -> Path:
     return path
 
 
-def read(directory: Path, id: str, *, full: bool = False) -> dict[str, Any] | None:
-    """The record of a paper; ``None`` if there is none. Raises :class:`UserError` for a damaged one."""
-    path = directory / f"{id}{'-full' if full else ''}.json"
+def read(directory: Path, id: str) -> dict[str, Any] | None:
+    """The record of a paper's miniature; ``None`` if there is none. Raises :class:`UserError` for a damaged one."""
+    path = directory / f"{id}.json"
     if not path.exists():
         return None
     try:

@@ -14,12 +14,11 @@ import numpy as np
 from jaxtyping import Float
 
 from thespis import api
-from thespis.core.errors import UserError
 from thespis.evidence.claims import NOT_SHOWN, Finding
 from thespis.evidence.measures import Measure
 from thespis.evidence.paper import Arm, Trial, digest
 from thespis.runs.config import to_config
-from thespis.runs.events import Event, Listener
+from thespis.runs.events import Listener
 from thespis.trained import Run
 
 
@@ -99,11 +98,10 @@ def _pieces(trial: Trial, look: int) -> Iterator[Piece]:
 def _finished(trial: Trial, piece: Piece, directory: Path, listeners: list[Listener]) -> Run:
     """The run of a piece: found, resumed or made."""
     path = directory / _name(trial, piece)
-    stopped = _Stopped()
     if (path / "run.json").exists():
         run = api.load(path)
         if run.final is None:
-            run = api.resume(path, callbacks=[*listeners, stopped])
+            run = api.resume(path, callbacks=listeners)
     else:
         run = api.train(
             piece.arm.method,
@@ -112,13 +110,11 @@ def _finished(trial: Trial, piece: Piece, directory: Path, listeners: list[Liste
             seeds=list(piece.seeds),
             episodes=trial.episodes,
             out=path,
-            callbacks=[*listeners, stopped],
+            callbacks=listeners,
             **piece.arm.options,
         )
-    if stopped.reason == "interrupted":
+    if run.final is None:  # only an interruption leaves a run without its last evaluation
         raise Interrupted(str(path))
-    if run.final is None:
-        raise UserError(f"{path} ended without a final evaluation: delete it and run the same command again")
     return run
 
 
@@ -127,12 +123,3 @@ def _name(trial: Trial, piece: Piece) -> str:
     declared = [to_config(piece.arm.method), to_config(dict(piece.arm.options)), trial.steps, trial.episodes]
     env = piece.env.replace(":", "-").replace("/", "-")
     return f"{piece.arm.name}-{env}-{digest(declared)}-seeds-{piece.seeds[0]}-{piece.seeds[-1]}".replace(" ", "-")
-
-
-class _Stopped:
-    def __init__(self):
-        self.reason = ""
-
-    def __call__(self, event: Event) -> None:
-        if event.kind == "done":
-            self.reason = event.data["reason"]

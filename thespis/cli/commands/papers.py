@@ -40,10 +40,12 @@ class Papers:
         from thespis.core.errors import UserError
         from thespis.evidence.page import page
         from thespis.papers import registry
+        from thespis.runs import disk
 
         if self.write:
             text = page([registry.load(id) for id in registry.ids()], Path(self.evidence))
-            Path(self.write).write_text(text)
+            with disk.one_line("the page", Path(self.write)), disk.replacing(Path(self.write)) as file:
+                file.write(text.encode())
             out.say(f"written: {self.write}")
             return 0
         if self.id is not None:

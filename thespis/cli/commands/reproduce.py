@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +13,12 @@ from rich.text import Text
 
 from thespis.cli.options import JsonFlag
 from thespis.cli.output import Output, complain
+from thespis.cli.training import INTERRUPTED
 
 if TYPE_CHECKING:
     from thespis.evidence.paper import Paper
     from thespis.evidence.trial import Piece
     from thespis.runs.events import Listener
-
-INTERRUPTED = 130
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,21 +73,22 @@ class Reproduce:
         if declared_in is None:
             complain(f"warning: the declaration of {paper.id} is not committed: nobody can see that it came first")
         directory = Path(self.runs) / paper.id / ("full" if self.full else "miniature")
-        outcome = run_trial(trial, directory, lambda piece: self._watch(out, piece))
+        with contextlib.ExitStack() as displays:  # whatever happens, the terminal is given back
+            outcome = run_trial(trial, directory, lambda piece: self._watch(out, piece, displays))
         found = record.recorded(paper, self.full, outcome, declared_in)
         path = record.write(Path(self.evidence), found, figure.draw(found))
         show(out, found)
         out.say(f"evidence: {path} and {path.with_suffix('.svg').name}")
         return found
 
-    def _watch(self, out: Output, piece: Piece) -> list[Listener]:
+    def _watch(self, out: Output, piece: Piece, displays: contextlib.ExitStack) -> list[Listener]:
         if self.quiet:
             return []
         from thespis.cli.live import Live
 
         out.say(Text(f"{piece.arm.name} on {piece.env}, seeds {piece.seeds[0]}-{piece.seeds[-1]}"
                      f" ({piece.number} of {piece.of})"))  # fmt: skip
-        return [Live(out.console)]
+        return [displays.enter_context(Live(out.console))]
 
 
 def show(out: Output, found: dict[str, Any]) -> None:
