@@ -39,6 +39,15 @@ class Options:
     """Steps between rows of metrics; 0 for a hundredth of the run."""
     lag: int | None = None
     """Phases of learning by which the acting policy is behind in the host loop; None for the feed's own."""
+    newest: bool = False
+    """Act by the newest policy that is ready, at most ``lag`` phases old, instead of waiting for the one exactly so
+    old: faster where speeds vary, but results depend on timing."""
+    jitter: float = 0.0
+    """Seconds, at most, by which each phase of acting and of learning is delayed at random in the host loop: shows what
+    depends on timing."""
+    learners: int = 1
+    """Learners that act and learn side by side on one shared state without waiting for each other, each with its share
+    of the environments; with more than one, results depend on timing."""
     workers: int = 1
     """Threads that step host environments; results do not depend on it."""
     loop: str | None = None
@@ -121,16 +130,49 @@ def assemble(config: dict[str, Any], env: Any) -> Assembled:
         from thespis.loops.compiled import CompiledLoop
 
         world = registry.compiled(env)
-        return Assembled(parts, CompiledLoop(parts, world, envs, seeds, steps), world.spec, make_worlds)
+        loops = [CompiledLoop(parts, world, _share(envs, options), seeds, steps)] * options.learners
+        return Assembled(parts, _side_by_side(loops), world.spec, make_worlds, _timing_notes(options))
+    loops = [_host(parts, make_worlds, _share(envs, options), seeds, steps, options) for _ in range(options.learners)]
+    return Assembled(parts, _side_by_side(loops), loops[0].spec, make_worlds, _timing_notes(options))
+
+
+def _host(parts: Parts, make_worlds: Any, envs: int, seeds: list[int], steps: int, options: Options) -> Any:
     from thespis.curricula.fixed import Fixed
     from thespis.loops.host import HostLoop
+    from thespis.loops.pace import pace
 
     if not isinstance(parts.curriculum, Fixed):
         raise UserError("the host loop draws no parameters of episodes: --vary needs a compiled environment and loop")
+    if options.learners > 1 and (options.lag or options.newest):
+        raise UserError(
+            "several learners act by what they have just learnt: --learners goes without --lag and --newest"
+        )
+    lag = parts.method.feed.lag if options.lag is None else options.lag  # pyright: ignore[reportAttributeAccessIssue]
+    how = pace(0 if options.learners > 1 else lag, newest=options.newest)
     worlds = make_worlds(len(seeds) * envs)
     if worlds.spec.privileged is not None:
         raise UserError(f"{worlds.spec.name} shows critics more than actors, which only the compiled loop carries")
-    return Assembled(parts, HostLoop(parts, worlds, envs, seeds, steps, options.lag), worlds.spec, make_worlds)
+    return HostLoop(parts, worlds, envs, seeds, steps, how, options.jitter)
+
+
+def _share(envs: int, options: Options) -> int:
+    """Environments of one learner, per seed."""
+    if options.learners < 1 or envs % options.learners:
+        raise UserError(f"{envs} environments per seed cannot be shared out to {options.learners} learners: --envs N")
+    return envs // options.learners
+
+
+def _side_by_side(loops: list[Any]) -> Loop:
+    """The loop itself, or all of them as one."""
+    from thespis.loops.asynchronous import AsynchronousLoop
+
+    return loops[0] if len(loops) == 1 else AsynchronousLoop(loops)
+
+
+def _timing_notes(options: Options) -> tuple[str, ...]:
+    """A warning where equal seeds do not give equal results."""
+    apart = options.learners > 1 or options.newest
+    return ("this run depends on timing: the same seed will not give the same numbers again",) if apart else ()
 
 
 def _logged(parts: Parts, options: Options, seeds: list[int], env: Any, make_worlds: Any) -> Assembled:

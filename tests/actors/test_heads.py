@@ -22,6 +22,7 @@ from thespis.core.spaces import Box, Discrete, MultiDiscrete, tuple_space
 from thespis.nets.mlp import orthogonal
 
 KEY = jax.random.key(0)
+QUIET = jnp.zeros(Walk().spec.action.shape)
 FEATURES = jnp.array([0.5, -1.0, 2.0])
 NESTED = tuple_space(TREE_ACTION, Box((2, 3), -1.0, 1.0), Discrete(2))
 
@@ -83,12 +84,12 @@ def test_rows_have_keys_of_their_own_that_do_not_depend_on_their_number():
     assert len(np.unique(four)) == 4
 
 
-def noisy(mode, random, noise=0.3):
+def noisy(mode, random, noise=0.3, pull=1.0):
     spec = Walk().spec
     actor = DeterministicActor(spec, (4,), KEY)
     return (
         actor,
-        NoisyPolicy(actor, jnp.float32(noise), jnp.asarray(random), mode),
+        NoisyPolicy(actor, jnp.float32(noise), jnp.float32(pull), jnp.asarray(random), mode),
         jax.tree.map(jnp.asarray, random_view(spec, np.random.default_rng(0))),
     )
 
@@ -97,24 +98,46 @@ def test_noise_of_the_deterministic_actor():
     keys = jax.random.split(KEY, 4000)
     actor, policy, view = noisy(Mode.EXPLORE, False)
     mean = np.asarray(actor(view.observation))
-    draws = np.asarray(jax.vmap(lambda k: policy(view, k))(keys))
+    draws = np.asarray(jax.vmap(lambda k: policy(QUIET, view, k)[0])(keys))
     assert np.all(np.abs(draws) <= 1)
     assert np.all(np.abs(mean) < 0.4)  # far enough inside for clipping to be rare
     np.testing.assert_allclose(draws.mean(0), mean, atol=0.03)
     np.testing.assert_allclose(draws.std(0), 0.3, atol=0.02)
 
 
+def test_noise_that_is_pulled_back_slowly_is_an_ornstein_uhlenbeck_process():
+    """Deviation ``s / sqrt(1 - (1 - pull)^2)`` and autocorrelation ``(1 - pull)^k``; what acts is clipped."""
+    actor, policy, view = noisy(Mode.EXPLORE, False, noise=0.05, pull=0.15)
+    mean = np.asarray(actor(view.observation))
+
+    def tick(noise, key):
+        action, noise = policy(noise, view, key)
+        return noise, (action, noise)
+
+    _, (actions, noise) = jax.lax.scan(tick, QUIET, jax.random.split(KEY, 60_000))
+    actions, noise = np.asarray(actions), np.asarray(noise)
+    np.testing.assert_allclose(noise.std(0), 0.05 / np.sqrt(1 - 0.85**2), rtol=0.05)
+    for lag in (1, 5):
+        np.testing.assert_allclose(np.mean(noise[lag:] * noise[:-lag], 0) / noise.var(0), 0.85**lag, atol=0.04)
+    np.testing.assert_allclose(actions, np.clip(mean + noise, -1, 1), atol=1e-6)
+    first, _ = policy(QUIET, view, KEY)
+    white = noisy(Mode.EXPLORE, False, noise=0.05)[1]
+    np.testing.assert_array_equal(first, white(QUIET, view, KEY)[0])  # they differ in what they remember alone
+
+
 def test_no_noise_unless_exploring():
     for mode in (Mode.SAMPLE, Mode.EXPLOIT):
         actor, policy, view = noisy(mode, True)
-        np.testing.assert_array_equal(policy(view, KEY), actor(view.observation))
+        np.testing.assert_array_equal(policy(QUIET, view, KEY)[0], actor(view.observation))
 
 
 @pytest.mark.parametrize("soft", [False, True])
 def test_fresh_actors_explore_uniformly(soft):
     _, policy, view = noisy(Mode.EXPLORE, True)
+    keys = jax.random.split(KEY, 4000)
+    draws = jax.vmap(lambda k: policy(QUIET, view, k)[0])(keys)
     if soft:
-        policy = SoftPolicy(SoftActor(Walk().spec, (4,), KEY), (), jnp.asarray(True), Mode.EXPLORE)
-    draws = np.asarray(jax.vmap(lambda k: policy(view, k))(jax.random.split(KEY, 4000)))
+        actor = SoftPolicy(SoftActor(Walk().spec, (4,), KEY), (), jnp.asarray(True), Mode.EXPLORE)
+        draws = jax.vmap(lambda k: actor(view, k))(keys)
     np.testing.assert_allclose(draws.mean(0), 0.0, atol=0.04)
     np.testing.assert_allclose(draws.var(0), 1 / 3, atol=0.02)

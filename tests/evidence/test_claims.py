@@ -3,7 +3,19 @@
 import numpy as np
 import pytest
 
-from thespis.evidence.claims import CONTRADICTED, NOT_SHOWN, SHOWN, Better, Different, Finding, Same, Steadier, overall
+from thespis.evidence.claims import (
+    CONTRADICTED,
+    NOT_SHOWN,
+    SHOWN,
+    AtLeast,
+    Better,
+    Different,
+    Finding,
+    NoWorse,
+    Same,
+    Steadier,
+    overall,
+)
 from thespis.evidence.measures import Measure, final_return, overestimation
 from thespis.evidence.paper import ERROR
 
@@ -48,6 +60,31 @@ def test_steadier_looks_at_spread_alone():
     assert claim.judge(Scores(a=narrow, b=wide), 0.95).verdict == SHOWN
     assert claim.judge(Scores(a=wide, b=narrow), 0.95).verdict == CONTRADICTED
     assert claim.judge(Scores(a=narrow, b=narrow - 70), 0.95).verdict == NOT_SHOWN
+
+
+def test_no_worse_allows_for_its_margin_in_the_measures_own_direction():
+    high, low = column(7, 8, 9, 10, 11, 12), column(1, 2, 3, 4, 5, 6)
+    scores = Scores(a=low, b=high)
+    assert NoWorse("a", "b", RETURN, 20.0).judge(scores, 0.95).verdict == SHOWN
+    assert NoWorse("a", "b", RETURN, 6.0).judge(scores, 0.95).verdict == NOT_SHOWN
+    assert NoWorse("a", "b", RETURN, 0.0).judge(scores, 0.95).verdict == CONTRADICTED
+    less = overestimation()
+    assert NoWorse("b", "a", less, 20.0).judge(scores, 0.95).verdict == SHOWN
+    assert NoWorse("b", "a", less, 0.0).judge(scores, 0.95).verdict == CONTRADICTED
+    assert "no more than 20 below" in NoWorse("a", "b", RETURN, 20.0).sentence
+    assert "no more than 20 above" in NoWorse("a", "b", less, 20.0).sentence
+
+
+def test_at_least_looks_at_the_worst_environment():
+    good, poor = np.array([0.9, 0.95, 1.0, 0.92, 0.97]), np.array([0.4, 0.9, 0.1, 0.95, 0.2])
+    claim = AtLeast("a", RETURN, 0.8)
+    assert claim.judge(Scores(a=np.stack([good, good], 1)), 0.95).verdict == SHOWN
+    assert claim.judge(Scores(a=np.stack([good, poor], 1)), 0.95).verdict == NOT_SHOWN
+    found = claim.judge(Scores(a=np.stack([good, good - 0.5], 1)), 0.95)
+    assert found.verdict == CONTRADICTED and found.estimate == pytest.approx(0.447, abs=0.001)
+    assert found.interval is not None and found.interval[1] < 0.8
+    few = claim.judge(Scores(a=np.stack([good, good], 1)[:2]), 0.95)
+    assert few.verdict == NOT_SHOWN and few.interval is None
 
 
 def test_same_and_different_hold_for_every_seed():

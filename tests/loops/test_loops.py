@@ -17,6 +17,7 @@ from thespis.feedback.environment import EnvironmentReward
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.host import HostLoop
 from thespis.loops.logged import LoggedLoop
+from thespis.loops.pace import FixedLag
 from thespis.loops.parts import Parts
 from thespis.methods.registry import NAMES
 from thespis.runs import checkpoint
@@ -35,7 +36,7 @@ def compiled(name: str, seeds=SEEDS) -> CompiledLoop:
 
 def host(name: str, lag=None) -> HostLoop:
     world = AsHost(CASES[name].world, ENVS, SEEDS)
-    return HostLoop(parts(name), world, ENVS, SEEDS, STEPS, lag)
+    return HostLoop(parts(name), world, ENVS, SEEDS, STEPS, None if lag is None else FixedLag(lag))
 
 
 class Ran(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.heads import act_rows, require_bounded
 from thespis.core.contracts import Mode
@@ -17,6 +17,7 @@ from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import Box, random_action
 from thespis.nets.body import Body
 from thespis.nets.mlp import Linear, uniform_fan_in
+from thespis.objectives.values import Number
 
 
 class DeterministicActor(eqx.Module):
@@ -45,30 +46,48 @@ class DeterministicActor(eqx.Module):
 
 
 class NoisyPolicy(eqx.Module):
-    """What a deterministic actor carries while it explores: itself, Gaussian noise, and whether to start at random."""
+    """What a deterministic actor carries while it explores: itself, its noise, and whether to start at random.
+
+    The noise moves as ``n' = (1 - pull) n + deviation * normal``: ``pull`` 1 draws it anew at each step, less makes
+    it an Ornstein-Uhlenbeck process, which pushes one way for about ``1 / pull`` steps.
+    """
 
     actor: DeterministicActor
-    noise: Float[Array, ""]
+    deviation: Float[Array, ""]
+    pull: Float[Array, ""]
     random: Bool[Array, ""]
     mode: Mode = eqx.field(static=True)
 
-    def __call__(self, view: View, key: Key[Array, ""]) -> Float[Array, "*action"]:
-        """One action: of the actor alone unless it explores; uniform while no update has been made."""
+    def __call__(
+        self, noise: Float[Array, "*action"], view: View, key: Key[Array, ""]
+    ) -> tuple[Float[Array, "*action"], Float[Array, "*action"]]:
+        """One action and the noise in it: of the actor alone unless it explores, uniform before the first update."""
         action = self.actor(view.observation)
         if self.mode is not Mode.EXPLORE:
-            return action
+            return action, noise
         noise_key, random_key = jax.random.split(key)
-        noisy = action + self.noise * jax.random.normal(noise_key, action.shape)
-        return jnp.where(self.random, random_action(self.actor.space, random_key), jnp.clip(noisy, -1.0, 1.0))
+        noise = (1.0 - self.pull) * noise + self.deviation * jax.random.normal(noise_key, action.shape)
+        uniform = random_action(self.actor.space, random_key)
+        return jnp.where(self.random, uniform, jnp.clip(action + noise, -1.0, 1.0)), noise
 
 
 class Deterministic(eqx.Module):
     """How a method with a deterministic actor acts; a concrete method adds what it learns."""
 
-    def begin(self, policy: NoisyPolicy, n: int) -> tuple[()]:
-        """No memory."""
-        return ()
+    noise: Number = 0.1
+    """Standard deviation of what exploration adds at each step, in canonical units: half the width of the bounds."""
+    noise_pull: Number = 1.0
+    """Share of its noise that exploration forgets at each step: 1 for white noise, less for Ornstein-Uhlenbeck."""
+
+    def exploring(self, actor: DeterministicActor, updates: Int[Array, ""], mode: Mode) -> NoisyPolicy:
+        """``actor`` after so many updates as it plays in ``mode``."""
+        deviation, pull = jnp.asarray(self.noise, "float32"), jnp.asarray(self.noise_pull, "float32")
+        return NoisyPolicy(actor, deviation, pull, updates == 0, mode)
+
+    def begin(self, policy: NoisyPolicy, n: int) -> Float[Array, "row *action"]:
+        """No noise yet, in ``n`` fresh episodes."""
+        return jnp.zeros((n, *policy.actor.space.shape))
 
     def act(self, policy: NoisyPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
-        """One action a row."""
-        return act_rows(lambda memory, view, key: (policy(view, key), memory, ()), memory, view, key)
+        """One action a row; what is remembered is the noise."""
+        return act_rows(lambda noise, view, key: (*policy(noise, view, key), ()), memory, view, key)

@@ -19,9 +19,10 @@ def stream_id(stream: str) -> int:
     return zlib.crc32(stream.encode())
 
 
-def roots(seeds: list[int]) -> Key[Array, " seed"]:
-    """One root key per training seed."""
-    return jnp.stack([jax.random.key(seed) for seed in seeds])
+def roots(seeds: list[int], worker: int = 0) -> Key[Array, " seed"]:
+    """One root key per training seed, and others for every further ``worker`` at the same seed."""
+    keys = [jax.random.key(seed) for seed in seeds]
+    return jnp.stack([fold(key, "worker", worker) for key in keys] if worker else keys)
 
 
 def fold(root: Key[Array, ""], stream: str, tick: int | Int[Array, ""] = 0) -> Key[Array, ""]:

@@ -123,7 +123,8 @@ class Critique(eqx.Module):
 
     ``value``: predicted return from this step under the learner's own reward, discounted by ``discount``;
     ``advantage``: of the action taken; ``spread``: disagreement of an ensemble (standard deviation);
-    ``words``: text.
+    ``words``: text; ``bonus``: what ``value`` counts at this step beside the world's reward, once the step is reached
+    (so it is in the values of earlier steps, not in its own): the entropy of soft methods.
     """
 
     value: Float[Array, " time"] | None = None
@@ -131,6 +132,7 @@ class Critique(eqx.Module):
     spread: Float[Array, " time"] | None = None
     words: tuple[str, ...] | None = None
     discount: Float[Array, ""] | float | None = None
+    bonus: Float[Array, " time"] | None = None
 
 
 class Outcomes(eqx.Module):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, Mode
-from thespis.core.records import Transition
+from thespis.core.records import Critique, Transition
 from thespis.evaluation.calibration import realised_returns
 from thespis.evaluation.play import Played, play
 from thespis.evaluation.statistics import interval, iqm
@@ -58,8 +58,7 @@ def final_score(
 def calibration(method: Method, states: PyTree, kept: list[list[Transition]]) -> dict[str, Any] | None:
     """Predicted values beside realised discounted returns, of steps whose outcome is known; ``None`` without a critic.
 
-    Returns are discounted sums of the environment's reward: a critic of another reward (entropy, a bonus) differs
-    from them by what it adds.
+    Returns are discounted sums of the environment's reward and of what the critic says it counts beside it.
     """
     judge = jax.jit(lambda state, steps: method.judge(state, steps))
     predicted, realised, seed, episode, discount = [], [], [], [], None
@@ -71,7 +70,7 @@ def calibration(method: Method, states: PyTree, kept: list[list[Transition]]) ->
                 return None
             discount = float(critique.discount)
             predicted.append(np.asarray(critique.value)[: len(steps.reward)])
-            realised.append(realised_returns(steps.reward, steps.terminated, steps.truncated, discount))
+            realised.append(_realised(steps, critique, discount))
             seed.append(np.full(len(steps.reward), s))
             episode.append(np.full(len(steps.reward), s * KEPT + e))
     value, outcome, index, number = (np.concatenate(x) for x in (predicted, realised, seed, episode))
@@ -83,6 +82,15 @@ def calibration(method: Method, states: PyTree, kept: list[list[Transition]]) ->
         "episode": number[thin].tolist(),
         "discount": discount,
     }
+
+
+def _realised(steps: Transition, critique: Critique, discount: float) -> np.ndarray:
+    """What followed each step, in the critic's own currency: the bonus of a step belongs to those before it."""
+    reward = np.asarray(steps.reward, np.float64)
+    if critique.bonus is not None:
+        bonus = np.asarray(critique.bonus, np.float64)[: len(reward)]
+        reward = reward + discount * np.append(bonus[1:], 0.0)
+    return realised_returns(reward, steps.terminated, steps.truncated, discount)
 
 
 def _padded(steps: Transition) -> Transition:

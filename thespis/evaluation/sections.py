@@ -187,7 +187,10 @@ def _small_charts(run: RunView) -> str:
 def _timing(run: RunView) -> str:
     timing = dict(run.timing or {})
     total = timing.pop("total", None)
-    names = {"program": "acting, environment and learning (one program)"}
+    names = {
+        "program": "acting, environment and learning (one program)",
+        "learning": "learning, as far as acting waited for it",
+    }
     parts = [(names.get(name, name), spent, words.duration(spent)) for name, spent in timing.items() if spent]
     if total and total > sum(timing.values()):
         rest = total - sum(timing.values())

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from thespis.evaluation.statistics import Interval, probability_of_improvement
+from thespis.evaluation.statistics import Interval, interval, iqm, probability_of_improvement
 from thespis.evidence.measures import Measure, parameters
 
 SHOWN, NOT_SHOWN, CONTRADICTED = "shown", "not shown", "contradicted"
@@ -22,7 +22,7 @@ class Finding:
     sentence: str
     verdict: str
     estimate: float
-    """Of :class:`Better` and :class:`Steadier` the probability, of :class:`Same` the largest difference."""
+    """A probability (:class:`Better`), a difference (:class:`Same`) or a score (:class:`AtLeast`)."""
     interval: Interval | None
 
 
@@ -125,6 +125,61 @@ class Steadier(_ByMeasure):
         """Decided where the interval of the probability of a smaller deviation leaves out one half."""
         left, right = (_deviations(results.scores(arm, self.measure)) for arm in self.arms)
         return _compared(self.sentence, left, right, False, level)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoWorse(_ByMeasure):
+    """A seed of ``a``, moved by ``margin`` for the better, does better than one of ``b`` more often than not."""
+
+    margin: float
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        way = "below" if self.measure.larger_is_better else "above"
+        return f"the {self.measure.name} of {self.a} is no more than {self.margin:g} {way} that of {self.b}"
+
+    def judge(self, results: Results, level: float) -> Finding:
+        """Decided where the interval of the probability leaves out one half."""
+        left, right = (results.scores(arm, self.measure) for arm in self.arms)
+        larger = self.measure.larger_is_better
+        return _compared(self.sentence, left + (self.margin if larger else -self.margin), right, larger, level)
+
+
+@dataclasses.dataclass(frozen=True)
+class AtLeast:
+    """The seeds of ``arm`` reach ``bound`` in every environment: so does the interval of their interquartile mean."""
+
+    arm: str
+    measure: Measure
+    bound: float
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The one."""
+        return (self.arm,)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The one."""
+        return (self.measure,)
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        return f"{self.arm} has a {self.measure.name} of at least {self.bound:g} in every environment"
+
+    def judge(self, results: Results, level: float) -> Finding:
+        """By the lowest ends of the environments' intervals, at a level that holds for all of them together."""
+        scores = results.scores(self.arm, self.measure)
+        level = 1 - (1 - level) / scores.shape[1]
+        estimate = min(iqm(column) for column in scores.T)
+        spans = [span for column in scores.T if (span := interval(column, level)) is not None]
+        if not spans:  # too few seeds
+            return Finding(self.sentence, NOT_SHOWN, estimate, None)
+        low, high = min(span[0] for span in spans), min(span[1] for span in spans)
+        verdict = SHOWN if low >= self.bound else CONTRADICTED if high < self.bound else NOT_SHOWN
+        return Finding(self.sentence, verdict, estimate, (low, high))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -12,6 +13,7 @@ from jaxtyping import Float
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.envs import registry
 from thespis.trained import Run
 
 
@@ -69,6 +71,29 @@ def seconds_to(threshold: float) -> Measure:
     return Measure(f"number of seconds to a training return of {threshold:g}", of, False)
 
 
+def seconds() -> Measure:
+    """Seconds of training without compilation; seeds that are trained together share them."""
+
+    def of(run: Run) -> Float[np.ndarray, " seed"]:
+        return np.full(len(run.config["seeds"]), run.directory.progress()["elapsed"][-1])
+
+    return Measure("number of seconds of training", of, False)
+
+
+def planned_share(episodes: int = 20) -> Measure:
+    """Final greedy return, 0 for random actions and 1 for a planner that is given the true dynamics.
+
+    Both play ``episodes`` episodes of the run's own world, alike for all seeds: see
+    :func:`thespis.evaluation.planner.planned_returns`.
+    """
+
+    def of(run: Run) -> Float[np.ndarray, " seed"]:
+        low, high = _span(run.config["env"], episodes)
+        return (_returns(run, "greedy").mean(axis=1) - low) / (high - low)
+
+    return Measure("final greedy return between random play (0) and a planner (1)", of)
+
+
 def overestimation() -> Measure:
     """Mean of the critic's prediction less the discounted return that followed, over sampled final episodes."""
     return Measure("over-estimation of the critic", lambda run: _errors(run, lambda error: error.mean()), False)
@@ -103,6 +128,15 @@ def parameters() -> Measure:
         return np.concatenate([np.asarray(leaf, np.float64).reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
     return Measure("parameters", of)
+
+
+@functools.cache
+def _span(env: str, episodes: int) -> tuple[float, float]:
+    """Mean returns of random play and of the planner."""
+    from thespis.evaluation.planner import planned_returns, random_returns
+
+    world, key = registry.compiled(env), jax.random.key(0)
+    return float(random_returns(world, episodes, key).mean()), float(planned_returns(world, episodes, key).mean())
 
 
 def _final(run: Run) -> dict:

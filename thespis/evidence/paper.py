@@ -55,6 +55,8 @@ class Trial:
     """Batches at most."""
     episodes: int = 20
     """Episodes per seed of the final evaluation."""
+    apart: bool = False
+    """Train seeds one after the other instead of side by side, so that each has a clock of its own."""
 
     def __post_init__(self):
         """Raises ``ValueError`` for claims on arms that are not there."""
@@ -84,6 +86,7 @@ class Trial:
             "batch": self.batch,
             "looks": self.looks,
             "episodes": self.episodes,
+            "apart": self.apart,
             "claims": [claim.sentence for claim in self.claims],
         }
 

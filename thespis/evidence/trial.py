@@ -39,7 +39,7 @@ class Piece:
 
 @dataclasses.dataclass
 class TrialRuns:
-    """The finished runs of a trial, by arm and environment, in batches."""
+    """The finished runs of a trial, by arm and environment, in the order of their seeds."""
 
     trial: Trial
     runs: dict[tuple[str, str], list[Run]] = dataclasses.field(default_factory=dict)
@@ -90,9 +90,10 @@ def run_trial(trial: Trial, directory: Path, watch: Callable[[Piece], list[Liste
 
 def _pieces(trial: Trial, look: int) -> Iterator[Piece]:
     seeds = tuple(range(look * trial.batch, (look + 1) * trial.batch))
-    wanted = [(arm, env) for arm in trial.arms for env in trial.envs]
-    for number, (arm, env) in enumerate(wanted, 1):
-        yield Piece(arm, env, seeds, number, len(wanted))
+    groups = [(seed,) for seed in seeds] if trial.apart else [seeds]
+    wanted = [(group, arm, env) for group in groups for arm in trial.arms for env in trial.envs]
+    for number, (group, arm, env) in enumerate(wanted, 1):
+        yield Piece(arm, env, group, number, len(wanted))
 
 
 def _finished(trial: Trial, piece: Piece, directory: Path, listeners: list[Listener]) -> Run:

@@ -1,4 +1,4 @@
-"""The reward of the world itself: nothing is learnt, nothing is changed."""
+"""The reward of the world itself, or a multiple of it: nothing is learnt."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import equinox as eqx
 from jaxtyping import Array, Float, Key
 
 from thespis.core.records import Batch, Citation, EnvSpec, Report, Transition
+from thespis.learners.gradient import Number
 
 
 class EnvironmentReward(eqx.Module):
-    """Update sees the rewards that the world gave."""
+    """Update sees the rewards that the world gave, times ``scale``."""
+
+    scale: Number = 1.0
+    """Factor of every reward."""
 
     name: ClassVar[str] = "environment"
     citations: ClassVar[tuple[Citation, ...]] = ()
@@ -21,8 +25,8 @@ class EnvironmentReward(eqx.Module):
         return ()
 
     def score(self, state: tuple[()], steps: Transition) -> Float[Array, "*axes"]:
-        """The rewards as they are."""
-        return steps.reward
+        """The scaled rewards."""
+        return self.scale * steps.reward
 
     def update(self, state: tuple[()], batch: Batch, key: Key[Array, ""]) -> tuple[tuple[()], Report]:
         """Nothing to do."""

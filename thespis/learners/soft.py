@@ -24,8 +24,8 @@ from thespis.learners.normalisers import AsTheyAre, ObservationScale
 
 Evaluate = Callable[[PyTree, PyTree], Float[Array, " k"]]
 """Values of ``k`` actions for one observation."""
-Verdict = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""] | None]
-"""Value and advantage of one action, and the critics' disagreement if there are several."""
+Verdict = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""] | None, Float[Array, ""]]
+"""Value and advantage of one action, the critics' disagreement if there are several, the bonus for entropy."""
 
 
 @runtime_checkable
@@ -84,7 +84,8 @@ class SoftActorCritic(eqx.Module):
             return self.verdict(state, self.scaled(state.scale, view), actions, key)
 
         keys = jax.random.split(jax.random.key(0), episode.reward.shape[0])
-        return Critique(*jax.vmap(one)(episode.view, episode.action, keys), discount=self.discount)
+        value, advantage, spread, bonus = jax.vmap(one)(episode.view, episode.action, keys)
+        return Critique(value, advantage, spread, discount=self.discount, bonus=bonus)
 
     def scaled(self, scale: PyTree, view: View) -> View:
         """One view as the nets see it."""

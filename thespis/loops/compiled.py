@@ -6,7 +6,7 @@ looks at tallies, evaluates, saves.
 
 from __future__ import annotations
 
-import time
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +19,7 @@ from thespis.core.keys import fold, per_index, roots
 from thespis.core.records import Outcomes, Transition, View
 from thespis.core.separate import separate
 from thespis.data.stores import store_for
+from thespis.loops.clock import Clock
 from thespis.loops.parts import (
     Learner,
     Parts,
@@ -69,8 +70,9 @@ class CompiledLoop:
         self.warmup = self.store.warmup_blocks(envs)
         self.block_steps = self.store.feed.ticks * envs
         self.metrics = metric_names(self.parts, self.spec, self.store, envs)
-        self.timing = {"compile": 0.0, "program": 0.0}
-        self._programs: dict[bool, Any] = {}
+        self.clock = Clock("program")
+        self.timing = self.clock.seconds
+        self._program = jax.jit(self._chunk, static_argnames="train", donate_argnames="carry")
         self._reset, self._step = (separate(jax.vmap(f)) for f in (environment.reset, environment.step))
 
     # -- state ---------------------------------------------------------------------------------------------
@@ -79,12 +81,10 @@ class CompiledLoop:
         """Shapes of the carry, nothing allocated."""
         return jax.eval_shape(self._init, roots(self.seeds))
 
-    def init(self) -> Carry:
-        """A fresh carry."""
-        began = time.perf_counter()
-        carry = jax.block_until_ready(jax.jit(self._init)(roots(self.seeds)))
-        self.timing["compile"] += time.perf_counter() - began
-        return carry
+    def init(self, worker: int = 0) -> Carry:
+        """A fresh carry; another one for every ``worker``."""
+        with self.clock.compiling():
+            return jax.block_until_ready(jax.jit(self._init)(roots(self.seeds, worker)))
 
     def _init(self, seeds: Key[Array, " seed"]) -> Carry:
         learner, world = jax.vmap(self._init_one)(seeds)
@@ -111,19 +111,9 @@ class CompiledLoop:
         warm = min(max(self.warmup - done, 0), blocks)
         for train, count in ((False, warm), (True, blocks - warm)):
             if count:
-                carry = self._run(carry, count, train)
-        return carry
-
-    def _run(self, carry: Carry, blocks: int, train: bool) -> Carry:
-        number = jnp.asarray(blocks, "int32")
-        if train not in self._programs:
-            began = time.perf_counter()
-            program = jax.jit(self._chunk, static_argnames="train", donate_argnames="carry")
-            self._programs[train] = program.lower(self.parts, carry, number, train=train).compile()
-            self.timing["compile"] += time.perf_counter() - began
-        began = time.perf_counter()
-        carry = jax.block_until_ready(self._programs[train](self.parts, carry, number))
-        self.timing["program"] += time.perf_counter() - began
+                given = (self.parts, carry, jnp.asarray(count, "int32"))
+                with self.clock.spent_on("program"):
+                    carry = jax.block_until_ready(self.clock.call(train, self._program, *given, train=train))
         return carry
 
     def _chunk(self, parts: Parts, carry: Carry, blocks: Int[Array, ""], *, train: bool) -> Carry:
@@ -176,6 +166,10 @@ class CompiledLoop:
         )
         returns, lengths = jnp.where(ended, 0.0, returns), jnp.where(ended, 0, lengths)
         return World(state, view, privileged, memory, ended, returns, lengths, params), (transition, outcomes)
+
+    def taught(self, carry: Carry, learner: Learner) -> Carry:
+        """The carry with another learner."""
+        return dataclasses.replace(carry, learner=learner)
 
     # -- what the driver reads -----------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ def drive(
     """
     total = math.ceil(schedule.steps / loop.block_steps)
     chunk = schedule.chunk_blocks(loop.block_steps)
-    clock = _Clock(loop.steps(carry), len(loop.seeds))
+    clock = _Clock(loop, loop.steps(carry))
     done = loop.steps(carry) // loop.block_steps
     saved, saved_at, saved_step = None, -math.inf, -1
     reason = "finished"
@@ -196,21 +196,25 @@ def _all_finite(tree: PyTree) -> jax.Array:
 
 
 class _Clock:
-    """Steps per second and time left, from the steps made since it was started."""
+    """Steps per second and time left, from the steps made since it was started; it stands while programs compile."""
 
-    def __init__(self, step: int, seeds: int):
-        self.began, self.first, self.seeds = time.monotonic(), step, seeds
+    def __init__(self, loop: Loop, step: int):
+        self.loop, self.first = loop, step
+        self.began = self._now()
         self.last = (self.began, step)
 
+    def _now(self) -> float:
+        return time.monotonic() - self.loop.timing["compile"]
+
     def read(self, step: int, total: int) -> dict[str, float]:
-        now = time.monotonic()
+        now = self._now()
         seconds, made = now - self.last[0], step - self.last[1]
         self.last = (now, step)
         speed = made / max(seconds, 1e-9)
         left = (total - step) * (now - self.began) / max(step - self.first, 1)
         return {
             "fraction": min(step / total, 1.0),
-            "steps_per_second": speed * self.seeds,
+            "steps_per_second": speed * len(self.loop.seeds),
             "seconds_left": max(left, 0.0),
             "elapsed": now - self.began,
         }

@@ -1,14 +1,14 @@
 """The host loop: environments outside JAX step while the learner learns.
 
 Acting and learning are two jitted programs, vmapped over seeds as in the compiled loop, and both use the same
-functions. The acting policy is a fixed number of blocks (``lag``) behind the learner, so what is learnt never
-depends on which of the two finishes first.
+functions. Unless the pace says otherwise, the acting policy is a fixed number of blocks (``lag``) behind the learner,
+so what is learnt never depends on which of the two finishes first.
 """
 
 from __future__ import annotations
 
 import collections
-import time
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +21,8 @@ from thespis.core.contracts import HostEnvironment, Mode
 from thespis.core.keys import fold, roots, world_seed
 from thespis.core.records import Outcomes, Transition, View
 from thespis.data.stores import store_for
+from thespis.loops.clock import Clock
+from thespis.loops.pace import FixedLag, Pace, delay, learner_thread, settled
 from thespis.loops.parts import (
     Learner,
     Parts,
@@ -69,19 +71,20 @@ class HostLoop:
         envs: int,
         seeds: list[int],
         steps: int,
-        lag: int | None = None,
+        pace: Pace | None = None,
+        jitter: float = 0.0,
     ):
         self.parts = with_array_leaves(parts)
         self.environment, self.spec, self.envs, self.seeds = environment, environment.spec, envs, seeds
         self.store = store_for(parts.method.feed, steps)
-        self.lag = self.store.feed.lag if lag is None else lag
+        self.pace, self.jitter = pace or FixedLag(self.store.feed.lag), jitter
         self.warmup = self.store.warmup_blocks(envs)
         self.block_steps = self.store.feed.ticks * envs
         self.metrics = metric_names(self.parts, self.spec, self.store, envs)
-        self.timing = {"compile": 0.0, "acting": 0.0, "environment": 0.0, "learning": 0.0}
-        self._act = jax.jit(self._act_all)
+        self.clock = Clock("acting", "environment", "learning")
+        self.timing = self.clock.seconds
+        self._act, self._policy = jax.jit(self._act_all), jax.jit(self._policies)
         self._learn = jax.jit(self._learn_all, static_argnames="train", donate_argnames=("learner", "tally"))
-        self._compiled: dict[Any, Any] = {}
 
     # -- programs ------------------------------------------------------------------------------------------
 
@@ -108,30 +111,19 @@ class HostLoop:
         learner, tally = jax.vmap(one)(learner, tally, steps, memory, outcomes, seeds)
         return learner, tally, self._policies(parts, learner)
 
-    def _call(self, name: Any, jitted: Any, *args: Any, **static: Any) -> Any:
-        """Call a program compiled ahead, so that compile time is known apart."""
-        if name not in self._compiled:
-            began = time.perf_counter()
-            self._compiled[name] = jitted.lower(*args, **static).compile()
-            seconds = time.perf_counter() - began
-            self.timing["compile"] += seconds
-            self.timing["acting" if name == "act" else "learning"] -= seconds
-        return self._compiled[name](*args)
-
     # -- state ---------------------------------------------------------------------------------------------
 
     def shapes(self) -> PyTree:
         """Shapes of what lives on the device, nothing allocated."""
         return jax.eval_shape(self._init_learners, roots(self.seeds))
 
-    def init(self) -> HostCarry:
-        """A fresh carry; every world begins an episode."""
-        began = time.perf_counter()
-        seeds = roots(self.seeds)
-        learner, tally, policy, memory = jax.block_until_ready(jax.jit(self._init_learners)(seeds))
-        self.timing["compile"] += time.perf_counter() - began
-        zero = np.int32(0)
-        return HostCarry(seeds, learner, tally, (policy,) * (self.lag + 1), self._begin(seeds, memory, 0), zero, zero)
+    def init(self, worker: int = 0) -> HostCarry:
+        """A fresh carry, another one for every ``worker``; every world begins an episode."""
+        seeds = roots(self.seeds, worker)
+        with self.clock.compiling():
+            learner, tally, policy, memory = jax.block_until_ready(jax.jit(self._init_learners)(seeds))
+        policies, world, zero = (policy,) * (self.pace.lag + 1), self._begin(seeds, memory, 0), np.int32(0)
+        return HostCarry(seeds, learner, tally, policies, world, zero, zero)
 
     def _begin(self, seeds: Any, memory: Any, ticks: int) -> HostWorld:
         """Fresh episodes everywhere, begun after ``ticks`` ticks."""
@@ -150,44 +142,47 @@ class HostLoop:
 
     def advance(self, carry: HostCarry, blocks: int) -> HostCarry:
         """Run ``blocks`` blocks; the carry given is used up. Warm-up blocks, which learn nothing, come first."""
-        for _ in range(blocks):
-            carry = self._block(carry)
-        return carry
+        feed, policies, world = self.store.feed, collections.deque(carry.policies), carry.world
+        ticks, updates, desk = carry.ticks, carry.updates, [carry.learner, carry.tally]
+        with learner_thread(self.pace.lag) as thread:
+            for _ in range(blocks):
+                with self.clock.spent_on("learning"):
+                    policy, memory = self.pace.take(policies), world.memory
+                delay(self.jitter)
+                world, rows, ends = self._collect(policy, world, carry.roots, ticks)
+                train = int(ticks) // feed.ticks >= self.warmup
+                learning = (desk, rows, memory, ends, carry.roots, ticks, updates)
+                with self.clock.spent_on("learning"):
+                    policies.append(thread.submit(self._study, *learning, train=train))
+                updates = np.int32(updates + (feed.updates if train else 0))
+                ticks = np.int32(ticks + feed.ticks)
+            with self.clock.spent_on("learning"):
+                newest = settled(policies, self.pace.lag)
+        return HostCarry(carry.roots, *desk, newest, world, ticks, updates)
 
-    def _block(self, carry: HostCarry) -> HostCarry:
-        feed = self.store.feed
-        policies = collections.deque(carry.policies)
-        policy, world = policies.popleft(), carry.world
+    def _study(self, desk: list[PyTree], rows, memory, ends, *counted, train: bool) -> PyTree:
+        """Learn from one block: what lies on the desk, learner and tally, is replaced. Returns the newest policy."""
+        delay(self.jitter)
+        given = (self.parts, *desk, _stack(rows), memory, _stack(ends), *counted)
+        *desk[:], newest = self.clock.call(("learn", train), self._learn, *given, train=train)
+        return jax.block_until_ready(newest)
+
+    def _collect(self, policy: PyTree, world: HostWorld, seeds: Any, ticks: np.int32) -> tuple[HostWorld, list, list]:
+        """One block of acting."""
         rows, ends = [], []
-        for t in range(feed.ticks):
-            world, row, end = self._tick(policy, world, carry.roots, np.int32(carry.ticks + t))
+        for t in range(self.store.feed.ticks):
+            world, row, end = self._tick(policy, world, seeds, np.int32(ticks + t))
             rows.append(row)
             ends.append(end)
-
-        began = time.perf_counter()
-        train = int(carry.ticks) // feed.ticks >= self.warmup
-        learner, tally, newest = self._call(
-            ("learn", train), self._learn, self.parts, carry.learner, carry.tally, _stack(rows), carry.world.memory,
-            _stack(ends), carry.roots, carry.ticks, carry.updates, train=train,
-        )  # fmt: skip
-        if self.lag == 0:
-            jax.block_until_ready(newest)
-        self.timing["learning"] += time.perf_counter() - began
-        policies.append(newest)
-        updates = np.int32(carry.updates + (feed.updates if train else 0))
-        ticks = np.int32(carry.ticks + feed.ticks)
-        return HostCarry(carry.roots, learner, tally, tuple(policies), world, ticks, updates)
+        return world, rows, ends
 
     def _tick(self, policy: PyTree, world: HostWorld, seeds: Any, tick: np.int32) -> tuple[HostWorld, Any, Any]:
-        began = time.perf_counter()
-        sent, action, memory, extras = self._call(
-            "act", self._act, self.parts, policy, world.memory, world.view, world.first, seeds, tick
-        )
-        sent = self._flat(sent)
-        acted = time.perf_counter()
-        step, following = self.environment.step(sent)
-        self.timing["acting"] += acted - began
-        self.timing["environment"] += time.perf_counter() - acted
+        with self.clock.spent_on("acting"):
+            given = (policy, world.memory, world.view, world.first, seeds, tick)
+            sent, action, memory, extras = self.clock.call("act", self._act, self.parts, *given)
+            sent = self._flat(sent)
+        with self.clock.spent_on("environment"):
+            step, following = self.environment.step(sent)
 
         step, following = self._by_seed(step), self._by_seed(following)
         ended = step.terminated | step.truncated
@@ -199,6 +194,11 @@ class HostLoop:
         returns = np.where(ended, np.float32(0), returns)
         lengths = np.where(ended, 0, lengths).astype(np.int32)
         return HostWorld(memory, following, ended, returns, lengths), row, end
+
+    def taught(self, carry: HostCarry, learner: Learner) -> HostCarry:
+        """The carry with another learner, who also acts."""
+        policy = self.clock.call("policy", self._policy, self.parts, learner)
+        return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.pace.lag + 1))
 
     # -- what the driver reads -----------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from it as from replay, so a method fed by replay runs on logged data unchanged.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +19,7 @@ from thespis.core.feeds import Rollouts
 from thespis.core.keys import fold, roots
 from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.data import replay
+from thespis.loops.clock import Clock
 from thespis.loops.parts import (
     Learner,
     Parts,
@@ -57,8 +57,9 @@ class LoggedLoop:
         self.data = replay.Ring(jax.tree.map(lambda x: jnp.asarray(x)[:, None], steps))
         self.warmup, self.block_steps = 0, 1
         self.metrics = tuple(self._trace_metrics())
-        self.timing = {"compile": 0.0, "program": 0.0}
-        self._program = None
+        self.clock = Clock("program")
+        self.timing = self.clock.seconds
+        self._program = jax.jit(self._chunk, donate_argnames="carry")
 
     def _trace_metrics(self) -> dict[str, Any]:
         def trace(data, root):
@@ -96,16 +97,9 @@ class LoggedLoop:
 
     def advance(self, carry: LoggedCarry, blocks: int) -> LoggedCarry:
         """Make ``blocks`` updates; the carry given is used up."""
-        number = jnp.asarray(blocks, "int32")
-        began = time.perf_counter()
-        if self._program is None:
-            program = jax.jit(self._chunk, donate_argnames="carry")
-            self._program = program.lower(self.parts, self.data, carry, number).compile()
-            self.timing["compile"] += time.perf_counter() - began
-            began = time.perf_counter()
-        carry = jax.block_until_ready(self._program(self.parts, self.data, carry, number))
-        self.timing["program"] += time.perf_counter() - began
-        return carry
+        given = (self.parts, self.data, carry, jnp.asarray(blocks, "int32"))
+        with self.clock.spent_on("program"):
+            return jax.block_until_ready(self.clock.call("learn", self._program, *given))
 
     def _chunk(self, parts: Parts, data: replay.Ring, carry: LoggedCarry, blocks: Int[Array, ""]) -> LoggedCarry:
         def one(root, learner: Learner, tally: Tally, index):

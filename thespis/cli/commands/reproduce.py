@@ -35,7 +35,7 @@ class Reproduce:
     evidence: Annotated[str, tyro.conf.arg(metavar="DIR")] = "evidence"
     """Where the record and its figure are written."""
     runs: Annotated[str, tyro.conf.arg(metavar="DIR")] = "runs/papers"
-    """Where the arms are trained."""
+    """Where the arms are trained; papers that have one in common train it once."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only the verdicts."""
@@ -72,9 +72,8 @@ class Reproduce:
         declared_in = record.committed(paper)
         if declared_in is None:
             complain(f"warning: the declaration of {paper.id} is not committed: nobody can see that it came first")
-        directory = Path(self.runs) / paper.id / ("full" if self.full else "miniature")
         with contextlib.ExitStack() as displays:  # whatever happens, the terminal is given back
-            outcome = run_trial(trial, directory, lambda piece: self._watch(out, piece, displays))
+            outcome = run_trial(trial, Path(self.runs), lambda piece: self._watch(out, piece, displays))
         found = record.recorded(paper, self.full, outcome, declared_in)
         path = record.write(Path(self.evidence), found, figure.draw(found))
         show(out, found)

@@ -46,6 +46,14 @@ class Train:
     """Which loop; by default the one that environment and method call for."""
     lag: Annotated[Count | None, optional("N")] = None
     """Phases of learning by which the acting policy is behind in the host loop; by default the method's."""
+    learners: Count = 1
+    """Asynchronous learners that share one state (as A3C's), each with its share of the environments. With more than
+    one, results depend on timing."""
+    newest: bool = False
+    """Act by the newest policy that is ready, at most --lag phases old, in place of the one exactly so old. Nobody
+    waits, but results depend on timing."""
+    jitter: Annotated[float, tyro.conf.arg(metavar="S")] = 0.0
+    """Delay acting and learning at random by up to so many seconds, to see what depends on timing."""
     workers: Count = 1
     """Threads that step host environments. Results do not depend on it."""
     evaluate_every: Count = 0
@@ -90,6 +98,9 @@ class Train:
             "episodes": self.episodes,
             "checkpoint_seconds": self.checkpoint_seconds,
             "lag": self.lag,
+            "learners": self.learners,
+            "newest": self.newest,
+            "jitter": self.jitter,
             "workers": self.workers,
             "loop": self.loop,
             "data": self.data,

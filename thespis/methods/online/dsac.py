@@ -96,11 +96,11 @@ class DSAC(SoftActorCritic):
         return DSACState(actor, critic, actor, critic, temperature, *opts, scale, jnp.zeros(()), jnp.zeros((), "int32"))
 
     def verdict(self, state: DSACState, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
-        """Mean return and its advantage over the soft value; one critic has nobody to disagree with."""
+        """Mean return, its advantage over the soft value, nobody to disagree with, and entropy's bonus."""
         q, _ = state.critic(view.observation, actions)
         alpha = self.temperature.alpha(state.temperature)
-        value, _ = soft_value(state.actor, lambda o, a: state.critic(o, a)[0], alpha, view, key)
-        return q[0] / self.reward_scale, (q[0] - value) / self.reward_scale, None
+        value, entropy = soft_value(state.actor, lambda o, a: state.critic(o, a)[0], alpha, view, key)
+        return q[0] / self.reward_scale, (q[0] - value) / self.reward_scale, None, alpha * entropy / self.reward_scale
 
     def update(self, state: DSACState, batch: Batch, key: Key[Array, ""]) -> tuple[DSACState, Report]:
         """One step of the critic; at every ``actor_every``-th also of actor, temperature and targets."""

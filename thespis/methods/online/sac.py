@@ -81,11 +81,11 @@ class SAC(SoftActorCritic):
         )  # fmt: skip
 
     def verdict(self, state: SACState, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
-        """Least action value of the ensemble, its advantage over the soft value, and disagreement."""
+        """Least action value of the ensemble, its advantage over the soft value, disagreement, and entropy's bonus."""
         q = evaluate_ensemble(state.critics, view.observation, actions)[:, 0]
         alpha = self.temperature.alpha(state.temperature)
-        value, _ = soft_value(state.actor, least(state.critics), alpha, view, key)
-        return jnp.min(q), jnp.min(q) - value, jnp.std(q)
+        value, entropy = soft_value(state.actor, least(state.critics), alpha, view, key)
+        return jnp.min(q), jnp.min(q) - value, jnp.std(q), alpha * entropy
 
     def update(self, state: SACState, batch: Batch, key: Key[Array, ""]) -> tuple[SACState, Report]:
         """One step of critics, actor, temperature and targets."""

@@ -24,7 +24,7 @@ from thespis.core.records import Batch, Citation, EnvSpec, Report, View
 from thespis.critics.values import ActionValue, Value, action_value, ensemble, evaluate_ensemble
 from thespis.learners.backup import backup, fit_critics
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
-from thespis.learners.soft import SoftActorCritic, Verdict, climb, least
+from thespis.learners.soft import SoftActorCritic, Verdict, climb, least, soft_value
 from thespis.learners.temperature import FixedTemperature, Temperature
 from thespis.nets.body import Body
 from thespis.nets.mlp import uniform_fan_in
@@ -84,10 +84,12 @@ class SACV(SoftActorCritic):
         return SACVState(actor, critics, value, value, temperature, opts, scale, jnp.zeros((), "int32"))
 
     def verdict(self, state: SACVState, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
-        """Least action value, its advantage over the state value, and disagreement."""
+        """Least action value, its advantage over the state value, disagreement, and entropy's bonus."""
         q = evaluate_ensemble(state.critics, view.observation, actions)[:, 0]
         value, _ = state.value((), view.observation)
-        return jnp.min(q), jnp.min(q) - value, jnp.std(q)
+        alpha = self.temperature.alpha(state.temperature)
+        _, entropy = soft_value(state.actor, least(state.critics), alpha, view, key)
+        return jnp.min(q), jnp.min(q) - value, jnp.std(q), alpha * entropy
 
     def update(self, state: SACVState, batch: Batch, key: Key[Array, ""]) -> tuple[SACVState, Report]:
         """One step of critics, actor, state value, temperature and target."""

@@ -53,8 +53,6 @@ class TD3(Deterministic):
     """Discount per step, in [0, 1]."""
     target_rate: Number = 0.005
     """Share by which the targets move."""
-    noise: Number = 0.1
-    """Standard deviation of exploration, in canonical units: half the width of the action's bounds."""
     smoothing: Number = 0.2
     """Standard deviation of the noise on target actions, in canonical units."""
     smoothing_clip: Number = 0.5
@@ -90,7 +88,7 @@ class TD3(Deterministic):
 
     def policy(self, state: TD3State, mode: Mode) -> NoisyPolicy:
         """The actor, with noise while it explores."""
-        return NoisyPolicy(state.moving.actor, jnp.asarray(self.noise, "float32"), state.updates == 0, mode)
+        return self.exploring(state.moving.actor, state.updates, mode)
 
     def judge(self, state: TD3State, episode: Transition) -> Critique:
         """Least values of the actions taken, their advantage over the actor's own, and the critics' disagreement."""

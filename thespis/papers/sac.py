@@ -1,0 +1,83 @@
+"""Soft actor-critic with a temperature that tunes itself."""
+
+from __future__ import annotations
+
+from thespis.core.records import Citation
+from thespis.evidence.claims import Better, Steadier
+from thespis.evidence.control import (
+    LARGE,
+    LARGE_DDPG,
+    LARGE_PPO,
+    LONG,
+    ROBOTS,
+    SMALL,
+    SMALL_DDPG,
+    SMALL_PPO,
+    STEPS,
+    WORLDS,
+)
+from thespis.evidence.measures import final_return, learning_area
+from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.feedback.environment import EnvironmentReward
+from thespis.learners.temperature import FixedTemperature
+from thespis.methods.online.sac import SAC
+from thespis.methods.online.td3 import TD3
+
+_SCALED = {"feedback": EnvironmentReward(0.01)}
+
+
+def _arms(sizes: dict, others: dict) -> tuple[Arm, ...]:
+    tuned, fixed = SAC(**sizes), SAC(**sizes, temperature=FixedTemperature(0.2))
+    return (
+        Arm("SAC", tuned),
+        *(Arm(name, method) for name, method in others.items()),
+        Arm("TD3", TD3(**sizes)),
+        Arm("fixed temperature", fixed),
+        Arm("SAC, rewards by 100", tuned, _SCALED),
+        Arm("fixed temperature, rewards by 100", fixed, _SCALED),
+    )
+
+
+_CLAIMS = (
+    *(
+        Better("SAC", other, measure)
+        for other in ("DDPG", "TD3", "PPO")
+        for measure in (final_return(), learning_area())
+    ),
+    Steadier("SAC", "DDPG", final_return()),
+    Better("SAC, rewards by 100", "fixed temperature, rewards by 100", final_return()),
+)
+
+PAPER = Paper(
+    id="sac",
+    name="SAC (auto-temperature)",
+    citation=Citation("Soft Actor-Critic Algorithms and Applications", "Haarnoja et al.", 2018, "arXiv:1812.05905"),
+    family="off-policy-ac",
+    does="Maximum-entropy off-policy actor-critic: a squashed Gaussian actor, twin soft critics, and a temperature "
+    "that is tuned to hold a target entropy.",
+    claim="Beats earlier on- and off-policy methods in sample efficiency and final return, with little variation "
+    "across seeds; the tuned temperature needs no setting for each scale of rewards.",
+    parts=(
+        "thespis.methods.online.sac:SAC",
+        "thespis.actors.soft:SoftActor",
+        "thespis.learners.soft:SoftActorCritic",
+        "thespis.learners.temperature:TunedTemperature",
+    ),
+    use="thespis train sac-v --env Pendulum-v1 --set temperature=TunedTemperature",
+    miniature=Trial(
+        arms=_arms(SMALL, {"DDPG": SMALL_DDPG, "PPO": SMALL_PPO}),
+        envs=WORLDS,
+        steps=STEPS,
+        claims=_CLAIMS,
+    ),
+    remarks="All arms have the same number of environment steps. A temperature is fixed at 0.2; rewards divided by 100 "
+    "ask what happens where nobody adapts it. The paper's tasks are harder than these two, and it finds the methods "
+    "comparable on the easy ones. Robots of steel are out of reach.",
+    full=Trial(
+        arms=_arms(LARGE, {"DDPG": LARGE_DDPG, "PPO": LARGE_PPO}),
+        envs=ROBOTS,
+        steps=LONG,
+        claims=_CLAIMS,
+        looks=1,
+    ),
+)
