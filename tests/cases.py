@@ -8,6 +8,7 @@ from worlds import TREE, TREE_ACTION, Walk
 
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
+from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.temperature import TunedTemperature
 from thespis.methods.imitation.bc import BC
@@ -15,6 +16,8 @@ from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
@@ -46,7 +49,12 @@ CASES = {
             feed=Rollouts(8, envs=3)),
         EVERYTHING,
     ),
+    "impala": Case(IMPALA(hidden=SMALL, memory=GRU(4), rho_bar=2.0, feed=Rollouts(5, envs=3, lag=1)), EVERYTHING),
     "dqn": Case(DQN(hidden=SMALL, duelling=True, target_every=3, feed=replay(length=3)), CHOICE),
+    "nq": Case(NQ(hidden=SMALL, target_every=3, epsilon_updates=4.0, feed=Rollouts(5, envs=3)), CHOICE),
+    "nq with sarsa": Case(
+        NQ(hidden=SMALL, duelling=True, following=Sarsa(), trace=0.5, feed=Rollouts(5, envs=3)), CHOICE
+    ),
     "ddpg": Case(DDPG(hidden=SMALL, feed=replay()), Walk()),
     "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),

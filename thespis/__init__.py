@@ -16,6 +16,8 @@ _PUBLIC = {
     "DDPG": "thespis.methods.online.ddpg",
     "DQN": "thespis.methods.online.dqn",
     "DSAC": "thespis.methods.online.dsac",
+    "IMPALA": "thespis.methods.online.impala",
+    "NQ": "thespis.methods.online.nq",
     "PPO": "thespis.methods.online.ppo",
     "SAC": "thespis.methods.online.sac",
     "SACV": "thespis.methods.online.sac_v",
@@ -33,6 +35,8 @@ __all__ = [
     "DDPG",
     "DQN",
     "DSAC",
+    "IMPALA",
+    "NQ",
     "PPO",
     "SAC",
     "SACV",
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
     from thespis.methods.online.ddpg import DDPG
     from thespis.methods.online.dqn import DQN
     from thespis.methods.online.dsac import DSAC
+    from thespis.methods.online.impala import IMPALA
+    from thespis.methods.online.nq import NQ
     from thespis.methods.online.ppo import PPO
     from thespis.methods.online.sac import SAC
     from thespis.methods.online.sac_v import SACV

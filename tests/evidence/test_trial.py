@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +11,8 @@ import thespis
 from thespis.core.errors import UserError
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation
+from thespis.envs import registry
+from thespis.evaluation.planner import planned_returns, random_returns
 from thespis.evidence import figure, record
 from thespis.evidence.claims import NOT_SHOWN, Better, Different, Same
 from thespis.evidence.measures import (
@@ -19,6 +22,8 @@ from thespis.evidence.measures import (
     mean_metric,
     overestimation,
     parameters,
+    planned_share,
+    seconds,
     seconds_to,
     steps_to,
     success_rate,
@@ -164,6 +169,29 @@ def test_mistakes_in_a_declaration_are_told():
         Arm("a/b", SMALL)
     with pytest.raises(UserError, match="no full-size trial"):
         PAPER.trial(True)
+
+
+def test_seeds_apart_have_runs_and_clocks_of_their_own_and_end_as_together(outcome, tmp_path):
+    trial = dataclasses.replace(TRIAL, arms=TRIAL.arms[:2], claims=TRIAL.claims[:1], apart=True)
+    apart = run_trial(trial, tmp_path, lambda piece: []).runs
+    assert [run.config["seeds"] for run in apart.runs["one", WORLD]] == [[0], [1]] and apart.seeds() == [0, 1]
+    together = outcome.runs.scores("one", final_return())[:2]
+    np.testing.assert_allclose(apart.scores("one", final_return()), together)
+    assert trial.digest != dataclasses.replace(trial, apart=False).digest
+    shared, own = outcome.runs.scores("one", seconds()), apart.scores("one", seconds())
+    assert shared[0] == shared[1] and own[0] != own[1] and (own > 0).all() and not seconds().larger_is_better
+
+
+def test_where_a_run_stands_between_random_play_and_a_planner(run, tmp_path):
+    """A planner plays the run's own world; a choice cannot be planned for by draws of a box."""
+    fresh = thespis.train(thespis.DDPG(hidden=(8,)), "Pendulum-v1", steps=200, episodes=2, out=tmp_path / "fresh")
+    world = registry.compiled("gymnax:Pendulum-v1")
+    low, high = (play(world, 1, jax.random.key(0)).mean() for play in (random_returns, planned_returns))
+    assert high > -400 > low
+    expected = (np.mean(fresh.final["greedy"]["scores"]) - low) / (high - low)
+    np.testing.assert_allclose(planned_share(1).of(fresh), expected, rtol=1e-5)
+    with pytest.raises(UserError, match="one box"):
+        planned_share(1).of(run)
 
 
 def test_an_option_of_an_arm_reaches_its_run(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from thespis.core.contracts import Feedback
 from thespis.core.records import Batch, EnvSpec, Transition, View
+from thespis.core.samples import random_steps
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, map_space, shape_of
 from thespis.feedback.environment import EnvironmentReward
 from thespis.feedback.rnd import RandomNetworkDistillation
@@ -136,3 +137,10 @@ def test_masked_steps_teach_nothing():
     one, _ = update(feedback, state, batch_of(batch.steps.next_view.observation, (4, 3), mask))
     other, _ = update(feedback, state, batch_of(garbage, (4, 3), mask))
     assert equal(one, other)
+
+
+def test_the_environments_reward_can_be_scaled():
+    steps = random_steps(EnvSpec("box", Box((3,)), Discrete(2)), np.random.default_rng(0), 3, 2)
+    plain, hundredth = EnvironmentReward(), EnvironmentReward(0.01)
+    np.testing.assert_array_equal(plain.score((), steps), steps.reward)
+    np.testing.assert_allclose(hundredth.score((), steps), 0.01 * np.asarray(steps.reward), rtol=1e-6)

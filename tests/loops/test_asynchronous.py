@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import jax
+import threading
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from thespis.core.errors import UserError
 from thespis.core.laws import as_numpy, close
 from thespis.curricula.fixed import Fixed
 from thespis.feedback.environment import EnvironmentReward
-from thespis.loops.asynchronous import AsynchronousLoop, _packed, _unpacked
+from thespis.loops.asynchronous import AsynchronousLoop, InOneProgram, numbers_of, with_numbers
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.host import HostLoop
 from thespis.loops.pace import FixedLag
-from thespis.loops.parts import Parts
+from thespis.loops.parts import Learner, Parts
 from thespis.runs import checkpoint
 
 SEEDS, ENVS, STEPS = [0, 3], 2, 1000
@@ -60,36 +61,41 @@ def test_all_workers_see_worlds_of_their_own_and_count_together(kind):
     assert (loop.take_tally(carry)[1].updates == 0).all()
 
 
-def test_the_shared_state_moves_by_the_sum_of_what_all_have_learnt():
-    """Two workers that copy before either adds: the end is the start plus both changes."""
+def test_the_shared_state_moves_by_the_sum_of_what_all_have_learnt(monkeypatch):
+    """Two workers that both copy before either adds: the end is the start plus both changes."""
     loop = several("a2c", "compiled", 2)
-    carry = loop.init()
-    start = {key: vector.copy() for key, vector in carry.shared.items()}
-    one, two = ({key: vector.copy() for key, vector in start.items()} for _ in range(2))
-    workers = jax.tree.map(jnp.copy, carry.workers)
-    for worker, alone in zip(workers, (one, two), strict=True):
-        loop._block(loop.workers[0], worker, alone)
+    carry, meeting = loop.init(), threading.Barrier(2)
+    start, changes = {key: vector.copy() for key, vector in carry.shared.items()}, []
+    block = InOneProgram.block
 
-    class Late(dict):
-        """Shared numbers that are still the old ones when they are copied."""
+    def together(worker, shared):
+        meeting.wait(60)
+        after = block(worker, shared)
+        changes.append({key: np.asarray(after[key]) - shared[key] for key in shared})
+        meeting.wait(60)
+        return after
 
-        def items(self):
-            return start.items()
-
-    late = Late(carry.shared)
-    for worker in carry.workers:
-        loop._block(loop.workers[0], worker, late)
+    monkeypatch.setattr(InOneProgram, "block", together)
+    end = loop.advance(carry, 2).shared
     for key in start:
-        np.testing.assert_allclose(late[key] - start[key], one[key] + two[key] - 2 * start[key], atol=1e-6)
+        assert any(np.abs(change[key]).max() > 0 for change in changes) or key != "float32"
+        np.testing.assert_allclose(end[key] - start[key], changes[0][key] + changes[1][key], atol=1e-6)
 
 
-def test_packing_keeps_every_leaf():
-    tree = {"a": jnp.arange(6.0).reshape(2, 3), "b": jnp.arange(2), "c": (jnp.ones((2, 1, 4)), jnp.zeros(2, "uint8"))}
-    packed = _packed(tree)
-    assert sorted(packed) == ["float32", "int32", "uint8"]
-    assert jax.tree.all(
-        jax.tree.map(lambda a, b: bool((a == b).all()) and a.dtype == b.dtype, _unpacked(packed, tree), tree)
-    )
+def test_what_is_no_number_stays_and_all_else_comes_back_as_it_was():
+    method = {
+        "a": jnp.arange(6.0).reshape(2, 3),
+        "b": jnp.arange(2),
+        "c": (jnp.ones((2, 1, 4)), jnp.array([True, False])),
+    }
+    learner = Learner(method, (), jnp.zeros(2, "uint8"), jnp.ones(3))
+    numbers = numbers_of(learner)
+    assert {key: len(vector) for key, vector in numbers.items()} == {"float32": 14, "int32": 2, "uint8": 2}
+    close(with_numbers(learner, numbers), learner, "all comes back", 0.0)
+    other = with_numbers(learner, {key: vector + 1 for key, vector in numbers.items()})
+    np.testing.assert_array_equal(other.method["a"], method["a"] + 1)
+    np.testing.assert_array_equal(other.method["c"][1], method["c"][1])
+    np.testing.assert_array_equal(other.store, learner.store)
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
@@ -108,7 +114,7 @@ def test_a_checkpoint_holds_the_shared_state_and_every_worker(name, tmp_path):
 def test_an_error_of_one_worker_ends_all(monkeypatch):
     loop = several("a2c", "compiled", 2)
     carry = loop.init()
-    monkeypatch.setattr(loop, "_pack", lambda tree: 1 / 0)
+    monkeypatch.setattr(InOneProgram, "block", lambda worker, shared: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         loop.advance(carry, 1000)
 

@@ -10,8 +10,8 @@ from thespis.objectives import returns
 
 TIME = 37
 TOLERANCE = 1e-6
-gae, lambda_returns, discounted_returns, n_step = map(
-    jax.jit, (returns.gae, returns.lambda_returns, returns.discounted_returns, returns.n_step)
+gae, lambda_returns, discounted_returns, n_step, vtrace = map(
+    jax.jit, (returns.gae, returns.lambda_returns, returns.discounted_returns, returns.n_step, returns.vtrace)
 )
 
 
@@ -179,6 +179,81 @@ def test_n_step_equals_rlax(n):
         valid = int(np.argmax(steps)) + 1 if steps.any() else n
         total, bootstrap, last = n_step(jnp.asarray(reward[window]), jnp.asarray(steps), jnp.arange(n) < valid, 0.97)
         assert float(total + bootstrap * next_value[t + last]) == pytest.approx(float(theirs[t]), abs=TOLERANCE)
+
+
+def log_ratios(seed):
+    """Weights well below and above where they are truncated."""
+    return np.random.default_rng(100 + seed).normal(scale=0.7, size=TIME)
+
+
+def reference_vtrace(log_ratio, reward, value, next_value, terminated, ended, discount, trace, rho_bar, c_bar):
+    """Targets as the sum over all later steps of the episode, with the product of the weights on the way."""
+    ratio = np.exp(log_ratio)
+    error = reward + discount * np.where(terminated, 0.0, next_value) - value
+    excess, advantage = np.zeros((2, TIME))
+    for episode in episodes(ended):
+        for t in episode:
+            for k in range(t, episode[-1] + 1):
+                weight = np.prod(discount * trace * np.minimum(c_bar, ratio[t:k]))
+                excess[t] += weight * min(rho_bar, ratio[k]) * error[k]
+        for t in episode:
+            later = 0.0 if t == episode[-1] else discount * trace * excess[t + 1]
+            advantage[t] = min(rho_bar, ratio[t]) * (error[t] + later)
+    return value + excess, advantage
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "settings", [(0.99, 1.0, 1.0, 1.0), (0.9, 0.8, 2.0, 0.7), (1.0, 0.0, 0.5, 1.0), (0.0, 0.5, 9.0, 9.0)]
+)
+def test_vtrace_equals_brute_force(seed, settings):
+    data = log_ratios(seed), *trajectory(seed)
+    for ours, theirs in zip(
+        vtrace(*map(jnp.asarray, data), *settings), reference_vtrace(*data, *settings), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("trace, rho_bar", [(1.0, 1.0), (0.9, 1.0), (0.5, 1.7)])
+def test_vtrace_equals_rlax(seed, trace, rho_bar):
+    reward, value, next_value, terminated, ended = map(jnp.asarray, trajectory(seed))
+    following = jnp.where(ended, next_value, jnp.append(value[1:], next_value[-1]))  # theirs reads it off the values
+    log_ratio = jnp.asarray(log_ratios(seed))
+    target, advantage = vtrace(
+        log_ratio, reward, value, following, terminated, ended, 0.97, trace, rho_bar, 1.0
+    )  # fmt: skip
+    for episode in episodes(np.asarray(ended)):  # theirs knows no truncation within a window
+        rows = slice(episode[0], episode[-1] + 1)
+        theirs = rlax.vtrace_td_error_and_advantage(
+            value[rows], following[rows], reward[rows], 0.97 * (1.0 - terminated[rows]), jnp.exp(log_ratio)[rows],
+            trace, rho_bar, rho_bar,
+        )  # fmt: skip
+        np.testing.assert_allclose(target[rows], value[rows] + theirs.errors, atol=TOLERANCE, rtol=0)
+        np.testing.assert_allclose(advantage[rows], theirs.pg_advantage, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_vtrace_of_one_policy_is_what_on_policy_methods_use(seed):
+    """Equal policies: the longest n-step return at lambda 1, generalised advantages at any."""
+    reward, value, next_value, terminated, ended = map(jnp.asarray, trajectory(seed))
+    next_value = jnp.where(ended, next_value, jnp.append(value[1:], next_value[-1]))
+    rows, same = (reward, value, next_value, terminated, ended), jnp.zeros(TIME)
+    target, _ = vtrace(same, *rows, 0.97, 1.0, 1.0, 1.0)
+    wanted = discounted_returns(reward, next_value, terminated, ended, 0.97)
+    np.testing.assert_allclose(target, wanted, atol=TOLERANCE, rtol=0)
+    target, advantage = vtrace(same, *rows, 0.97, 0.8, 1.0, 1.0)
+    np.testing.assert_allclose(advantage, gae(*rows, 0.97, 0.8), atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(target, value + advantage, atol=TOLERANCE, rtol=0)
+
+
+def test_vtrace_is_finite_where_ratios_are_not_and_blind_past_an_end():
+    rows = jnp.ones(3), jnp.ones(3), jnp.array([1.0, jnp.nan, 1.0])
+    log_ratio, terminated = jnp.array([1e4, -1e4, jnp.nan]), jnp.array([False, True, False])
+    target, advantage = vtrace(log_ratio, *rows, terminated, terminated, 0.9, 1.0, 1.0, 1.0)
+    np.testing.assert_allclose(target[:2], [1.9, 1.0])  # weights of 1, and of 0
+    np.testing.assert_allclose(advantage[:2], [0.9, 0.0])
+    assert np.isnan(target[2])
 
 
 def test_float32_keeps_its_dtype_and_agrees():

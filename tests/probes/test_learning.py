@@ -22,6 +22,9 @@ AMOUNTS = [
 ] + ["amount", "bound"]  # fmt: skip
 PAIRS = {
     "a2c": [*CHOICES, "pair", "hybrid", "match-continuous", "bound"],
+    "impala": [*CHOICES, "pair", "hybrid", "match-continuous", "bound"],
+    "nq": CHOICES,
+    "nq-sarsa": ["constant", "ending", "delayed", "coin", "signal"],  # where exploring costs nothing
     "ppo": [*CHOICES, "pair", "hybrid", "match-continuous", "bound"],
     "ppo-gru": ["constant", "coin", "signal", "maze"],  # whose observations mean the same with a fresh memory
     "dqn": CHOICES,
@@ -86,7 +89,7 @@ def test_hubers_loss_settles_where_the_clipped_errors_balance():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("probe", ["ending", "signal", "delayed"])
-@pytest.mark.parametrize("method", ["a2c", "ppo"])
+@pytest.mark.parametrize("method", ["a2c", "impala", "ppo"])
 def test_scaled_observations_and_rewards_are_judged_in_the_worlds_units(method, probe):
     chosen, steps = tuned(method, probe)
     check(dataclasses.replace(chosen, observations=RunningScale(), rewards=ReturnScale()), probe, steps)

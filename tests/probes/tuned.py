@@ -3,11 +3,14 @@
 import dataclasses
 
 from thespis.core.feeds import Replay, Rollouts
+from thespis.learners.following import Sarsa
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
@@ -22,12 +25,16 @@ _BASE = {"learning_rate": 1e-2, "discount": 0.9, "hidden": (16,)}
 _ON = _BASE | {"feed": ROLLOUTS}
 _OFF = _BASE | {"feed": REPLAY}
 _SLOWER = {"learning_rate": 3e-3, "target_rate": 0.1}
+_FINER = {"learning_rate": 1e-3, "feed": Rollouts(length=4, envs=8)}  # RMSProp's steps do not shrink with the error
 _QUICK = {"target_every": 20, "epsilon_updates": 300.0}
 
 METHODS = {
     "a2c": A2C(**_ON | {"learning_rate": 2e-3}, trace=0.9),
+    "impala": IMPALA(**_ON | {"learning_rate": 2e-3}, trace=0.9),
     "ppo": PPO(**_ON | {"learning_rate": 1e-3}, epochs=4),
     "ppo-gru": PPO(**_ON | {"learning_rate": 3e-3}, epochs=4, memory=GRU(16)),
+    "nq": NQ(**_BASE | _QUICK | _FINER, trace=0.0),
+    "nq-sarsa": NQ(**_BASE | _QUICK | _FINER, trace=0.9, following=Sarsa()),
     "dqn": DQN(**_OFF, **_QUICK),
     "dqn-3-step": DQN(**_BASE, **_QUICK, feed=WINDOWS),
     "dqn-duelling": DQN(**_OFF, **_QUICK, duelling=True),
@@ -47,17 +54,30 @@ METHODS = {
 """Under their names in the tests."""
 
 STEPS = {
-    "a2c": 400_000, "ppo": 160_000, "ppo-gru": 40_000, "ddpg": 32_000, "td3": 32_000, "sac": 32_000, "sac-v": 32_000,
-    "dsac": 32_000,
+    "a2c": 400_000, "impala": 400_000, "nq": 128_000, "nq-sarsa": 128_000, "ppo": 160_000, "ppo-gru": 40_000,
+    "ddpg": 32_000, "td3": 32_000, "sac": 32_000, "sac-v": 32_000, "dsac": 32_000,
 }  # fmt: skip
 """Environment steps per seed; 16,000 for the others."""
 
 ON_COIN = {
     "a2c": ({"learning_rate": 3e-4}, 400_000),
+    "impala": ({"learning_rate": 3e-4}, 400_000),
+    "nq": ({"feed": ROLLOUTS}, 400_000),
+    "nq-sarsa": ({"feed": ROLLOUTS}, 400_000),
     "ppo": ({"learning_rate": 1e-4, "minibatch": 256}, 400_000),
     "ppo-gru": ({"learning_rate": 3e-4, "minibatch": 256, "epochs": 2}, 200_000),
 }
 """Settings and steps where chance decides: small steps average it out."""
+
+ON_1000 = {
+    "a2c": ({}, 1_000_000),
+    "impala": ({}, 1_000_000),
+    "ppo": ({}, 300_000),
+    "nq": ({"learning_rate": 5e-4, "trace": 0.9}, 500_000),  # all choices earn the same: long returns are true
+    "nq-sarsa": ({"learning_rate": 5e-4}, 500_000),
+    "td3": ({"noise": 0.5}, 128_000),  # where it smooths targets it must have acted, or it trusts slopes it made up
+}
+"""Settings and steps where values are far from 0, beside a discount of 0.99."""
 
 
 def tuned(method: str, probe: str):
@@ -73,12 +93,11 @@ def tuned(method: str, probe: str):
             special, steps = special | {"learning_rate": 5e-5}, 160_000
     elif probe == "picture":  # convolutions are slow, and this world is easy
         special, steps = {"learning_rate": 1e-3}, 10_000
-        if method == "a2c":  # one gradient step a rollout: short ones, or there are too few
+        if method in ("a2c", "impala", "nq"):  # one gradient step a rollout: short ones, or there are too few
             special, steps = special | {"feed": Rollouts(length=4, envs=8)}, 60_000
     elif probe.startswith("constant-1000"):
-        special, steps = {"discount": 0.99}, {"a2c": 1_000_000, "ppo": 300_000}.get(method, 128_000)
-        if method == "td3":  # where it smooths targets it must have acted, or it trusts slopes it made up
-            special |= {"noise": 0.5}
+        special, steps = ON_1000.get(method, ({}, 128_000))
+        special = special | {"discount": 0.99}
     elif method in ("sac", "sac-v") and probe == "amount":
         special = {"feed": dataclasses.replace(chosen.feed, batch=256)}
     elif probe == "maze":  # a turn settled on before the sign is remembered is never unlearnt

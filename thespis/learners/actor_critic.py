@@ -1,4 +1,4 @@
-"""The stochastic actor with a state-value critic that A2C and PPO learn, with or without memory."""
+"""The stochastic actor with a state-value critic that on-policy methods learn, with or without memory."""
 
 from __future__ import annotations
 
@@ -100,6 +100,27 @@ class OnPolicyActor(eqx.Module):
         return act_rows(one, memory, view, key)
 
 
+class Seen(eqx.Module):
+    """A rollout as learning sees it: observations and rewards scaled, with its critic's values; ``[time, row, ...]``.
+
+    ``next_value`` is that of the true next observation, also where an episode was truncated.
+    """
+
+    view: View
+    action: PyTree
+    log_prob: Float[Array, "time row"]
+    reward: Float[Array, "time row"]
+    value: Float[Array, "time row"]
+    next_value: Float[Array, "time row"]
+    terminated: Bool[Array, "time row"]
+    ended: Bool[Array, "time row"]
+    first: Bool[Array, "time row"]
+
+    def judged(self, advantage: Float[Array, "time row"], target: Float[Array, "time row"]) -> Evaluated:
+        """The rollout with a verdict."""
+        return Evaluated(self.view, self.action, self.log_prob, self.value, advantage, target, self.first)
+
+
 class Evaluated(eqx.Module):
     """A rollout with its critic's verdict; observations are scaled, all leaves ``[time, row, ...]``."""
 
@@ -120,19 +141,24 @@ class Assessor(eqx.Module):
     discount: Number
     trace: Number
 
-    def assess(self, network: ActorCritic, scales: tuple[PyTree, PyTree], batch: Batch) -> Evaluated:
-        """Values, advantages and value targets of every step."""
+    def see(self, network: ActorCritic, scales: tuple[PyTree, PyTree], batch: Batch) -> Seen:
+        """Every step, scaled, with the values of both its ends."""
         steps = batch.steps
         apply = jax.vmap(jax.vmap(lambda o: self.observations.apply(scales[0], o)))
         view = View(apply(steps.view.observation), steps.view.legal)
         value, memories = network.values(batch.memory, view.observation, steps.first)
         next_value = network.next_values(memories, apply(steps.next_view.observation))
-        reward = self.rewards.apply(scales[1], steps.reward)
+        reward, log_prob = self.rewards.apply(scales[1], steps.reward), steps.extras["log_prob"]
+        ends = steps.terminated, steps.ended
+        return Seen(view, steps.action, log_prob, reward, value, next_value, *ends, steps.first)
+
+    def assess(self, network: ActorCritic, scales: tuple[PyTree, PyTree], batch: Batch) -> Evaluated:
+        """Values, advantages and value targets of every step."""
+        seen = self.see(network, scales, batch)
         advantage = jax.vmap(gae, in_axes=(1, 1, 1, 1, 1, None, None), out_axes=1)(
-            reward, value, next_value, steps.terminated, steps.ended, self.discount, self.trace
+            seen.reward, seen.value, seen.next_value, seen.terminated, seen.ended, self.discount, self.trace
         )
-        log_prob = steps.extras["log_prob"]
-        return Evaluated(view, steps.action, log_prob, value, advantage, value + advantage, steps.first)
+        return seen.judged(advantage, seen.value + advantage)
 
     def learn_scales(self, scales: tuple[PyTree, PyTree], batch: Batch) -> tuple[PyTree, PyTree]:
         """Scales with this rollout added. Called after learning, so that learning sees what acting saw."""

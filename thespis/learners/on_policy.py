@@ -1,4 +1,4 @@
-"""What A2C and PPO have in common: an actor-critic that acts, is judged, and learns from its own fresh rollouts.
+"""What A2C, PPO and IMPALA have in common: an actor-critic that acts, is judged, and learns from its own rollouts.
 
 A concrete method adds its fields and an ``update``; nothing here is overridden.
 """
@@ -14,11 +14,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
-from thespis.core.records import Critique, EnvSpec, Transition, View
-from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor
-from thespis.learners.gradient import Adam, Number, Optimiser, RMSProp
+from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
+from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor, Seen
+from thespis.learners.gradient import Adam, Number, Optimiser, RMSProp, gradient_step
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
+from thespis.objectives.policies import policy_gradient
 
 
 class OnPolicyState(eqx.Module):
@@ -86,6 +87,20 @@ class OnPolicy(eqx.Module):
         """How a rollout is evaluated."""
         return Assessor(self.observations, self.rewards, self.discount, self.trace)
 
+    def descend(self, state: OnPolicyState, batch: Batch, verdict: Evaluated) -> tuple[OnPolicyState, dict[str, Array]]:
+        """One gradient step of actor and critic on a whole rollout, after which the scales learn; and its metrics."""
+
+        def loss(network: ActorCritic):
+            now = replay(network, batch.memory, verdict)
+            actor_loss = jnp.mean(policy_gradient(now.log_prob, verdict.advantage))
+            critic_loss = jnp.mean(jnp.square(now.value - verdict.target))
+            total = actor_loss + self.value_weight * critic_loss - self.entropy_weight * now.entropy
+            return total, {"actor_loss": actor_loss, "critic_loss": critic_loss, "entropy": now.entropy}
+
+        network, opt, metrics, norm = gradient_step(self.stepper(), loss, state.network, state.opt)
+        scales = self.assessor().learn_scales(state.scales, batch)
+        return OnPolicyState(network, opt, scales), metrics | {"gradient": norm}
+
 
 class Replayed(eqx.Module):
     """What the network under training says of an evaluated rollout, leaves ``[time, row]``; entropy is the mean."""
@@ -95,7 +110,7 @@ class Replayed(eqx.Module):
     value: Float[Array, "time row"]
 
 
-def replay(network: ActorCritic, memory: Any, data: Evaluated) -> Replayed:
+def replay(network: ActorCritic, memory: Any, data: Seen | Evaluated) -> Replayed:
     """Log-probabilities of the stored actions, values and mean entropy, from the memory before the first step."""
     policy = network.distributions(memory, data.view, data.first)
     log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, data.action)

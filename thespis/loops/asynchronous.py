@@ -47,7 +47,6 @@ class AsynchronousLoop:
             loop.clock = first.clock  # what one has compiled serves all
         self.kind, self.seeds, self.metrics, self.timing = first.kind, first.seeds, first.metrics, first.timing
         self.block_steps = first.block_steps
-        self._pack, self._unpack = jax.jit(_packed), jax.jit(_unpacked)
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -58,43 +57,31 @@ class AsynchronousLoop:
     def init(self) -> AsyncCarry:
         """A fresh carry: worlds of each worker's own, the learner of the first."""
         workers = tuple(loop.init(number) for number, loop in enumerate(self.workers))
-        return AsyncCarry(workers, self._numbers(workers[0].learner))
-
-    def _numbers(self, learner: Learner) -> Shared:
-        return {dtype: np.array(vector) for dtype, vector in self._pack(_shareable(learner)[0]).items()}
+        return AsyncCarry(workers, _copied(numbers_of(workers[0].learner)))
 
     # -- running -------------------------------------------------------------------------------------------
 
     def advance(self, carry: AsyncCarry, blocks: int) -> AsyncCarry:
         """Run ``blocks`` blocks in all, each by whoever is free; the carry given is used up."""
-        turns, workers = itertools.count(), list(carry.workers)
+        turns, shared = itertools.count(), carry.shared
+        workers = [worker_of(loop, one) for loop, one in zip(self.workers, carry.workers, strict=True)]
 
-        def work(number: int) -> None:
-            loop = self.workers[number]
-            while next(turns) < blocks:  # one bytecode of C: no two workers draw the same turn
+        def work(worker: Worker) -> None:
+            while next(turns) < blocks:  # one step of C: no two draw the same turn
+                before = {dtype: vector.copy() for dtype, vector in shared.items()}
                 try:
-                    workers[number] = self._block(loop, workers[number], carry.shared)
+                    after = worker.block(before)
                 except BaseException:
-                    for _ in zip(range(blocks), turns, strict=False):  # nobody begins another
-                        pass
+                    for _ in range(blocks):  # nobody begins another
+                        next(turns)
                     raise
+                for dtype, vector in after.items():
+                    shared[dtype] += np.asarray(vector) - before[dtype]
 
         with ThreadPoolExecutor(len(workers), "learner") as threads:
-            for done in [threads.submit(work, number) for number in range(len(workers))]:
+            for done in [threads.submit(work, worker) for worker in workers]:
                 done.result()
-        return AsyncCarry(tuple(workers), carry.shared)
-
-    def _block(self, loop: Any, carry: Any, shared: Shared) -> Any:
-        before = {dtype: vector.copy() for dtype, vector in shared.items()}
-        carry = loop.advance(loop.taught(carry, self._with(carry.learner, before)), 1)
-        for dtype, after in self._pack(_shareable(carry.learner)[0]).items():
-            shared[dtype] += np.asarray(after) - before[dtype]
-        return carry
-
-    def _with(self, learner: Learner, shared: Shared) -> Learner:
-        """The learner with other numbers."""
-        numbers, rest = _shareable(learner)
-        return dataclasses.replace(learner, **eqx.combine(self._unpack(shared, numbers), rest))
+        return AsyncCarry(tuple(worker.carry for worker in workers), shared)
 
     # -- what the driver reads -----------------------------------------------------------------------------
 
@@ -110,7 +97,7 @@ class AsynchronousLoop:
 
     def learner(self, carry: AsyncCarry) -> Learner:
         """All learnt states, leading axis ``[seed]``; the store is the first worker's."""
-        return self._with(carry.workers[0].learner, carry.shared)
+        return with_numbers(carry.workers[0].learner, carry.shared)
 
     def snapshot(self, carry: AsyncCarry) -> PyTree:
         """What a checkpoint holds: the learner, then everything of every worker."""
@@ -127,7 +114,7 @@ class AsynchronousLoop:
         restored = [loop.restore(one) for loop, one in zip(self.workers, snapshot["workers"], strict=True)]
         lost = list(dict.fromkeys(line for _, lines in restored for line in lines))
         learner = jax.tree.map(jnp.array, snapshot["carry"].learner)
-        return AsyncCarry(tuple(one for one, _ in restored), self._numbers(learner)), lost
+        return AsyncCarry(tuple(one for one, _ in restored), _copied(numbers_of(learner))), lost
 
     def close(self) -> None:
         """Close all workers."""
@@ -141,6 +128,83 @@ class Learnt(eqx.Module):
     learner: Learner
 
 
+class InOneProgram:
+    """A worker whose loop is compiled: numbers in, a block, and numbers out are one call on flat leaves."""
+
+    def __init__(self, loop: CompiledLoop, carry: Any):
+        self.loop, self.blocks = loop, int(carry.ticks) // loop.store.feed.ticks
+        self.leaves, self.tree = jax.tree.flatten(carry)
+        self.parts, self.parts_tree = jax.tree.flatten(loop.parts)
+        self._program = jax.jit(self._shared_block, static_argnames="train", donate_argnames="leaves")
+
+    def block(self, shared: Shared) -> dict[str, Any]:
+        """The numbers after one block that began with ``shared``."""
+        train, given = self.blocks >= self.loop.warmup, (self.parts, self.leaves, shared)
+        with self.loop.clock.spent_on("program"):
+            self.leaves, after = self.loop.clock.call(("shared", train), self._program, *given, train=train)
+            self.blocks += 1
+            return jax.block_until_ready(after)
+
+    def _shared_block(self, parts: list, leaves: list, shared: dict[str, Any], *, train: bool) -> tuple[list, dict]:
+        carry = jax.tree.unflatten(self.tree, leaves)
+        carry = dataclasses.replace(carry, learner=with_numbers(carry.learner, shared))
+        given = jax.tree.unflatten(self.parts_tree, parts), carry, jnp.ones((), "int32")
+        carry = self.loop.chunk(*given, train=train)
+        return jax.tree.leaves(carry), numbers_of(carry.learner)
+
+    @property
+    def carry(self) -> Any:
+        """Where the worker stands."""
+        return jax.tree.unflatten(self.tree, self.leaves)
+
+
+class StepByStep:
+    """A worker whose worlds are outside JAX."""
+
+    def __init__(self, loop: HostLoop, carry: Any):
+        self.loop, self.carry = loop, carry
+
+    def block(self, shared: Shared) -> dict[str, Any]:
+        """The numbers after one block that began with ``shared``."""
+        learner = with_numbers(self.carry.learner, shared)
+        self.carry = self.loop.advance(self.loop.taught(self.carry, learner), 1)
+        return numbers_of(self.carry.learner)
+
+
+Worker = InOneProgram | StepByStep
+
+
+def worker_of(loop: CompiledLoop | HostLoop, carry: Any) -> Worker:
+    """Who runs blocks of ``loop`` from ``carry`` on."""
+    return InOneProgram(loop, carry) if isinstance(loop, CompiledLoop) else StepByStep(loop, carry)
+
+
+@jax.jit
+def numbers_of(learner: Learner) -> dict[str, jax.Array]:
+    """All numbers that learning changes, but for the store, in one vector a dtype."""
+    leaves = jax.tree.leaves(_shareable(learner)[0])
+    dtypes = sorted({str(leaf.dtype) for leaf in leaves})
+    return {d: jnp.concatenate([leaf.ravel() for leaf in leaves if str(leaf.dtype) == d]) for d in dtypes}
+
+
+@jax.jit
+def with_numbers(learner: Learner, shared: dict[str, Any]) -> Learner:
+    """The learner with other numbers: what :func:`numbers_of` takes out, put in."""
+    numbers, rest = _shareable(learner)
+    used = dict.fromkeys(shared, 0)
+
+    def leaf(x: jax.Array) -> jax.Array:
+        dtype = str(x.dtype)
+        start, used[dtype] = used[dtype], used[dtype] + x.size
+        return jnp.asarray(shared[dtype][start : used[dtype]]).reshape(x.shape)
+
+    return dataclasses.replace(learner, **eqx.combine(jax.tree.map(leaf, numbers), rest))
+
+
+def _copied(numbers: dict[str, Any]) -> Shared:
+    return {dtype: np.array(vector) for dtype, vector in numbers.items()}
+
+
 def _shareable(learner: Learner) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
     """What learning changes, but for the store: its numbers, and the rest."""
     parts = {"method": learner.method, "feedback": learner.feedback, "curriculum": learner.curriculum}
@@ -149,22 +213,3 @@ def _shareable(learner: Learner) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
 
 def _is_number(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.inexact) or jnp.issubdtype(leaf.dtype, jnp.integer)
-
-
-def _packed(tree: PyTree) -> dict[str, jax.Array]:
-    """All leaves in one vector a dtype."""
-    leaves = jax.tree.leaves(tree)
-    dtypes = sorted({str(leaf.dtype) for leaf in leaves})
-    return {d: jnp.concatenate([leaf.ravel() for leaf in leaves if str(leaf.dtype) == d]) for d in dtypes}
-
-
-def _unpacked(vectors: dict[str, jax.Array], like: PyTree) -> PyTree:
-    """The tree whose leaves were packed; ``like`` lends shapes and dtypes."""
-    used = dict.fromkeys(vectors, 0)
-
-    def leaf(x: jax.Array) -> jax.Array:
-        dtype = str(x.dtype)
-        start, used[dtype] = used[dtype], used[dtype] + x.size
-        return vectors[dtype][start : used[dtype]].reshape(x.shape)
-
-    return jax.tree.map(leaf, like)

@@ -6,7 +6,6 @@ looks at tallies, evaluates, saves.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -72,7 +71,7 @@ class CompiledLoop:
         self.metrics = metric_names(self.parts, self.spec, self.store, envs)
         self.clock = Clock("program")
         self.timing = self.clock.seconds
-        self._program = jax.jit(self._chunk, static_argnames="train", donate_argnames="carry")
+        self._program = jax.jit(self.chunk, static_argnames="train", donate_argnames="carry")
         self._reset, self._step = (separate(jax.vmap(f)) for f in (environment.reset, environment.step))
 
     # -- state ---------------------------------------------------------------------------------------------
@@ -116,7 +115,8 @@ class CompiledLoop:
                     carry = jax.block_until_ready(self.clock.call(train, self._program, *given, train=train))
         return carry
 
-    def _chunk(self, parts: Parts, carry: Carry, blocks: Int[Array, ""], *, train: bool) -> Carry:
+    def chunk(self, parts: Parts, carry: Carry, blocks: Int[Array, ""], *, train: bool) -> Carry:
+        """The program of :meth:`advance`: ``blocks`` blocks, of which all train or none."""
         feed = self.store.feed
 
         def block(_, carry: Carry) -> Carry:
@@ -166,10 +166,6 @@ class CompiledLoop:
         )
         returns, lengths = jnp.where(ended, 0.0, returns), jnp.where(ended, 0, lengths)
         return World(state, view, privileged, memory, ended, returns, lengths, params), (transition, outcomes)
-
-    def taught(self, carry: Carry, learner: Learner) -> Carry:
-        """The carry with another learner."""
-        return dataclasses.replace(carry, learner=learner)
 
     # -- what the driver reads -----------------------------------------------------------------------------
 

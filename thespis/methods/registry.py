@@ -15,6 +15,8 @@ NAMES = {
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
+    "impala": "thespis.methods.online.impala:IMPALA",
+    "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",
     "sac": "thespis.methods.online.sac:SAC",
     "sac-v": "thespis.methods.online.sac_v:SACV",

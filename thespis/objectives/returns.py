@@ -84,6 +84,50 @@ def discounted_returns(
     return lambda_returns(reward, next_value, terminated, ended, discount, 1.0)
 
 
+def vtrace(
+    log_ratio: Float[Array, " time"],
+    reward: Float[Array, " time"],
+    value: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    ended: Bool[Array, " time"],
+    discount: Number,
+    trace: Number,
+    rho_bar: Number,
+    c_bar: Number,
+) -> tuple[Float[Array, " time"], Float[Array, " time"]]:
+    r"""V-trace (Espeholt et al. 2018, equation 1 and section 4.2), for steps that another policy took.
+
+    .. math:: \rho_t = \min(\bar\rho, \pi / \mu), \quad c_t = \lambda \min(\bar c, \pi / \mu), \quad
+              \delta_t = r_t + \gamma V(s'_t) - V(s_t)
+
+              v_t = V(s_t) + e_t, \qquad e_t = \rho_t \delta_t + \gamma c_t e_{t+1}, \qquad
+              A_t = \rho_t (\delta_t + \gamma \lambda e_{t+1})
+
+    with :math:`V(s'_t) = 0` where terminated and :math:`e_{t+1} = 0` where ended and past the window.
+    ``log_ratio`` is :math:`\log \pi(a|s) - \log \mu(a|s)` of the policy that learns over the one that acted.
+    ``A`` holds its weight already: multiply it with the gradient of the log-probability. At lambda 1 it is the
+    paper's; below, the lambda-mixture of V-trace and one-step bootstraps. Where both policies are one, ``A`` is
+    :func:`gae`.
+
+    Returns:
+        The value targets ``v`` and the advantages ``A``.
+    """
+    ratio = jnp.exp(log_ratio)
+    weight, cut = jnp.minimum(ratio, rho_bar), trace * jnp.minimum(ratio, c_bar)
+    error = reward + discount * jnp.where(terminated, 0.0, next_value) - value
+
+    def back(after, step):
+        error, weight, cut, ended = step
+        after = jnp.where(ended, 0.0, after)
+        excess = weight * error + discount * cut * after
+        return excess, (excess, weight * (error + discount * trace * after))
+
+    rows = (error, weight, cut, ended)
+    excess, advantage = jax.lax.scan(back, jnp.zeros_like(error[0]), rows, reverse=True)[1]
+    return value + excess, advantage
+
+
 def n_step(
     reward: Float[Array, " time"],
     terminated: Bool[Array, " time"],

@@ -101,7 +101,9 @@ def show(out: Output, found: dict[str, Any]) -> None:
         for arm, envs in measure["arms"].items():
             for env, told in envs.items():
                 seeds = str(len(told["scores"]))
-                table.add_row(arm, env, words.number(told["iqm"]), words.interval(told["interval"]), seeds)
+                table.add_row(
+                    arm, env.rpartition(":")[2], words.number(told["iqm"]), words.interval(told["interval"]), seeds
+                )
         out.say(table)
     for finding in found["findings"]:
         span = f" ({found['level']:.1%} interval {words.interval(finding['interval'])})" if finding["interval"] else ""

@@ -30,6 +30,8 @@ from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
@@ -52,12 +54,14 @@ def trials() -> list[Trial]:
     """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
     base: dict[str, Any] = {"learning_rate": 1e-2, "discount": 0.9, "hidden": (16,)}
     fresh: dict[str, Any] = base | {"feed": Rollouts(length=32, envs=8)}
+    short: dict[str, Any] = base | {"learning_rate": 5e-3, "feed": Rollouts(length=4, envs=8)}
     replayed = Replay(capacity=4_000, batch=64, warmup=8, envs=8)
     stored: dict[str, Any] = base | {"feed": replayed, "target_rate": 0.1}
     windows = dataclasses.replace(replayed, length=3)
     hard: dict[str, Any] = stored | {"temperature": FixedTemperature(0.0)}  # no bonus: values are those of the reward
     sampled: dict[str, Any] = hard | {"learning_rate": 3e-3, "feed": dataclasses.replace(replayed, batch=256)}
     dsac = DSAC(**sampled, actor_learning_rate=3e-3, reward_scale=1.0, least_deviation=0.1)
+    nq = NQ(**fresh, trace=0.0, target_every=20, epsilon_updates=30.0)
     dqn = DQN(**base, target_every=20, epsilon_updates=300.0, duelling=True, feed=windows)
     return [
         Trial(PPO(**fresh, epochs=4), "late", 20_000),
@@ -70,6 +74,8 @@ def trials() -> list[Trial]:
         Trial(PPO(**fresh, epochs=4), "bound", 30_000),
         Trial(SAC(**hard), "signal", 8_000),
         Trial(SACV(**hard), "choice", 8_000),
+        Trial(IMPALA(**short, trace=0.9, optimiser="adam"), "pair", 60_000),
+        Trial(nq, "choice", 30_000),
         Trial(dsac, "signal-continuous", 8_000),
     ]
 

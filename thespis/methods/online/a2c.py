@@ -12,15 +12,12 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
-from thespis.learners.actor_critic import ActorCritic
-from thespis.learners.gradient import Number, gradient_step
-from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
-from thespis.objectives.policies import policy_gradient
+from thespis.learners.gradient import Number
+from thespis.learners.on_policy import OnPolicy, OnPolicyState
 
 
 class A2C(OnPolicy):
@@ -48,16 +45,6 @@ class A2C(OnPolicy):
 
     def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
         """One step on one rollout."""
-        assessor = self.assessor()
-        verdict = assessor.assess(state.network, state.scales, batch)
-
-        def loss(network: ActorCritic):
-            now = replay(network, batch.memory, verdict)
-            actor_loss = jnp.mean(policy_gradient(now.log_prob, verdict.advantage))
-            critic_loss = jnp.mean(jnp.square(now.value - verdict.target))
-            total = actor_loss + self.value_weight * critic_loss - self.entropy_weight * now.entropy
-            return total, {"actor_loss": actor_loss, "critic_loss": critic_loss, "entropy": now.entropy}
-
-        network, opt, metrics, norm = gradient_step(self.stepper(), loss, state.network, state.opt)
-        scales = assessor.learn_scales(state.scales, batch)
-        return OnPolicyState(network, opt, scales), Report(metrics | {"gradient": norm})
+        verdict = self.assessor().assess(state.network, state.scales, batch)
+        state, metrics = self.descend(state, batch, verdict)
+        return state, Report(metrics)

@@ -16,28 +16,18 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
-from thespis.actors.distributions import IMPOSSIBLE
+from thespis.actors.greedy import epsilon_greedy
 from thespis.actors.heads import act_rows
 from thespis.core.contracts import Mode
-from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
-from thespis.core.spaces import Discrete, random_action
-from thespis.critics.values import ChoiceValue, ensemble
+from thespis.core.records import Batch, Citation, Report, View
+from thespis.critics.values import ChoiceValue
 from thespis.learners.backup import backup, fit_critics
-from thespis.learners.gradient import Adam, Number, polyak
+from thespis.learners.choices import ChoiceLearner, ChoiceState, legal_values
+from thespis.learners.gradient import Adam, Number
 from thespis.objectives.values import double_q, huber
-
-
-class DQNState(eqx.Module):
-    """All that DQN learns; nets carry a leading axis of one member."""
-
-    critic: ChoiceValue
-    target: ChoiceValue
-    opt: PyTree
-    updates: Int[Array, ""]
 
 
 class DQNPolicy(eqx.Module):
@@ -47,31 +37,23 @@ class DQNPolicy(eqx.Module):
     epsilon: Float[Array, ""]
 
 
-class DQN(eqx.Module):
+class DQN(ChoiceLearner):
     """Deep Q-network for one discrete choice: double, duelling and n-step as options."""
 
     learning_rate: Number = 1e-4
     """Step size."""
-    discount: Number = 0.99
-    """Discount per step, in [0, 1]."""
     first_epsilon: Number = 1.0
     """Chance of a random choice before the first update."""
     last_epsilon: Number = 0.05
     """Chance of a random choice after ``epsilon_updates`` updates."""
     epsilon_updates: Number = 10_000.0
     """Updates over which the chance falls, linearly."""
-    max_gradient_norm: Number = 10.0
-    """Global norm to which the gradient is clipped."""
     huber: Number = 1.0
     """Error, in units of reward, beyond which the loss is linear; a large one squares every error."""
     double: bool = eqx.field(static=True, default=True)
     """Choose the next action by the online net."""
-    duelling: bool = eqx.field(static=True, default=False)
-    """Separate streams of state value and advantage."""
     target_every: int = eqx.field(static=True, default=1_000)
     """Updates between copies of the net to the target."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
-    """Units of each hidden layer."""
     feed: Replay = eqx.field(static=True, default=Replay(batch=64, warmup=1_000, every=4))
     """Replay: capacity, batch, warmup, every, updates, length (n-step)."""
 
@@ -87,14 +69,7 @@ class DQN(eqx.Module):
         "n-step windows are cut at an episode's end and discounted by their own length",
     )
 
-    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> DQNState:
-        """A fresh net and its copy."""
-        if not isinstance(spec.action, Discrete):
-            raise UserError(f"dqn needs one discrete choice, {spec.name} has {spec.action}: use ppo, a2c, sac or td3")
-        critic = ensemble(lambda k: ChoiceValue(spec, self.hidden, k, duelling=self.duelling), 1, key)
-        return DQNState(critic, critic, self._optimiser().init(critic), jnp.zeros((), "int32"))
-
-    def policy(self, state: DQNState, mode: Mode) -> DQNPolicy:
+    def policy(self, state: ChoiceState, mode: Mode) -> DQNPolicy:
         """The net and epsilon: falling while it explores, the last one when sampled, 0 when greedy."""
         progress = jnp.clip(state.updates / self.epsilon_updates, 0.0, 1.0)
         falling = self.first_epsilon + progress * (self.last_epsilon - self.first_epsilon)
@@ -109,21 +84,12 @@ class DQN(eqx.Module):
         """The best legal choice, or a random legal one with chance epsilon."""
 
         def one(memory, view, key):
-            chance_key, random_key = jax.random.split(key)
             values = legal_values(policy.critic, view)[0]
-            uniform = random_action(Discrete(values.shape[0]), random_key, view.legal)
-            explore = jax.random.uniform(chance_key) < policy.epsilon
-            return jnp.where(explore, uniform, jnp.argmax(values).astype("int32")), memory, ()
+            return epsilon_greedy(values, view.legal, policy.epsilon, key), memory, ()
 
         return act_rows(one, memory, view, key)
 
-    def judge(self, state: DQNState, episode: Transition) -> Critique:
-        """Values of the choices taken, and their advantage over the best one."""
-        values = jax.vmap(lambda view: legal_values(state.critic, view)[0])(episode.view)
-        taken = jnp.take_along_axis(values, episode.action[:, None], axis=1)[:, 0]
-        return Critique(value=taken, advantage=taken - jnp.max(values, axis=1), discount=self.discount)
-
-    def update(self, state: DQNState, batch: Batch, key: Key[Array, ""]) -> tuple[DQNState, Report]:
+    def update(self, state: ChoiceState, batch: Batch, key: Key[Array, ""]) -> tuple[ChoiceState, Report]:
         """One step of the net; the target is copied every ``target_every`` updates."""
         data = backup(batch, self.discount)
         following = jax.vmap(lambda view: legal_values(state.target, view)[0])(data.next_view)
@@ -132,19 +98,11 @@ class DQN(eqx.Module):
             chooser = jax.vmap(lambda view: legal_values(state.critic, view)[0])(data.next_view)
         next_value = jax.vmap(double_q)(chooser, following)
         critic, opt, metrics = fit_critics(
-            self._optimiser(), state.critic, state.opt, data, data.earned + data.discount * next_value,
+            self.stepper(), state.critic, state.opt, data, data.earned + data.discount * next_value,
             lambda error: huber(error, self.huber),
         )  # fmt: skip
-        updates = state.updates + 1
-        copy = (updates % self.target_every == 0).astype("float32")
-        return DQNState(critic, polyak(state.target, critic, copy), opt, updates), Report(metrics)
+        return self.renewed(state, critic, opt), Report(metrics)
 
-    def _optimiser(self) -> Adam:
+    def stepper(self) -> Adam:
+        """How gradients become steps."""
         return Adam(self.learning_rate, self.max_gradient_norm)
-
-
-def legal_values(critic: ChoiceValue, view: View) -> Float[Array, "members n"]:
-    """Values of every choice by every member; those of illegal choices are far below any other."""
-    values = jax.vmap(lambda member: member.all(view.observation))(critic)
-    legal: Bool[Array, " n"] | None = view.legal
-    return values if legal is None else jnp.where(legal, values, IMPOSSIBLE)

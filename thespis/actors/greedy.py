@@ -1,0 +1,22 @@
+"""Choices by their values: the best one, or now and then a random one."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from thespis.core.spaces import Discrete, random_action
+
+
+def epsilon_greedy(
+    values: Float[Array, " n"],
+    legal: Bool[Array, " n"] | None,
+    epsilon: Float[Array, ""],
+    key: Key[Array, ""],
+) -> Int[Array, ""]:
+    """The best choice, or with chance ``epsilon`` a uniform legal one; ``values`` of illegal ones are masked."""
+    chance_key, random_key = jax.random.split(key)
+    uniform = random_action(Discrete(values.shape[0]), random_key, legal)
+    explore = jax.random.uniform(chance_key) < epsilon
+    return jnp.where(explore, uniform, jnp.argmax(values).astype("int32"))
