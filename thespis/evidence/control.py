@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from thespis.core.feeds import Replay, Rollouts
+from thespis.learners.temperature import TunedTemperature
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.sac import SAC
 
 WORLDS = ("gymnax:Pendulum-v1", "thespis.envs.compiled.swing_up:SwingUp")
 ROBOTS = ("gymnasium:Hopper-v5", "gymnasium:Walker2d-v5", "gymnasium:HalfCheetah-v5")
@@ -27,7 +29,11 @@ SMALL: dict[str, Any] = {
 }
 LARGE: dict[str, Any] = {"learning_rate": 3e-4, "feed": Replay(batch=256, warmup=10_000)}
 
+QUICK = TunedTemperature(learning_rate=1e-3)
+"""A temperature that moves as fast as the nets, as in the paper."""
 SMALL_DDPG = DDPG(**SMALL)
+SMALL_SAC = SAC(**SMALL, temperature=QUICK)
 SMALL_PPO = PPO(discount=0.97, feed=Rollouts(length=128, envs=8))
 LARGE_DDPG = DDPG(**LARGE | {"learning_rate": 1e-3})
+LARGE_SAC = SAC(**LARGE)
 LARGE_PPO = PPO(feed=Rollouts(length=2048, envs=1))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from thespis.core.records import Citation
 from thespis.evidence.claims import Better
-from thespis.evidence.control import LARGE, LONG, ROBOTS, SMALL, STEPS, WORLDS
+from thespis.evidence.control import LARGE, LARGE_SAC, LONG, QUICK, ROBOTS, SMALL, SMALL_SAC, STEPS, WORLDS
 from thespis.evidence.measures import final_return, overestimation
 from thespis.evidence.paper import Arm, Paper, Trial
-from thespis.learners.temperature import TunedTemperature
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.td3 import TD3
 
 
-def _others(sizes: dict) -> tuple[Arm, ...]:
-    return Arm("SAC", SAC(**sizes)), Arm("TD3", TD3(**sizes)), Arm("SAC with one critic", SAC(**sizes, critics=1))
+def _others(sac: SAC, td3: TD3) -> tuple[Arm, ...]:
+    return Arm("SAC", sac), Arm("TD3", td3), Arm("SAC with one critic", dataclasses.replace(sac, critics=1))
 
 
 _CLAIMS = (
@@ -22,7 +23,7 @@ _CLAIMS = (
     Better("DSAC", "TD3", final_return()),
     Better("DSAC", "SAC with one critic", overestimation()),
 )
-_SMALL = DSAC(**SMALL, actor_learning_rate=1e-3, temperature=TunedTemperature(learning_rate=1e-3), target_rate=0.005)
+_SMALL = DSAC(**SMALL, actor_learning_rate=1e-3, temperature=QUICK, target_rate=0.005, reward_scale=1.0)
 
 PAPER = Paper(
     id="dsac",
@@ -39,8 +40,12 @@ PAPER = Paper(
         "thespis.learners.backup:fit_returns",
     ),
     use="thespis train dsac --env Pendulum-v1 --set hidden=64,64 learning_rate=1e-3 actor_learning_rate=1e-3",
-    miniature=Trial(arms=(Arm("DSAC", _SMALL), *_others(SMALL)), envs=WORLDS, steps=STEPS, claims=_CLAIMS),
+    miniature=Trial(
+        arms=(Arm("DSAC", _SMALL), *_others(SMALL_SAC, TD3(**SMALL))), envs=WORLDS, steps=STEPS, claims=_CLAIMS
+    ),
     remarks="Step sizes, target rate and net are those of the other arms, for with the paper's own (5e-5 to 8e-5, five "
     "layers) little is learnt in this budget. Values are compared with realised soft returns, entropy included.",
-    full=Trial(arms=(Arm("DSAC", DSAC()), *_others(LARGE)), envs=ROBOTS, steps=LONG, claims=_CLAIMS, looks=1),
+    full=Trial(
+        arms=(Arm("DSAC", DSAC()), *_others(LARGE_SAC, TD3(**LARGE))), envs=ROBOTS, steps=LONG, claims=_CLAIMS, looks=1
+    ),
 )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from thespis.core.records import Citation
 from thespis.evidence.claims import Better, Steadier
 from thespis.evidence.control import (
     LARGE,
     LARGE_DDPG,
     LARGE_PPO,
+    LARGE_SAC,
     LONG,
     ROBOTS,
     SMALL,
     SMALL_DDPG,
     SMALL_PPO,
+    SMALL_SAC,
     STEPS,
     WORLDS,
 )
@@ -26,12 +30,11 @@ from thespis.methods.online.td3 import TD3
 _SCALED = {"feedback": EnvironmentReward(0.01)}
 
 
-def _arms(sizes: dict, others: dict) -> tuple[Arm, ...]:
-    tuned, fixed = SAC(**sizes), SAC(**sizes, temperature=FixedTemperature(0.2))
+def _arms(tuned: SAC, *others: Arm) -> tuple[Arm, ...]:
+    fixed = dataclasses.replace(tuned, temperature=FixedTemperature(0.2))
     return (
         Arm("SAC", tuned),
-        *(Arm(name, method) for name, method in others.items()),
-        Arm("TD3", TD3(**sizes)),
+        *others,
         Arm("fixed temperature", fixed),
         Arm("SAC, rewards by 100", tuned, _SCALED),
         Arm("fixed temperature, rewards by 100", fixed, _SCALED),
@@ -65,7 +68,7 @@ PAPER = Paper(
     ),
     use="thespis train sac-v --env Pendulum-v1 --set temperature=TunedTemperature",
     miniature=Trial(
-        arms=_arms(SMALL, {"DDPG": SMALL_DDPG, "PPO": SMALL_PPO}),
+        arms=_arms(SMALL_SAC, Arm("DDPG", SMALL_DDPG), Arm("PPO", SMALL_PPO), Arm("TD3", TD3(**SMALL))),
         envs=WORLDS,
         steps=STEPS,
         claims=_CLAIMS,
@@ -74,7 +77,7 @@ PAPER = Paper(
     "ask what happens where nobody adapts it. The paper's tasks are harder than these two, and it finds the methods "
     "comparable on the easy ones. Robots of steel are out of reach.",
     full=Trial(
-        arms=_arms(LARGE, {"DDPG": LARGE_DDPG, "PPO": LARGE_PPO}),
+        arms=_arms(LARGE_SAC, Arm("DDPG", LARGE_DDPG), Arm("PPO", LARGE_PPO), Arm("TD3", TD3(**LARGE))),
         envs=ROBOTS,
         steps=LONG,
         claims=_CLAIMS,
