@@ -6,6 +6,7 @@ Worlds are compiled, episodes have 200 steps, nets two layers of 64 units, minib
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from thespis.core.feeds import Replay, Rollouts
@@ -34,6 +35,6 @@ QUICK = TunedTemperature(learning_rate=1e-3)
 SMALL_DDPG = DDPG(**SMALL)
 SMALL_SAC = SAC(**SMALL, temperature=QUICK)
 SMALL_PPO = PPO(discount=0.97, feed=Rollouts(length=128, envs=8))
-LARGE_DDPG = DDPG(**LARGE | {"learning_rate": 1e-3})
+LARGE_DDPG = dataclasses.replace(DDPG(**LARGE), learning_rate=1e-3)
 LARGE_SAC = SAC(**LARGE)
 LARGE_PPO = PPO(feed=Rollouts(length=2048, envs=1))

@@ -158,7 +158,7 @@ class HostLoop:
                 ticks = np.int32(ticks + feed.ticks)
             with self.clock.spent_on("learning"):
                 newest = settled(policies, self.pace.lag)
-        return HostCarry(carry.roots, *desk, newest, world, ticks, updates)
+        return HostCarry(carry.roots, desk[0], desk[1], newest, world, ticks, updates)
 
     def _study(self, desk: list[PyTree], rows, memory, ends, *counted, train: bool) -> PyTree:
         """Learn from one block: what lies on the desk, learner and tally, is replaced. Returns the newest policy."""

@@ -57,11 +57,13 @@ PAPER = Paper(
         batch=5,
         looks=2,
     ),
-    remarks="Competitive is read as four fifths of the way from random play to a cross-entropy planner (the paper's is "
-    "iLQG) that simulates with the true dynamics, in every world. Without target nets the target moves with the net; "
-    "without replay only the last 64 transitions are kept. Mountain car is left out: it is not among the paper's "
+    remarks="Competitive is read as four fifths of the way from random play to a cross-entropy planner (the paper's "
+    "is iLQG) that simulates with the true dynamics, in every world. Without target nets the target moves with the "
+    "net; without replay only the last 64 transitions are kept. Mountain car is left out: it is not among the paper's "
     "tasks, and whether noise finds its one distant reward is another question. Not here: learning from pixels, batch "
-    "normalisation, weight decay, small last layers; the step size of the actor is 1e-3 as that of the critic, and the "
-    "targets' rate 0.005, for the budget is a hundredth of the paper's.",
+    "normalisation, weight decay, small last layers; the step size of the actor is 1e-3 as that of the critic, and "
+    "the targets' rate 0.005, for the budget is a hundredth of the paper's. Second look: pendulum and swing-up come "
+    "within 2% of the planner, reacher to 0.39 of the way, and that is budget and noise: after 100,000 steps it "
+    "stands at 0.57 (5 seeds), and with white noise of 0.1 and a discount of 0.95 at 0.82.",
     full=Trial(arms=_arms(_LARGE), envs=ROBOTS, steps=1_000_000, claims=_ABLATED, batch=5, looks=1),
 )

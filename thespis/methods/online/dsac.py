@@ -59,7 +59,8 @@ class DSAC(SoftActorCritic):
     temperature: Temperature = TunedTemperature(learning_rate=5e-5)
     """Weight of entropy: TunedTemperature or FixedTemperature."""
     reward_scale: Number = 0.2
-    """Factor of rewards; returns, deviations and the bound are in scaled units, verdicts in the world's."""
+    """Factor of rewards, to suit the task: scaled returns should be far above ``least_deviation``. Deviations and the
+    bound are in scaled units, verdicts in the world's."""
     bound: Number = 10.0
     """Largest distance of a sampled return from the mean that counts for the deviation (the paper's ``b``)."""
     least_deviation: Number = 0.9
