@@ -62,5 +62,5 @@ def _findings(found: dict[str, Any]) -> list[str]:
     for finding in found["findings"]:
         span = words.interval(finding["interval"]) if finding["interval"] else "exact"
         rows.append(f"| {finding['claim']} | {finding['verdict']} | {finding['estimate']:.3g} | {span} |")
-    told = f"{len(found['seeds'])} seeds per arm, {found['minutes']:.0f} minutes"
+    told = f"{len(found['seeds'])} seeds per arm, {found['minutes']:.1f} minutes"
     return [*rows, "", f"{told}, intervals of {found['level']:.1%}."]
