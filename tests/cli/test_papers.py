@@ -17,6 +17,7 @@ def test_mistakes_are_one_line(thespis):
         ("papers", "--family", "nothing"): "unknown family 'nothing'",
         ("reproduce",): "name at least one paper",
         ("reproduce", "ddgp"): "unknown paper 'ddgp'",
+        ("train", "a3c", "--env", "CartPole-v1"): "thespis train a2c --env CartPole-v1 --learners 4",
     }.items():
         answer = thespis(*words, code=2)
         assert said in answer.err and answer.err.count("\n") == 1

@@ -46,7 +46,7 @@ PAPER = Paper(
         "thespis.methods.online.nq:NQ",
         "thespis.learners.gradient:RMSProp",
     ),
-    use="thespis train nq --env CartPole-v1 --learners 4 --envs 4",
+    use="thespis train a2c --env CartPole-v1 --learners 4 --envs 4 --set length=5 entropy_weight=0.01",
     miniature=Trial(
         arms=_ARMS,
         envs=("gymnax:CartPole-v1",),

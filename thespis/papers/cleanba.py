@@ -54,7 +54,7 @@ PAPER = Paper(
         "thespis.methods.online.ppo:PPO",
         "thespis.methods.online.impala:IMPALA",
     ),
-    use="thespis train a2c --env gymnasium:CartPole-v1 --lag 2 --jitter 0.01",
+    use="thespis train ppo --env gymnasium:CartPole-v1 --lag 1 --jitter 0.01",
     miniature=Trial(
         arms=_ARMS,
         envs=("gymnasium:CartPole-v1",),

@@ -48,7 +48,7 @@ PAPER = Paper(
         "thespis.actors.deterministic:NoisyPolicy",
         "thespis.critics.values:PairValue",
     ),
-    use="thespis train td3 --env Pendulum-v1 --set noise=0.2 noise_pull=0.15",
+    use="thespis train ddpg --env Pendulum-v1 --set noise=0.2 noise_pull=0.15",
     miniature=Trial(
         arms=_arms(_SMALL),
         envs=(*WORLDS, "gymnax:Reacher-misc"),

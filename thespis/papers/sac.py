@@ -66,7 +66,7 @@ PAPER = Paper(
         "thespis.learners.soft:SoftActorCritic",
         "thespis.learners.temperature:TunedTemperature",
     ),
-    use="thespis train sac-v --env Pendulum-v1 --set temperature=TunedTemperature",
+    use="thespis train sac --env Pendulum-v1",
     miniature=Trial(
         arms=_arms(SMALL_SAC, Arm("DDPG", SMALL_DDPG), Arm("PPO", SMALL_PPO), Arm("TD3", TD3(**SMALL))),
         envs=WORLDS,

@@ -43,7 +43,7 @@ PAPER = Paper(
         "thespis.critics.values:Value",
         "thespis.learners.temperature:FixedTemperature",
     ),
-    use="thespis train sac-v --env Pendulum-v1 --set temperature=TunedTemperature",
+    use="thespis train sac-v --env Pendulum-v1",
     miniature=Trial(
         arms=(
             Arm("SAC", SACV(**SMALL, temperature=FixedTemperature(0.05))),

@@ -44,7 +44,7 @@ PAPER = Paper(
         "thespis.actors.deterministic:DeterministicActor",
         "thespis.critics.values:PairValue",
     ),
-    use="thespis train td3 --env Pendulum-v1 --set critics=1",
+    use="thespis train td3 --env Pendulum-v1",
     miniature=Trial(
         arms=(Arm("TD3", _SMALL), Arm("DDPG", SMALL_DDPG), *_ablated(_SMALL)),
         envs=WORLDS,

@@ -75,6 +75,8 @@ class Train:
         chosen, listeners = seeds(self.seeds), trackers(self.tensorboard, self.wandb)
         from thespis import api
 
+        _not_a_paper(self.method)
+
         def go(listening: list[Listener]) -> api.Run:
             return api.train(
                 self.method,
@@ -105,6 +107,16 @@ class Train:
             "loop": self.loop,
             "data": self.data,
         }
+
+
+def _not_a_paper(method: str) -> None:
+    """Raises :class:`UserError` for a paper that is no method by itself, with the command that trains it."""
+    from thespis.core.errors import UserError
+    from thespis.methods.registry import NAMES
+    from thespis.papers import registry
+
+    if method not in NAMES and method in registry.ids():
+        raise UserError(f"{method} is a paper, made of other parts: {registry.load(method).use}")
 
 
 def _flat(groups: tuple[tuple[str, ...], ...]) -> list[str]:
