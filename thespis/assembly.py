@@ -131,9 +131,10 @@ def assemble(config: dict[str, Any], env: Any) -> Assembled:
 
         world = registry.compiled(env)
         loops = [CompiledLoop(parts, world, _share(envs, options), seeds, steps)] * options.learners
-        return Assembled(parts, _side_by_side(loops), world.spec, make_worlds, _timing_notes(options))
+        return Assembled(parts, _side_by_side(loops), world.spec, make_worlds, _timing_notes(options.learners > 1))
     loops = [_host(parts, make_worlds, _share(envs, options), seeds, steps, options) for _ in range(options.learners)]
-    return Assembled(parts, _side_by_side(loops), loops[0].spec, make_worlds, _timing_notes(options))
+    notes = _timing_notes(options.learners > 1 or options.newest)
+    return Assembled(parts, _side_by_side(loops), loops[0].spec, make_worlds, notes)
 
 
 def _host(parts: Parts, make_worlds: Any, envs: int, seeds: list[int], steps: int, options: Options) -> Any:
@@ -169,9 +170,8 @@ def _side_by_side(loops: list[Any]) -> Loop:
     return loops[0] if len(loops) == 1 else AsynchronousLoop(loops)
 
 
-def _timing_notes(options: Options) -> tuple[str, ...]:
+def _timing_notes(apart: bool) -> tuple[str, ...]:
     """A warning where equal seeds do not give equal results."""
-    apart = options.learners > 1 or options.newest
     return ("this run depends on timing: the same seed will not give the same numbers again",) if apart else ()
 
 

@@ -59,7 +59,6 @@ PAPER = Paper(
             AtLeast("A3C, step size by 3", final_return(), _SOLVED),
             AtLeast("A3C, step size over 3", final_return(), _SOLVED),
         ),
-        batch=5,
         looks=1,
         apart=True,
     ),

@@ -45,12 +45,12 @@ PAPER = Paper(
     ),
     remarks="Step sizes, target rate and net are those of the other arms, for with the paper's own (5e-5 to 8e-5, "
     "five layers) little is learnt in this budget. Values are compared with realised soft returns, entropy included. "
-    "Second look: a first run scaled rewards by 0.2 as for MuJoCo, whose returns are a hundred times larger; then the "
-    "deviation's floor of 0.9 hid what the swing-up pays, returns stayed below 52 and values too high. The authors "
-    "say of this version that its reward scale must suit the task (arXiv:2310.05858). With rewards as they are the "
-    "lower over-estimation is shown; returns still trail SAC's, and that is the budget: targets are noisy samples and "
-    "the actor moves at every second update, so it learns later. After 45,000 steps the swing-up's five seeds are at "
-    "158 to 168, where SAC is after 15,000.",
+    "Second look: a first run scaled rewards by 0.2 as for MuJoCo, whose returns are far larger; then the deviation's "
+    "floor of 0.9 hid what the swing-up pays, returns stayed below 52 and values too high. The authors say of this "
+    "version that its reward scale must suit the task (arXiv:2310.05858). With rewards as they are the lower "
+    "over-estimation is shown; returns still trail SAC's, and that is the budget: targets are noisy samples and the "
+    "actor moves at every second update, so it learns later. After 45,000 steps the swing-up's five seeds are at 158 "
+    "to 168, where SAC is after 15,000.",
     full=Trial(
         arms=(Arm("DSAC", DSAC()), *_others(LARGE_SAC, TD3(**LARGE))), envs=ROBOTS, steps=LONG, claims=_CLAIMS, looks=1
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from thespis.core.records import Citation
 from thespis.evidence.claims import Better, Steadier
 from thespis.evidence.control import (
@@ -19,8 +21,16 @@ from thespis.evidence.control import (
 from thespis.evidence.measures import final_return
 from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.learners.temperature import FixedTemperature
+from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+
+
+def _arms(sac: SACV, ddpg: DDPG, ppo: PPO, td3: TD3) -> tuple[Arm, ...]:
+    deterministic = dataclasses.replace(td3, smoothing=0.0, actor_every=1)
+    return Arm("SAC", sac), Arm("DDPG", ddpg), Arm("PPO", ppo), Arm("deterministic", deterministic)
+
 
 _CLAIMS = (
     Better("SAC", "DDPG", final_return()),
@@ -45,12 +55,7 @@ PAPER = Paper(
     ),
     use="thespis train sac-v --env Pendulum-v1",
     miniature=Trial(
-        arms=(
-            Arm("SAC", SACV(**SMALL, temperature=FixedTemperature(0.05))),
-            Arm("DDPG", SMALL_DDPG),
-            Arm("PPO", SMALL_PPO),
-            Arm("deterministic", TD3(**SMALL, smoothing=0.0, actor_every=1)),
-        ),
+        arms=_arms(SACV(**SMALL, temperature=FixedTemperature(0.05)), SMALL_DDPG, SMALL_PPO, TD3(**SMALL)),
         envs=WORLDS,
         steps=STEPS,
         claims=_CLAIMS,
@@ -63,12 +68,7 @@ PAPER = Paper(
     "DDPG's between 26 and 172: that is what the paper says, but over both worlds ten seeds leave the interval of the "
     "claim on spread at 0.499.",
     full=Trial(
-        arms=(
-            Arm("SAC", SACV(**LARGE)),
-            Arm("DDPG", LARGE_DDPG),
-            Arm("PPO", LARGE_PPO),
-            Arm("deterministic", TD3(**LARGE, smoothing=0.0, actor_every=1)),
-        ),
+        arms=_arms(SACV(**LARGE), LARGE_DDPG, LARGE_PPO, TD3(**LARGE)),
         envs=ROBOTS,
         steps=LONG,
         claims=_CLAIMS,

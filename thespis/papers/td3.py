@@ -52,12 +52,12 @@ PAPER = Paper(
         claims=_CLAIMS,
     ),
     remarks="DDPG is run at the same sizes and step sizes as TD3. Each remedy is taken away alone; of these arms only "
-    "the one critic is claimed on. Without all three TD3 is DDPG, bit for bit. Over-estimation is the mean of "
-    "predicted less realised discounted return where the latter is known: smaller also means under-estimating. Second "
-    "look: the implementation is DDPG's but for the three remedies, and each does what it should; but on these two "
-    "worlds DDPG hardly over-estimates (by 7 on the pendulum, not at all on the swing-up), so there is little to "
-    "mend, and an actor that moves half as often learns later in so short a run. The paper's gap is on MuJoCo: see "
-    "the full-size trial.",
+    "the one critic is claimed on. Without all three TD3 is DDPG: in a first run every score was the same. "
+    "Over-estimation is the mean of predicted less realised discounted return where the latter is known: smaller also "
+    "means under-estimating. Second look: the implementation is DDPG's but for the three remedies, and each does what "
+    "it should; but on these two worlds DDPG hardly over-estimates (by 7 on the pendulum, not at all on the "
+    "swing-up), so there is little to mend, and an actor that moves half as often probably learns later in so short a "
+    "run. The paper's gap is on MuJoCo: see the full-size trial.",
     full=Trial(
         arms=(Arm("TD3", _LARGE), Arm("DDPG", LARGE_DDPG), *_ablated(_LARGE)),
         envs=ROBOTS,
