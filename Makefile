@@ -16,12 +16,13 @@ test: $(VENV)/for-tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 test-slow: $(VENV)/for-tests
-	$(BIN)/python -m pytest -m slow --durations 20 $(TESTS)
+	XLA_FLAGS= $(BIN)/python -m pytest -m slow --durations 20 $(TESTS)
+	XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/laws
 
 # Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
 reproduce: $(VENV)/for-tests
 	$(BIN)/thespis reproduce all $(REPRODUCE)
-	$(BIN)/thespis papers --write docs/papers.md
+	$(BIN)/thespis papers --write docs
 
 lint: lint-format lint-rules lint-types
 

@@ -42,10 +42,10 @@ def test_squashed_log_density_against_scipy():
 
 
 def test_squashed_sample_knows_its_density_also_far_out():
-    """Where tanh is 1 in float32, the density from the value before squashing is still right."""
+    """Where float32 cannot tell tanh from 1, the density from the value before squashing is still right."""
     policy = SquashedNormal(jnp.array([12.0]), jnp.array([-2.0]))
     action, log_prob = policy.sample_with_log_prob(KEY)
-    assert action[0] == 1.0
+    assert action[0] > 1 - 1e-6
     z = float(jax.random.normal(KEY, (1,))[0])
     u = 12.0 + np.exp(-2.0) * z
     log_slope = np.log(4.0) - 2 * u  # log(1 - tanh(u)^2) for large u

@@ -23,6 +23,7 @@ def test_mistakes_are_one_line(thespis):
         assert said in answer.err and answer.err.count("\n") == 1
 
 
-def test_the_page_is_written(thespis, tmp_path):
-    thespis("papers", "--write", str(tmp_path / "papers.md"))
-    assert (tmp_path / "papers.md").read_text().startswith("# Papers")
+def test_the_pages_are_written(thespis, tmp_path):
+    thespis("papers", "--write", str(tmp_path / "docs"))
+    assert (tmp_path / "docs" / "papers.md").read_text().startswith("# Papers")
+    assert {file.stem for file in (tmp_path / "docs" / "papers").iterdir()} == set(registry.ids())

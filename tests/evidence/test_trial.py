@@ -29,7 +29,7 @@ from thespis.evidence.measures import (
     success_rate,
     violation,
 )
-from thespis.evidence.page import page, state
+from thespis.evidence.page import pages, state
 from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.evidence.trial import Interrupted, run_trial
 from thespis.methods.online.a2c import A2C
@@ -155,8 +155,8 @@ def test_the_record_holds_all_and_says_when_it_is_outdated(outcome, tmp_path):
     )
     changed = dataclasses.replace(PAPER, miniature=dataclasses.replace(TRIAL, steps=641))
     assert state(PAPER, found) == NOT_SHOWN and state(changed, found) == "outdated" and state(PAPER, None) == "none yet"
-    text = page([PAPER], tmp_path)
-    assert "## made-up" in text and "| not shown | 0.5 |" in text
+    text = pages([PAPER], tmp_path)["papers/made-up.md"]
+    assert "# made-up" in text and "| not shown | 0.5 |" in text
     path.write_text("{")
     with pytest.raises(UserError, match="cannot be read"):
         record.read(tmp_path, "made-up")

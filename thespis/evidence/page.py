@@ -1,4 +1,4 @@
-"""The page of all papers, written from their declarations and their evidence."""
+"""The pages of papers, one for all and one for each, written from their declarations and their evidence."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from thespis.evaluation import words
 from thespis.evidence import record
 from thespis.evidence.paper import Paper
+from thespis.runs import disk
 
 _HEAD = """# Papers
 
@@ -20,7 +21,7 @@ Every paper below is implemented here, and its claim was put to a test that you 
 *Shown*: every inequality holds with its whole interval. *Contradicted*: one holds the other way round. *Not shown*:
 anything else. The inequalities, the budget and the rule for adding seeds are fixed in the paper's file before the
 first run; no verdict is edited. A miniature is small: it can show that an effect is there, seldom how large it was in
-the paper. This page is written by `thespis papers --write docs/papers.md`.
+the paper. This page, and one for each paper, is written by `thespis papers --write docs`.
 """
 
 
@@ -31,11 +32,23 @@ def state(paper: Paper, found: dict[str, Any] | None) -> str:
     return found["verdict"] if found["digest"] == paper.miniature.digest else "outdated"
 
 
-def page(papers: Sequence[Paper], evidence: Path) -> str:
-    """The page in Markdown."""
+def write(papers: Sequence[Paper], evidence: Path, folder: Path) -> None:
+    """Write ``papers.md`` and ``papers/ID.md`` into ``folder``, whole files one after another."""
+    for name, text in pages(papers, evidence).items():
+        file = folder / name
+        with disk.one_line("the pages of papers", file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with disk.replacing(file) as handle:
+                handle.write(text.encode())
+
+
+def pages(papers: Sequence[Paper], evidence: Path) -> dict[str, str]:
+    """Every page in Markdown, by its name in the folder of documents."""
+    found = {paper.id: record.read(evidence, paper.id) for paper in papers}
     rows = ["| id | paper | verdict |", "| --- | --- | --- |"]
-    rows += [f"| [{p.id}](#{p.id}) | {_cited(p)} | {state(p, record.read(evidence, p.id))} |" for p in papers]
-    return "\n".join([_HEAD, *rows, *(_section(p, record.read(evidence, p.id)) for p in papers), ""])
+    rows += [f"| [{p.id}](papers/{p.id}.md) | {_cited(p)} | {state(p, found[p.id])} |" for p in papers]
+    index = {"papers.md": "\n".join([_HEAD, *rows, ""])}
+    return index | {f"papers/{p.id}.md": _page(p, found[p.id]) for p in papers}
 
 
 def _cited(paper: Paper) -> str:
@@ -43,9 +56,9 @@ def _cited(paper: Paper) -> str:
     return f"{cited.authors} {cited.year}: {cited.title}"
 
 
-def _section(paper: Paper, found: dict[str, Any] | None) -> str:
+def _page(paper: Paper, found: dict[str, Any] | None) -> str:
     parts = ", ".join(f"`{part}`" for part in paper.parts)
-    lines = ["", f"## {paper.id}", "", f"{_cited(paper)}, {paper.citation.id}. {paper.does}", ""]
+    lines = [f"# {paper.id}", "", f"{_cited(paper)}, {paper.citation.id}. {paper.does}", ""]
     lines += [f"- Claim: {paper.claim}", f"- Parts: {parts}", f"- Use: `{paper.use}`", ""]
     trial = paper.miniature
     lines += [
@@ -54,7 +67,9 @@ def _section(paper: Paper, found: dict[str, Any] | None) -> str:
         "",
     ]
     lines += _findings(found) if found else [f"- {claim.sentence}" for claim in trial.claims]
-    return "\n".join([*lines, *(["", paper.remarks] if paper.remarks else [])])
+    lines += ["", paper.remarks] if paper.remarks else []
+    lines += ["", f"![scores of every arm](../../evidence/{paper.id}.svg)"] if found else []
+    return "\n".join([*lines, ""])
 
 
 def _findings(found: dict[str, Any]) -> list[str]:

@@ -31,22 +31,19 @@ class Papers:
     """Only papers with this verdict."""
     evidence: Annotated[str, tyro.conf.arg(metavar="DIR")] = "evidence"
     """Where the evidence lies."""
-    write: Annotated[str | None, optional("FILE")] = None
-    """Write the page of all papers there."""
+    write: Annotated[str | None, optional("DIR")] = None
+    """Write the pages there: papers.md, and papers/ID.md for each."""
     json: JsonFlag = False
 
     def run(self, out: Output) -> int:
         """Print what was asked for."""
         from thespis.core.errors import UserError
-        from thespis.evidence.page import page
+        from thespis.evidence.page import write
         from thespis.papers import registry
-        from thespis.runs import disk
 
         if self.write:
-            text = page([registry.load(id) for id in registry.ids()], Path(self.evidence))
-            with disk.one_line("the page", Path(self.write)), disk.replacing(Path(self.write)) as file:
-                file.write(text.encode())
-            out.say(f"written: {self.write}")
+            write([registry.load(id) for id in registry.ids()], Path(self.evidence), Path(self.write))
+            out.say(f"written: {Path(self.write) / 'papers.md'}")
             return 0
         if self.id is not None:
             return self._tell(out, registry.load(self.id))
