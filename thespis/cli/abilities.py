@@ -11,6 +11,7 @@ from jaxtyping import PyTree
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.feeds import Logged, Replay, Rollouts
+from thespis.core.keys import key_of
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, dict_space
 
@@ -41,7 +42,7 @@ def abilities(method: Method) -> dict[str, list[str]]:
 
 def _takes(method: Method, observation: Space, action: Space) -> bool:
     try:
-        jax.eval_shape(lambda key: method.init(EnvSpec("any", observation, action), key), jax.random.key(0))
+        jax.eval_shape(lambda key: method.init(EnvSpec("any", observation, action), key), key_of(0))
     except (ValueError, UserError):
         return False
     return True

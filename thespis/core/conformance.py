@@ -22,7 +22,7 @@ from thespis.core.conformance_parts import begun, check_curriculum, check_feedba
 from thespis.core.conformance_worlds import check_environment, check_host_environment
 from thespis.core.contracts import Method, Mode
 from thespis.core.feeds import Rollouts
-from thespis.core.keys import fold
+from thespis.core.keys import fold, key_of
 from thespis.core.laws import LawBroken, allowed, arrays_only, as_numpy, close, finite, fits, hold, same_bits, same_tree
 from thespis.core.records import Batch, Critique, EnvSpec, Transition
 from thespis.core.samples import random_steps, random_view, with_other_padding
@@ -38,7 +38,7 @@ def check_method(method: Method, spec: EnvSpec, *, seed: int = 0, tolerance: flo
     ``tolerance`` is how far results may lie apart where bits cannot be the same: one seed alone against the
     same seed beside another, and a row in a smaller batch. Takes a few compilations.
     """
-    root, rng = jax.random.key(seed), np.random.default_rng(seed)
+    root, rng = key_of(seed), np.random.default_rng(seed)
     programs = Programs(
         jax.jit(lambda key: method.init(spec, key)),
         jax.jit(lambda state, steps, key: _experience(method, state, steps, key)),

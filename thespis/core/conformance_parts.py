@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import Curriculum, Feedback
-from thespis.core.keys import fold
+from thespis.core.keys import fold, key_of
 from thespis.core.laws import as_numpy, close, finite, hold, same_bits, same_tree
 from thespis.core.records import Batch, EnvSpec, Outcomes
 from thespis.core.samples import random_steps, until_end, with_other_padding
@@ -29,7 +29,7 @@ def begun(init: Callable[..., Any], root: Key[Array, ""], law: str) -> PyTree:
 
 def check_feedback(feedback: Feedback, spec: EnvSpec, *, seed: int = 0, time: int = 3, rows: int = 4) -> None:
     """All laws that concern a feedback, on made-up experience ``[time, row]``."""
-    root = jax.random.key(seed)
+    root = key_of(seed)
     state = begun(jax.jit(lambda key: feedback.init(spec, key)), root, "a feedback's state holds arrays only")
     same_bits(state, jax.jit(lambda key: feedback.init(spec, key))(root), "init is repeatable")
     rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def check_feedback(feedback: Feedback, spec: EnvSpec, *, seed: int = 0, time: in
 
 def check_curriculum(curriculum: Curriculum, spec: EnvSpec, *, seed: int = 0, time: int = 3, rows: int = 4) -> None:
     """All laws that concern a curriculum, on made-up outcomes ``[time, row]``."""
-    root = jax.random.key(seed)
+    root = key_of(seed)
     state = begun(jax.jit(lambda key: curriculum.init(spec, key)), root, "a curriculum's state holds arrays only")
     same_bits(state, jax.jit(lambda key: curriculum.init(spec, key))(root), "init is repeatable")
     before = as_numpy(state)

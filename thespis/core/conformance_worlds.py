@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.contracts import Environment, HostEnvironment
-from thespis.core.keys import fold, per_index
+from thespis.core.keys import fold, key_of, per_index
 from thespis.core.laws import LawBroken, arrays_only, as_numpy, close, finite, fits, hold, same_bits, same_tree
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.core.samples import legal_action
@@ -19,7 +19,7 @@ from thespis.core.spaces import Discrete, MultiDiscrete, legal_size, map_space, 
 
 def check_environment(environment: Environment, *, seed: int = 0, rows: int = 4, ticks: int = 64) -> None:
     """All laws that concern a compiled world, on ``rows`` worlds and ``ticks`` random legal actions in each."""
-    spec, root, rng = environment.spec, jax.random.key(seed), np.random.default_rng(seed)
+    spec, root, rng = environment.spec, key_of(seed), np.random.default_rng(seed)
     params = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *jnp.shape(x))), spec.params)
     reset, step = jax.jit(jax.vmap(environment.reset)), jax.jit(jax.vmap(environment.step))
     keys = per_index(root, rows)

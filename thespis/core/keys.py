@@ -7,11 +7,14 @@ depend on ``PYTHONHASHSEED``; renaming or adding a consumer moves no other strea
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, UInt32
+
+from thespis.core.threefry import THREEFRY
 
 
 def stream_id(stream: str) -> int:
@@ -19,10 +22,21 @@ def stream_id(stream: str) -> int:
     return zlib.crc32(stream.encode())
 
 
+def key_of(seed: int | Int[Array, ""]) -> Key[Array, ""]:
+    """The key of a seed: the bits of ``jax.random.key``, computed faster."""
+    return jax.random.key(seed, impl=THREEFRY)
+
+
+def wrapped(data: UInt32[Array, "*shape words"], like: Any, named: str) -> Key[Array, "*shape"]:
+    """Saved key data as keys of the kind that ``like`` has: ours, or else the implementation that was ``named``."""
+    ours = like.dtype == jax.eval_shape(lambda: key_of(0)).dtype
+    return jax.random.wrap_key_data(data, impl=THREEFRY if ours else named)
+
+
 def roots(seeds: list[int], worker: int = 0) -> Key[Array, " seed"]:
     """One root key per training seed, and others for every further ``worker`` at the same seed."""
-    keys = [jax.random.key(seed) for seed in seeds]
-    return jnp.stack([fold(key, "worker", worker) for key in keys] if worker else keys)
+    keys = [key_of(seed) for seed in seeds]
+    return jnp.stack([fold(root, "worker", worker) for root in keys] if worker else keys)
 
 
 def fold(root: Key[Array, ""], stream: str, tick: int | Int[Array, ""] = 0) -> Key[Array, ""]:

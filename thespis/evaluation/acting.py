@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.keys import fold
+from thespis.core.keys import fold, key_of
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import to_world
 
@@ -25,7 +25,7 @@ class Actor:
     def __init__(self, method: Method, state: PyTree, spec: EnvSpec, *, greedy: bool, seed: int = 0):
         self._policy = method.policy(state, Mode.EXPLOIT if greedy else Mode.SAMPLE)
         self._begin = lambda: method.begin(self._policy, 1)
-        self._key, self._tick, self._memory = jax.random.key(seed), 0, self._begin()
+        self._key, self._tick, self._memory = key_of(seed), 0, self._begin()
 
         def act(policy, memory, view, key, tick):
             action, memory, _ = method.act(policy, memory, view, fold(key, "act", tick))

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.keys import key_of
 from thespis.envs import registry
 from thespis.trained import Run
 
@@ -135,7 +136,7 @@ def _span(env: str, episodes: int) -> tuple[float, float]:
     """Mean returns of random play and of the planner."""
     from thespis.evaluation.planner import planned_returns, random_returns
 
-    world, key = registry.compiled(env), jax.random.key(0)
+    world, key = registry.compiled(env), key_of(0)
     return float(random_returns(world, episodes, key).mean()), float(planned_returns(world, episodes, key).mean())
 
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from thespis.actors.heads import act_rows
 from thespis.actors.soft import SoftActor, SoftPolicy
 from thespis.core.contracts import Mode
+from thespis.core.keys import key_of
 from thespis.core.records import Critique, Transition, View
 from thespis.critics.values import ActionValue, evaluate_ensemble
 from thespis.learners.gradient import Adam, Number, gradient_step
@@ -83,7 +84,7 @@ class SoftActorCritic(eqx.Module):
             actions = jax.tree.map(lambda x: x[None], action)
             return self.verdict(state, self.scaled(state.scale, view), actions, key)
 
-        keys = jax.random.split(jax.random.key(0), episode.reward.shape[0])
+        keys = jax.random.split(key_of(0), episode.reward.shape[0])
         value, advantage, spread, bonus = jax.vmap(one)(episode.view, episode.action, keys)
         return Critique(value, advantage, spread, discount=self.discount, bonus=bonus)
 

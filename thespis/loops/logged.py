@@ -16,7 +16,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.core.feeds import Rollouts
-from thespis.core.keys import fold, roots
+from thespis.core.keys import fold, key_of, roots
 from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.data import replay
 from thespis.loops.clock import Clock
@@ -67,7 +67,7 @@ class LoggedLoop:
             zero = jnp.zeros((), "int32")
             return self._update(self.parts, data, root, (learner.method, learner.feedback), zero)[2]
 
-        return jax.eval_shape(trace, self.data, jax.random.key(0))
+        return jax.eval_shape(trace, self.data, key_of(0))
 
     def shapes(self) -> LoggedCarry:
         """Shapes of the carry, nothing allocated."""

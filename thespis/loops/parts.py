@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Curriculum, Feedback, Method, Mode
-from thespis.core.keys import fold
+from thespis.core.keys import fold, key_of
 from thespis.core.records import Batch, EnvSpec, Outcomes, Report, Transition, View
 from thespis.core.separate import separate
 from thespis.core.spaces import Discrete, MultiDiscrete, legal_size, map_space, to_world, zeros
@@ -69,9 +69,7 @@ def example_transition(parts: Parts, spec: EnvSpec, method_state: PyTree) -> Tra
     view = example_view(spec)
     policy = parts.method.policy(method_state, Mode.EXPLORE)
     rows = jax.tree.map(lambda x: x[None], view)
-    shapes = jax.eval_shape(
-        lambda p, v: parts.method.act(p, parts.method.begin(p, 1), v, jax.random.key(0))[2], policy, rows
-    )
+    shapes = jax.eval_shape(lambda p, v: parts.method.act(p, parts.method.begin(p, 1), v, key_of(0))[2], policy, rows)
     extras = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), shapes)
     no, number = jnp.zeros((), bool), jnp.zeros(())
     privileged = None if spec.privileged is None else zeros(spec.privileged)
@@ -202,7 +200,7 @@ def metric_names(parts: Parts, spec: EnvSpec, store: RolloutStore | ReplayStore,
         _, lesson = parts.curriculum.update(learner.curriculum, outcomes, root)
         return collected_metrics(report, signal, lesson)
 
-    return tuple(jax.eval_shape(trace, jax.random.key(0)))
+    return tuple(jax.eval_shape(trace, key_of(0)))
 
 
 def no_outcomes(parts: Parts, curriculum: PyTree, ticks: int, envs: int, root: Key[Array, ""]) -> Outcomes:

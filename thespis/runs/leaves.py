@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.errors import UserError
+from thespis.core.keys import wrapped
 
 ALIGN = 64
 PIECE = 1 << 20  # bytes hashed and written at a time: they stay in the processor's cache in between
@@ -113,7 +114,7 @@ def restore(entry: Entry, array: np.ndarray | None, like: Any) -> Any:
         case "bool" | "int" | "str":
             return entry["value"]
         case _:
-            return jax.random.wrap_key_data(jnp.array(array), impl=entry["impl"])
+            return wrapped(jnp.array(array), like, entry["impl"])
 
 
 def _is_key(leaf: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from thespis.core.contracts import Environment, Method, Mode
-from thespis.core.keys import per_index
+from thespis.core.keys import key_of, per_index
 from thespis.core.records import EnvSpec, Transition, View
 from thespis.core.spaces import Box, map_space, random_action, to_world, zeros
 from thespis.curricula.fixed import Fixed
@@ -102,7 +102,7 @@ def _opinions(
 
     def one(state):
         policy = method.policy(state, Mode.EXPLOIT)
-        greedy, _, _ = method.act(policy, method.begin(policy, rows), views, jax.random.key(0))
+        greedy, _, _ = method.act(policy, method.begin(policy, rows), views, key_of(0))
         actions = where(free, greedy, best)
         number, yes = jnp.zeros(rows), jnp.ones(rows, bool)
         steps = Transition(views, actions, number, yes, ~yes, views, yes)
@@ -149,7 +149,7 @@ def _random_play(environment: Environment) -> tuple[View, PyTree]:
 
         return jax.lax.scan(step, (state, first.view), jax.random.split(key, _LONGEST))[1]
 
-    return jax.jit(jax.vmap(play))(per_index(jax.random.key(0), _EPISODES))
+    return jax.jit(jax.vmap(play))(per_index(key_of(0), _EPISODES))
 
 
 def _same_observation(seen: PyTree, known: PyTree) -> Bool[np.ndarray, "episode time"]:

@@ -11,7 +11,7 @@ import numpy as np
 from thespis.cli.doctor_checks.check import Clock, Failed, Warned
 from thespis.cli.doctor_checks.episodes import Episode, features
 from thespis.core.contracts import HostEnvironment
-from thespis.core.keys import per_index
+from thespis.core.keys import key_of, per_index
 from thespis.core.records import View
 from thespis.core.spaces import random_action, to_world
 
@@ -25,7 +25,7 @@ class RandomPlayer:
         def one(legal: Any, key: Any) -> Any:
             return to_world(spec.action, random_action(spec.action, key, legal))
 
-        self._act = jax.jit(lambda legal, tick: jax.vmap(one)(legal, per_index(jax.random.key(tick), self._n)))
+        self._act = jax.jit(lambda legal, tick: jax.vmap(one)(legal, per_index(key_of(tick), self._n)))
 
     def __call__(self, view: View) -> Any:
         """The next actions."""

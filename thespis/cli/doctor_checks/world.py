@@ -18,6 +18,7 @@ from thespis.cli.doctor_checks.side_by_side import episodes_of, host_speed, seed
 from thespis.core.conformance import LawBroken, check_environment, check_host_environment
 from thespis.core.contracts import Environment
 from thespis.core.errors import UserError
+from thespis.core.keys import key_of
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Space, leaves
 from thespis.envs.spaces import from_gymnasium
@@ -195,11 +196,11 @@ def _sac_update(spec: EnvSpec, left: float) -> float | None:
     steps = jax.tree.map(jnp.asarray, random_steps(spec, np.random.default_rng(0), 1, rows))
     batch = Batch(steps, jnp.ones((1, rows), bool), (), jnp.int32(0))
     began = time.perf_counter()
-    state = jax.jit(lambda key: method.init(spec, key))(jax.random.key(0))
+    state = jax.jit(lambda key: method.init(spec, key))(key_of(0))
     if 5 * (time.perf_counter() - began) > left:  # compiling an update takes a few times as long
         return None
     with compiled_quickly(False):
-        update = jax.jit(lambda state: method.update(state, batch, jax.random.key(2))[0])
+        update = jax.jit(lambda state: method.update(state, batch, key_of(2))[0])
         state = jax.block_until_ready(update(state))
     began = time.perf_counter()
     for _ in range(count):
