@@ -72,6 +72,20 @@ class TimeStep(eqx.Module):
         return View(self.observation, self.legal)
 
 
+_VIEW = jax.tree.structure(View(np.zeros(()), np.zeros((), bool)))
+_STEP = jax.tree.structure(TimeStep(*(np.zeros((), kind) for kind in ("float32", "float32", bool, bool, bool))))
+
+
+def view(observation: PyTree, legal: PyTree) -> View:
+    """A :class:`View`, made without the checks of its constructor, which take as long as a step of a small world."""
+    return _VIEW.unflatten((observation, legal))
+
+
+def time_step(observation: PyTree, reward: Leaf, terminated: Leaf, truncated: Leaf, legal: PyTree) -> TimeStep:
+    """A :class:`TimeStep` without privileged parts, made without the checks of its constructor."""
+    return _STEP.unflatten((observation, reward, terminated, truncated, legal))
+
+
 class Transition(eqx.Module):
     """One step of one world, whole: ``next_view`` is the **true** next observation, never that of a reset.
 

@@ -19,10 +19,11 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Mode
 from thespis.core.keys import fold, roots, world_seed
-from thespis.core.records import Outcomes, Transition, View
+from thespis.core.records import View
 from thespis.data.stores import store_for
 from thespis.loops.clock import Clock
-from thespis.loops.pace import FixedLag, Pace, delay, learner_thread, settled
+from thespis.loops.host_state import HostCarry, HostWorld
+from thespis.loops.pace import FixedLag, Pace, Policies, delay, learner_thread, settled
 from thespis.loops.parts import (
     Learner,
     Parts,
@@ -30,33 +31,12 @@ from thespis.loops.parts import (
     act,
     empty_tally,
     init_learner,
+    kinds_of_rows,
     learn,
     metric_names,
     with_array_leaves,
 )
 from thespis.runs.checkpoint import OPEN
-
-
-class HostWorld(eqx.Module):
-    """Where the environments stand, leaves ``[seed, env, ...]``: memory on the device, the rest in numpy."""
-
-    memory: Any
-    view: View
-    first: np.ndarray
-    returns: np.ndarray
-    lengths: np.ndarray
-
-
-class HostCarry(eqx.Module):
-    """The whole state of a run; leaves of ``learner``, ``tally`` and ``policies`` are ``[seed, ...]`` on the device."""
-
-    roots: Any
-    learner: Learner
-    tally: Tally
-    policies: tuple[PyTree, ...]
-    world: HostWorld
-    ticks: np.int32
-    updates: np.int32
 
 
 class HostLoop:
@@ -83,8 +63,12 @@ class HostLoop:
         self.metrics = metric_names(self.parts, self.spec, self.store, envs)
         self.clock = Clock("acting", "environment", "learning")
         self.timing = self.clock.seconds
+        self._row, self._end = kinds_of_rows(self.parts, self.spec)
         self._act, self._policy = jax.jit(self._act_all), jax.jit(self._policies)
-        self._learn = jax.jit(self._learn_all, static_argnames="train", donate_argnames=("learner", "tally"))
+        self._learn = jax.jit(self._learn_all, static_argnames="train", donate_argnames="held")
+        # how the bare leaves that the programs are given are put together
+        self._fixed: Any = None
+        self._held: Any = None
 
     # -- programs ------------------------------------------------------------------------------------------
 
@@ -98,18 +82,33 @@ class HostLoop:
     def _policies(self, parts, learner):
         return jax.vmap(lambda s: parts.method.policy(s, Mode.EXPLORE), axis_size=len(self.seeds))(learner.method)
 
-    def _act_all(self, parts, policy, memory, view, first, seeds, tick):
+    def _act_all(self, fixed, memory, view, first, tick):
+        parts, policy, seeds = self._fixed.unflatten(fixed)
+
         def one(policy, memory, view, first, root):
-            return act(parts, self.spec, policy, memory, view, first, fold(root, "act", tick))
+            return act(parts, self.spec, policy, memory, View(*view), first, fold(root, "act", tick))
 
-        return jax.vmap(one)(policy, memory, view, first, seeds)
+        shape = (len(self.seeds), self.envs)
+        view, first = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), (view, first))
+        sent, action, memory, extras = jax.vmap(one)(policy, memory, view, first, seeds)
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (sent, action, extras))
+        return *flat, memory
 
-    def _learn_all(self, parts, learner, tally, steps, memory, outcomes, seeds, ticks, updates, *, train):
+    def _learn_all(self, held, fixed, rows, memory, ends, ticks, updates, *, train):
+        parts, _, seeds = self._fixed.unflatten(fixed)
+
         def one(learner, tally, steps, memory, outcomes, root):
             return learn(parts, self.store, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train)
 
+        steps, outcomes = self._cut(self._row.unflatten(rows)), self._cut(self._end.unflatten(ends))
+        learner, tally = self._held.unflatten(held)
         learner, tally = jax.vmap(one)(learner, tally, steps, memory, outcomes, seeds)
-        return learner, tally, self._policies(parts, learner)
+        return jax.tree.leaves((learner, tally)), jax.tree.leaves((parts, self._policies(parts, learner), seeds))
+
+    def _cut(self, rows):
+        """``[tick, seed * env, ...]`` to ``[seed, tick, env, ...]``."""
+        shape = (len(self.seeds), self.envs)
+        return jax.tree.map(lambda x: jnp.moveaxis(x.reshape(x.shape[0], *shape, *x.shape[2:]), 1, 0), rows)
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -128,72 +127,69 @@ class HostLoop:
     def _begin(self, seeds: Any, memory: Any, ticks: int) -> HostWorld:
         """Fresh episodes everywhere, begun after ``ticks`` ticks."""
         world_seeds = [world_seed(fold(root, "worlds", ticks), i) for root in seeds for i in range(self.envs)]
-        view = self._by_seed(self.environment.start(world_seeds).view)
-        shape = (len(self.seeds), self.envs)
-        return HostWorld(memory, view, np.ones(shape, bool), np.zeros(shape, np.float32), np.zeros(shape, np.int32))
-
-    def _by_seed(self, tree: PyTree) -> PyTree:
-        return jax.tree.map(lambda x: np.asarray(x).reshape(len(self.seeds), self.envs, *np.shape(x)[1:]), tree)
-
-    def _flat(self, tree: PyTree) -> PyTree:
-        return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *np.shape(x)[2:]), tree)
+        view, n = self.environment.start(world_seeds).view, len(world_seeds)
+        return HostWorld(memory, view, np.ones(n, bool), np.zeros(n, np.float32), np.zeros(n, np.int32))
 
     # -- running -------------------------------------------------------------------------------------------
 
     def advance(self, carry: HostCarry, blocks: int) -> HostCarry:
         """Run ``blocks`` blocks; the carry given is used up. Warm-up blocks, which learn nothing, come first."""
-        feed, policies, world = self.store.feed, collections.deque(carry.policies), carry.world
-        ticks, updates, desk = carry.ticks, carry.updates, [carry.learner, carry.tally]
+        feed, world, ticks, updates = self.store.feed, carry.world, carry.ticks, carry.updates
+        desk, self._held = jax.tree.flatten((carry.learner, carry.tally))
+        given = [jax.tree.flatten((self.parts, policy, carry.roots)) for policy in carry.policies]
+        policies: Policies = collections.deque(leaves for leaves, _ in given)
+        self._fixed = given[0][1]
         with learner_thread(self.pace.lag) as thread:
             for _ in range(blocks):
                 with self.clock.spent_on("learning"):
                     policy, memory = self.pace.take(policies), world.memory
                 delay(self.jitter)
-                world, rows, ends = self._collect(policy, world, carry.roots, ticks)
+                world, rows, ends = self._collect(policy, world, ticks)
                 train = int(ticks) // feed.ticks >= self.warmup
-                learning = (desk, rows, memory, ends, carry.roots, ticks, updates)
                 with self.clock.spent_on("learning"):
-                    policies.append(thread.submit(self._study, *learning, train=train))
+                    learning = thread.submit(self._study, desk, policy, rows, memory, ends, ticks, updates, train=train)
+                    policies.append(learning)
                 updates = np.int32(updates + (feed.updates if train else 0))
                 ticks = np.int32(ticks + feed.ticks)
             with self.clock.spent_on("learning"):
-                newest = settled(policies, self.pace.lag)
-        return HostCarry(carry.roots, desk[0], desk[1], newest, world, ticks, updates)
+                newest = [self._fixed.unflatten(leaves)[1] for leaves in settled(policies, self.pace.lag)]
+        learner, tally = self._held.unflatten(desk)
+        return HostCarry(carry.roots, learner, tally, tuple(newest), world, ticks, updates)
 
-    def _study(self, desk: list[PyTree], rows, memory, ends, *counted, train: bool) -> PyTree:
+    def _study(
+        self, desk: list, fixed: list, rows: list, memory: PyTree, ends: list, *counted: Any, train: bool
+    ) -> list:
         """Learn from one block: what lies on the desk, learner and tally, is replaced. Returns the newest policy."""
         delay(self.jitter)
-        given = (self.parts, *desk, _stack(rows), memory, _stack(ends), *counted)
-        *desk[:], newest = self.clock.call(("learn", train), self._learn, *given, train=train)
+        given = (desk[:], fixed, _stack(rows), memory, _stack(ends), *counted)
+        desk[:], newest = self.clock.call(("learn", train), self._learn, *given, train=train)
         return jax.block_until_ready(newest)
 
-    def _collect(self, policy: PyTree, world: HostWorld, seeds: Any, ticks: np.int32) -> tuple[HostWorld, list, list]:
-        """One block of acting."""
-        rows, ends = [], []
+    def _collect(self, fixed: list, world: HostWorld, ticks: np.int32) -> tuple[HostWorld, list, list]:
+        """One block of acting: the worlds after it, and the leaves of every tick's transitions and outcomes.
+
+        Between the programs stand lists of arrays: building one record of ours takes longer than a step of many worlds.
+        """
+        memory, view, first = world.memory, (world.view.observation, world.view.legal), world.first
+        returns, lengths = world.returns, world.lengths
+        rows: list[list[Any]] = []
+        ends: list[list[Any]] = []
         for t in range(self.store.feed.ticks):
-            world, row, end = self._tick(policy, world, seeds, np.int32(ticks + t))
-            rows.append(row)
-            ends.append(end)
-        return world, rows, ends
-
-    def _tick(self, policy: PyTree, world: HostWorld, seeds: Any, tick: np.int32) -> tuple[HostWorld, Any, Any]:
-        with self.clock.spent_on("acting"):
-            given = (policy, world.memory, world.view, world.first, seeds, tick)
-            sent, action, memory, extras = self.clock.call("act", self._act, self.parts, *given)
-            sent = self._flat(sent)
-        with self.clock.spent_on("environment"):
-            step, following = self.environment.step(sent)
-
-        step, following = self._by_seed(step), self._by_seed(following)
-        ended = step.terminated | step.truncated
-        row = Transition(
-            world.view, action, step.reward, step.terminated, step.truncated, step.view, world.first, extras
-        )
-        returns, lengths = world.returns + step.reward, world.lengths + 1
-        end = Outcomes(ended, returns, lengths, ())
-        returns = np.where(ended, np.float32(0), returns)
-        lengths = np.where(ended, 0, lengths).astype(np.int32)
-        return HostWorld(memory, following, ended, returns, lengths), row, end
+            with self.clock.spent_on("acting"):
+                given = (fixed, memory, view, first, np.int32(ticks + t))
+                sent, action, extras, memory = self.clock.call("act", self._act, *given)
+                sent = jax.tree.map(np.asarray, sent)
+            with self.clock.spent_on("environment"):
+                step, following = self.environment.step(sent)
+            ended = np.logical_or(step.terminated, step.truncated)
+            led = (step.reward, step.terminated, step.truncated, (step.observation, step.legal))
+            rows.append(jax.tree.leaves((view, action, *led, first, extras)))
+            returns, lengths = returns + step.reward, lengths + np.int32(1)
+            ends.append([ended, returns, lengths])
+            view, first = (following.observation, following.legal), ended
+            if ended.any():
+                returns, lengths = np.where(ended, np.float32(0), returns), np.where(ended, np.int32(0), lengths)
+        return HostWorld(memory, View(*view), first, returns, lengths), rows, ends
 
     def taught(self, carry: HostCarry, learner: Learner) -> HostCarry:
         """The carry with another learner, who also acts."""
@@ -245,6 +241,6 @@ class HostLoop:
         self.environment.close()
 
 
-def _stack(rows: list[PyTree]) -> PyTree:
-    """Rows ``[seed, env, ...]``, one a tick, to ``[seed, tick, env, ...]``."""
-    return jax.tree.map(lambda *x: np.stack([np.asarray(part) for part in x], axis=1), *rows)
+def _stack(rows: list[list[Any]]) -> list[np.ndarray]:
+    """Leaves ``[seed * env, ...]`` of every tick to leaves ``[tick, seed * env, ...]``."""
+    return [np.stack([np.asarray(leaf) for leaf in column]) for column in zip(*rows, strict=True)]

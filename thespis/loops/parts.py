@@ -85,6 +85,17 @@ def example_view(spec: EnvSpec) -> View:
     return View(zeros(spec.observation), map_space(mask, spec.action) if spec.legal else None)
 
 
+def kinds_of_rows(parts: Parts, spec: EnvSpec) -> tuple[Any, Any]:
+    """How the leaves of one tick are put together: those of a transition, and those of its outcome."""
+
+    def example(key):
+        return example_transition(parts, spec, parts.method.init(spec, key))
+
+    zero = jnp.zeros(1)
+    outcomes = Outcomes(zero > 0, zero, zero.astype("int32"), ())
+    return jax.tree.structure(jax.eval_shape(example, key_of(0))), jax.tree.structure(outcomes)
+
+
 def where(flag: Bool[Array, " row"], yes: PyTree, no: PyTree) -> PyTree:
     """Row-wise choice between two trees with leading axis ``row``."""
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from thespis.core.errors import UserError
-from thespis.core.records import EnvSpec, TimeStep, View
+from thespis.core.records import EnvSpec, TimeStep, View, time_step, view
 from thespis.envs.host import snapshot, values
 from thespis.envs.spaces import from_gymnasium
 
@@ -81,9 +81,9 @@ class Gymnasium:
         if len(seeds) != self.n:
             raise UserError(f"{self.n} worlds need {self.n} seeds, not {len(seeds)}")
         self._steps = 0
-        view = self._stack(self._each(lambda i: self._reset(i, int(seeds[i]))))
+        began = self._stack(self._each(lambda i: self._reset(i, int(seeds[i]))))
         no = np.zeros(self.n, bool)
-        return TimeStep(view.observation, np.zeros(self.n, "float32"), no, no.copy(), view.legal)
+        return TimeStep(began.observation, np.zeros(self.n, "float32"), no, no.copy(), began.legal)
 
     def step(self, actions: Any) -> tuple[TimeStep, View]:
         """What the actions led to, and the view to act on next; actions in the world's units."""
@@ -94,13 +94,8 @@ class Gymnasium:
         led, rewards, terminated, truncated, fresh = zip(*rows, strict=True)
         after = self._stack(list(led))
         ended = [i for i, row in enumerate(fresh) if row is not None]
-        step = TimeStep(
-            after.observation,
-            np.array(rewards, "float32"),
-            np.array(terminated, bool),
-            np.array(truncated, bool),
-            after.legal,
-        )
+        rewards, terminated, truncated = np.array(rewards, "float32"), np.array(terminated), np.array(truncated)
+        step = time_step(after.observation, rewards, terminated, truncated, after.legal)
         if not ended:
             return step, after
         return step, self._stack([new or old for old, new in zip(led, fresh, strict=True)])
@@ -148,7 +143,7 @@ class Gymnasium:
     def _stack(self, rows: list[tuple[Any, Any]]) -> View:
         observations, legal = zip(*rows, strict=True)
         masks = values.stack_legal(self._spec.action, list(legal)) if self._spec.legal else None
-        return View(values.stack(self._spec.observation, list(observations)), masks)
+        return view(values.stack(self._spec.observation, list(observations)), masks)
 
     def _call(self, i: int, what: str, play: Callable[[], Any]) -> Any:
         try:

@@ -1,0 +1,44 @@
+"""The table of ``docs/performance.md``, written between its two marks from the results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+
+
+def table(results: Path) -> str:
+    """All results in one table, in Markdown."""
+    rows = ["| case | ours, steps/s | against | ratio | range | bar | before it, s | peak, MB |"]
+    rows += ["| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for file in sorted(results.glob("*.json")):
+        rows += _rows(json.loads(file.read_text()))
+    return "\n".join(rows)
+
+
+def _rows(found: dict[str, Any]) -> list[str]:
+    ours = found["systems"]["ours"]
+    rows = []
+    for peer, ratio in found["ratios"].items():
+        theirs = found["systems"][peer]
+        met = "met" if ratio["median"] >= found["bars"][peer] else "missed"
+        pair = [f"{sorted(s[key])[len(s[key]) // 2]:.0f}" for key in ("before", "peak_mb") for s in (ours, theirs)]
+        rows.append(
+            f"| {found['case']} | {ours['median']:,.0f} | {peer}, {theirs['median']:,.0f} | {ratio['median']:.2f} | "
+            f"{ratio['least']:.2f} to {ratio['most']:.2f} | {found['bars'][peer]:g}, {met} | "
+            f"{pair[0]} : {pair[1]} | {pair[2]} : {pair[3]} |"
+        )
+    if "roofline" in found:
+        roof = found["roofline"]
+        rows.append(f"| | | matrix products alone ({roof['rate'] / 1e9:.0f} GFLOP/s) | {roof['share']:.2f} | | | | |")
+    return rows
+
+
+def write_page(results: Path, page: Path) -> None:
+    """Replace what stands between the marks of the page."""
+    text = page.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")

@@ -1,0 +1,62 @@
+"""The least time that the counted arithmetic of an update can take on this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROBE = """
+import sys, time, jax, jax.numpy as jnp
+rows, inner, columns = map(int, sys.argv[1:])
+a, b = jnp.ones((rows, inner)), jnp.ones((inner, columns))
+repeat = max(1, int(2e9 / (2 * rows * inner * columns)))
+
+@jax.jit
+def many(a, b):
+    return jax.lax.fori_loop(0, repeat, lambda i, a: (a @ b) @ b.T * 1e-3, a)
+
+jax.block_until_ready(many(a, b))
+best = 1e9
+for _ in range(7):
+    since = time.perf_counter()
+    jax.block_until_ready(many(a, b))
+    best = min(best, time.perf_counter() - since)
+print(4 * rows * inner * columns * repeat / best)
+"""
+
+
+def matmul_rate(rows: int, inner: int, columns: int) -> float:
+    """Floating-point operations per second of the best of several matrix products of this shape."""
+    command = [sys.executable, "-c", _PROBE, *map(str, (rows, inner, columns))]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def floor_seconds(work) -> dict[str, float] | None:
+    """Counted operations of one step's update, the machine's rate at the widest layer, and their quotient.
+
+    Off policy only: on policy the small layers leave the arithmetic far below everything else.
+    """
+    if work.length:
+        return None
+    counted = update_flops(work) * work.updates
+    rate = matmul_rate(work.batch, work.hidden, work.hidden)
+    return {"flops": counted, "rate": rate, "seconds": counted / rate}
+
+
+def update_flops(work) -> float:
+    """Multiplications and additions in the matrix products of one update of SAC or TD3 with twin critics.
+
+    A forward pass is 1, the gradient of its weights 1, that of its inputs 1. Critics: two targets forward (1 each),
+    two critics with their weights' gradient (3 each, less the inputs' of the first layer). Actor: once forward for the
+    targets, once with the weights' gradient (3), through two critics forward and back to the action (2 each).
+    TD3 moves actor and targets every second time.
+    """
+    sizes = {"HalfCheetah-v5": (17, 6), "Pendulum-v1": (3, 1)}
+    observation, action = sizes[work.env.rpartition(":")[2]]
+    heads = 2 if work.algorithm == "sac" else 1
+    wide = work.hidden * work.hidden
+    critic = (observation + action) * work.hidden + wide + work.hidden
+    actor = observation * work.hidden + wide + heads * action * work.hidden
+    every = 0.5 if work.algorithm == "td3" else 1.0
+    passes = 2 * critic + 2 * 3 * critic + actor + every * (3 * actor + 2 * 2 * critic)
+    return 2.0 * work.batch * passes

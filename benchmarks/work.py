@@ -1,0 +1,75 @@
+"""The work of every case: what each system is asked to do, as data that each one's script reads."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One training job. ``begin`` steps are made before the clock starts, ``steps`` while it runs; all per seed."""
+
+    algorithm: str
+    env: str
+    hidden: int
+    """Units of both hidden layers, of actor and critics alike."""
+    batch: int
+    """Transitions per update; of a minibatch, if on policy."""
+    begin: int
+    steps: int
+    envs: int = 1
+    updates: int = 1
+    """Gradient updates per step of all environments, off policy."""
+    length: int = 0
+    """Steps per environment and rollout, on policy."""
+    epochs: int = 0
+    learning_rate: float = 1e-3
+    seeds: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A job, who does it, and how much faster than each peer we promise to be."""
+
+    work: Work
+    bars: dict[str, float]
+    """Least median ratio of our steps per second to the peer's."""
+    differs: str = ""
+    """Where the systems do not do quite the same."""
+
+
+_CHEETAH = Work("sac", "HalfCheetah-v5", 256, 256, begin=500, steps=1_500)
+_PENDULUM = Work("sac", "Pendulum-v1", 64, 100, begin=1_000, steps=4_000)
+_CARTPOLE = Work("ppo", "CartPole-v1", 64, 64, begin=16_384, steps=32_768, envs=8, length=2048, epochs=10)
+
+CASES = {
+    "sac-halfcheetah": Case(_CHEETAH, {"sb3": 2.6, "sbx": 1.3}),
+    "td3-halfcheetah": Case(dataclasses.replace(_CHEETAH, algorithm="td3"), {"sb3": 2.6, "sbx": 1.2}),
+    "sac-pendulum": Case(
+        _PENDULUM,
+        {"sb3": 9.0, "sbx": 2.2, "rltools": 0.6},
+        "Ours steps the compiled pendulum of gymnax, the peers Gymnasium's: the same equations.",
+    ),
+    "sac-pendulum-host": Case(dataclasses.replace(_PENDULUM, env="gymnasium:Pendulum-v1"), {"sb3": 1.0, "sbx": 1.0}),
+    "ppo-halfcheetah": Case(
+        Work("ppo", "HalfCheetah-v5", 64, 64, begin=8_192, steps=16_384, envs=8, length=256, epochs=10),
+        {"sb3": 6.0, "sbx": 2.5},
+    ),
+    "ppo-cartpole": Case(
+        _CARTPOLE,
+        {"sb3": 25.0, "sbx": 8.0},
+        "Ours steps the compiled cart-pole of gymnax, the peers Gymnasium's: the same equations.",
+    ),
+    "ppo-cartpole-64": Case(
+        Work("ppo", "CartPole-v1", 64, 512, 65_536, 1_048_576, envs=64, length=32, epochs=4),
+        {"rejax": 1.2},
+    ),
+    "ppo-cartpole-1024": Case(
+        Work("ppo", "CartPole-v1", 64, 8_192, 1_048_576, 8_388_608, envs=1024, length=32, epochs=4),
+        {"rejax": 1.2},
+    ),
+    "ppo-cartpole-16-seeds": Case(
+        Work("ppo", "CartPole-v1", 64, 512, 65_536, 262_144, 64, length=32, epochs=4, seeds=16),
+        {"rejax": 1.0},
+    ),
+}
