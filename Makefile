@@ -6,7 +6,7 @@ BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train test test-slow reproduce lint lint-format lint-rules lint-types format docs-check clean
+.PHONY: train test test-slow reproduce bench lint lint-format lint-rules lint-types format docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
@@ -23,6 +23,10 @@ test-slow: $(VENV)/for-tests
 reproduce: $(VENV)/for-tests
 	$(BIN)/thespis reproduce all $(REPRODUCE)
 	$(BIN)/thespis papers --write docs
+
+# Side by side with other libraries, each in an environment of its own under .bench; an hour, or one CASE.
+bench: $(VENV)/for-tests
+	$(BIN)/python benchmarks/bench.py $(CASE)
 
 lint: lint-format lint-rules lint-types
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from page import write_page
+from performance_page import write_page
 from roofline import floor_seconds
 from work import CASES, Case, Work
 

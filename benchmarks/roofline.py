@@ -46,17 +46,18 @@ def floor_seconds(work) -> dict[str, float] | None:
 def update_flops(work) -> float:
     """Multiplications and additions in the matrix products of one update of SAC or TD3 with twin critics.
 
-    A forward pass is 1, the gradient of its weights 1, that of its inputs 1. Critics: two targets forward (1 each),
-    two critics with their weights' gradient (3 each, less the inputs' of the first layer). Actor: once forward for the
-    targets, once with the weights' gradient (3), through two critics forward and back to the action (2 each).
-    TD3 moves actor and targets every second time.
+    A forward pass is 1, the gradient of its weights 1, that of its inputs 1. Critics: two targets forward (1 each), two
+    critics with their weights' gradient (3 each). Actor: once forward for the targets, once with its weights' gradient
+    (3), through the critics (two of SAC's, one of TD3's) forward and back to the action (2 each). Nobody needs the
+    gradient of the first layers' inputs where these are data. TD3 moves its actor every second time.
     """
     sizes = {"HalfCheetah-v5": (17, 6), "Pendulum-v1": (3, 1)}
     observation, action = sizes[work.env.rpartition(":")[2]]
-    heads = 2 if work.algorithm == "sac" else 1
+    soft = work.algorithm == "sac"
     wide = work.hidden * work.hidden
-    critic = (observation + action) * work.hidden + wide + work.hidden
-    actor = observation * work.hidden + wide + heads * action * work.hidden
-    every = 0.5 if work.algorithm == "td3" else 1.0
-    passes = 2 * critic + 2 * 3 * critic + actor + every * (3 * actor + 2 * 2 * critic)
-    return 2.0 * work.batch * passes
+    critic_first, actor_first = (observation + action) * work.hidden, observation * work.hidden
+    critic = critic_first + wide + work.hidden
+    actor = actor_first + wide + (2 if soft else 1) * action * work.hidden
+    critics = 2 * critic + 2 * (3 * critic - critic_first)
+    climb = 3 * actor - actor_first + (2 if soft else 1) * 2 * critic
+    return 2.0 * work.batch * (critics + actor + climb * (1.0 if soft else 0.5))

@@ -1,0 +1,74 @@
+"""The benchmarks' own arithmetic, and that their page says what was measured. Nothing is timed here."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import performance_page
+import pytest
+from roofline import update_flops
+from work import CASES
+
+from thespis.core.keys import key_of
+from thespis.core.records import Batch, EnvSpec
+from thespis.core.samples import random_steps
+from thespis.core.spaces import Box
+from thespis.methods.registry import load
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def products(jaxpr) -> float:
+    """Multiplications and additions of all matrix products of a program; of a branch, the mean of both ways."""
+    total = 0.0
+    for equation in jaxpr.eqns:
+        inner = [getattr(p, "jaxpr", p) for p in jax.tree.leaves(equation.params, is_leaf=lambda p: hasattr(p, "eqns"))]
+        inner = [products(p) for p in inner if hasattr(p, "eqns")]
+        if equation.primitive.name == "cond":
+            total += sum(inner) / len(inner)
+        elif equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            depth = math.prod(equation.invars[0].aval.shape[i] for i in contracted)
+            total += 2.0 * math.prod(equation.outvars[0].aval.shape) * depth
+        else:
+            total += sum(inner)
+    return total
+
+
+@pytest.mark.parametrize("name", ["sac-halfcheetah", "td3-halfcheetah", "sac-pendulum"])
+def test_counted_work_is_that_of_the_program(name):
+    work = CASES[name].work
+    observation, action = {"HalfCheetah-v5": (17, 6), "Pendulum-v1": (3, 1)}[work.env]
+    spec = EnvSpec(name, Box((observation,)), Box((action,), -1.0, 1.0))
+    method = load(work.algorithm)(hidden=(work.hidden, work.hidden))
+    steps = random_steps(spec, np.random.default_rng(0), 1, work.batch)
+    batch = Batch(steps, jnp.ones((1, work.batch), bool), (), jnp.zeros((), "int32"))
+    state = method.init(spec, key_of(0))
+    program = jax.make_jaxpr(lambda state: method.update(state, batch, key_of(1)))(state)
+    assert products(program.jaxpr) == pytest.approx(update_flops(work), rel=0.001)
+
+
+def test_the_page_says_what_was_measured():
+    page = (ROOT / "docs" / "performance.md").read_text()
+    _, _, rest = page.partition(performance_page.BEGIN)
+    table, _, _ = rest.partition(performance_page.END)
+    assert table.strip() == performance_page.table(RESULTS), "python benchmarks/bench.py --page"
+
+
+def test_results_are_of_cases_as_they_are_now():
+    for file in RESULTS.glob("*.json"):
+        found, case = json.loads(file.read_text()), CASES[file.stem]
+        assert found["work"] == dataclasses.asdict(case.work) and found["bars"] == case.bars, f"run again: {file.stem}"
+        assert all(len(told["rate"]) >= 5 for told in found["systems"].values())
+
+
+def test_every_peer_is_pinned():
+    for peer in {peer for case in CASES.values() for peer in case.bars}:
+        lines = (ROOT / "benchmarks" / "peers" / f"{peer}.txt").read_text().splitlines()
+        assert lines and all("==" in line for line in lines)
+        assert (ROOT / "benchmarks" / "systems" / f"by_{peer}.py").exists()
