@@ -17,7 +17,7 @@ test: $(VENV)/for-tests
 
 test-slow: $(VENV)/for-tests
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow --durations 20 $(TESTS)
-	XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/laws
+	XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/laws tests/loops
 
 # Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
 reproduce: $(VENV)/for-tests
