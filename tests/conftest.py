@@ -9,7 +9,8 @@ ROOT = Path(__file__).parents[1]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # bits are compared, and only the CPU promises them
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-# Most of the suite's time is XLA compiling programs that run once. `make test-slow` repeats laws and loops fully optimised.
+# Most of the suite's time is XLA compiling programs that run once. `make test-slow` repeats laws and loops with the
+# optimiser on.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("WANDB_MODE", "offline")

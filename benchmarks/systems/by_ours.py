@@ -10,6 +10,11 @@ import thespis
 def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
+
+    def hear(event):
+        if event.kind == "progress":
+            watch.at(event.step)
+
     settings = [f"hidden={job.hidden},{job.hidden}", f"learning_rate={job.learning_rate}"]
     if job.length:
         settings += [f"length={job.length}", f"epochs={job.epochs}", f"minibatch={job.batch}"]
@@ -26,7 +31,7 @@ def main() -> None:
             report_every=job.begin,
             episodes=1,
             out=f"{folder}/run",
-            callbacks=[lambda event: watch.at(event.step) and None if event.kind == "progress" else None],
+            callbacks=[hear],
         )
     watch.answer()
 
