@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
+from thespis.core.shuffle import permutation
+
 Carry = TypeVar("Carry")
 
 
@@ -54,7 +56,7 @@ def epochs(
     if parts == 1 and size == count:  # in a sum order means nothing but rounding
         shuffles = jnp.broadcast_to(jnp.arange(count), (passes, count))
     else:
-        shuffles = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(key, passes))
+        shuffles = jax.vmap(lambda k: permutation(k, count))(jax.random.split(key, passes))
     chosen = shuffles[:, : parts * size].reshape(passes * parts, size)
 
     def body(carry, index):

@@ -152,18 +152,18 @@ class HostLoop:
                 updates = np.int32(updates + (feed.updates if train else 0))
                 ticks = np.int32(ticks + feed.ticks)
             with self.clock.spent_on("learning"):
-                newest = [self._fixed.unflatten(leaves)[1] for leaves in settled(policies, self.pace.lag)]
+                newest = [self._fixed.unflatten(x)[1] for x in jax.block_until_ready(settled(policies, self.pace.lag))]
         learner, tally = self._held.unflatten(desk)
         return HostCarry(carry.roots, learner, tally, tuple(newest), world, ticks, updates)
 
     def _study(
         self, desk: list, fixed: list, rows: list, memory: PyTree, ends: list, *counted: Any, train: bool
     ) -> list:
-        """Learn from one block: what lies on the desk, learner and tally, is replaced. Returns the newest policy."""
+        """Learn from one block, waiting for nothing: the desk's learner and tally are replaced. The newest policy."""
         delay(self.jitter)
         given = (desk[:], fixed, _stack(rows), memory, _stack(ends), *counted)
         desk[:], newest = self.clock.call(("learn", train), self._learn, *given, train=train)
-        return jax.block_until_ready(newest)
+        return newest
 
     def _collect(self, fixed: list, world: HostWorld, ticks: np.int32) -> tuple[HostWorld, list, list]:
         """One block of acting: the worlds after it, and the leaves of every tick's transitions and outcomes.
@@ -178,6 +178,9 @@ class HostLoop:
             with self.clock.spent_on("acting"):
                 given = (fixed, memory, view, first, np.int32(ticks + t))
                 sent, action, extras, memory = self.clock.call("act", self._act, *given)
+            with self.clock.spent_on("learning"):
+                jax.block_until_ready(fixed if t == 0 else ())  # the policy may still be in the making
+            with self.clock.spent_on("acting"):
                 sent = jax.tree.map(np.asarray, sent)
             with self.clock.spent_on("environment"):
                 step, following = self.environment.step(sent)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
+import jax
+import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.errors import UserError
@@ -65,8 +67,12 @@ def known(policy: PyTree | Future[PyTree]) -> PyTree:
 
 
 def ready(policy: PyTree | Future[PyTree]) -> bool:
-    """Whether it can be had without waiting."""
-    return not isinstance(policy, Future) or policy.done()
+    """Whether it can be had without waiting: learning has been called, and is done."""
+    if isinstance(policy, Future):
+        return policy.done() and ready(policy.result())
+    # keys cannot be asked, but they are never in the making
+    arrays = [x for x in jax.tree.leaves(policy) if isinstance(x, jax.Array) and isinstance(x.dtype, np.dtype)]
+    return all(array.is_ready() for array in arrays)
 
 
 def settled(policies: Policies, lag: int) -> tuple[PyTree, ...]:

@@ -208,7 +208,7 @@ def _five(answer: Any) -> tuple[Any, Any, Any, Any, dict]:
 
 def _number(reward: Any) -> float:
     try:
-        number = float(np.asarray(reward).reshape(()))
+        number = reward if isinstance(reward, float) else float(np.asarray(reward).reshape(()))
     except (TypeError, ValueError):
         raise UserError(f"the reward must be one number, not {reward!r}") from None
     if not math.isfinite(number):

@@ -172,6 +172,8 @@ def _part(value: Any, name: Any, what: str) -> Any:
 
 
 def _fits(value: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
+    if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
+        return value
     try:
         array = np.asarray(value)
     except ValueError as error:  # ragged lists
