@@ -14,7 +14,8 @@ def table(results: Path) -> str:
     rows = ["| case | ours, steps/s | against | ratio | range | bar | before it, s | peak, MB |"]
     rows += ["| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for file in sorted(results.glob("*.json")):
-        rows += _rows(json.loads(file.read_text()))
+        found = json.loads(file.read_text())
+        rows += _rows(found) if "systems" in found else []  # the quadrotor is no race of systems
     return "\n".join(rows)
 
 

@@ -5,9 +5,11 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from worlds import Walk
 
+import thespis
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
 from thespis.core.spaces import Box
@@ -52,8 +54,15 @@ def test_replay_keeps_what_critics_may_see():
     assert ended.any() and float(jnp.where(ended, steps.privileged, 0).max()) == 0
 
 
-def test_the_host_loop_refuses_it():
-    import thespis
+def test_final_scores_judge_with_it(tmp_path):
+    run = thespis.train(METHOD, env=Told(), steps=24, episodes=2, out=tmp_path / "run")
+    found = run.final["calibration"]
+    assert len(found["predicted"]) > 0 and np.all(np.isfinite(found["predicted"]))
+    steps = run.play(2, keep=2).kept[0][0]
+    np.testing.assert_array_equal(steps.privileged, np.arange(len(steps.reward)))
+    np.testing.assert_array_equal(steps.next_privileged, steps.privileged + 1)
 
+
+def test_the_host_loop_refuses_it():
     with pytest.raises(UserError, match="compiled loop"):
         thespis.train(METHOD, env=Told(), steps=24, loop="host")

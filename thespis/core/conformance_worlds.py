@@ -89,6 +89,10 @@ def _check_step(spec: EnvSpec, step: TimeStep, rows: int, where: str) -> None:
         found = f"{value.dtype}{list(value.shape)}"
         hold(found == f"{dtype}[{rows}]", f"{where} gives one {dtype} {name} a world", f"not {found}")
     finite(step.reward, f"{where} gives finite rewards")
+    shows = "what only critics see comes if and only if the spec says so"
+    hold((step.privileged is not None) == (spec.privileged is not None), shows)
+    if spec.privileged is not None:
+        fits(spec.privileged, step.privileged, (rows,), f"{where} gives privileged parts of the space")
     hold((step.legal is not None) == spec.legal, "legal masks come if and only if the spec says so")
     if spec.legal:
         _check_masks(spec, step.legal, rows, where)

@@ -31,7 +31,7 @@ class EnvSpec:
     """What a method may know of an environment before it has seen it.
 
     ``legal`` says whether time steps carry masks of legal actions; ``privileged`` is the space of what only
-    critics may see (``None``: nothing); ``time_limit`` is the number of
+    critics may see, and see in place of the observation (``None``: nothing); ``time_limit`` is the number of
     steps after which an episode is truncated (``None``: unknown or none); ``params`` are the default
     parameters of one episode, ``()`` where an environment has none.
     """

@@ -95,7 +95,9 @@ def random_steps(spec: EnvSpec, rng: np.random.Generator, time: int, rows: int) 
     action = legal_action(spec.action, now.legal, rng, (time, rows))
     following = jax.tree.map(lambda x: x[1:], path)
     reward = rng.normal(size=(time, rows)).astype("float32")
-    steps = Transition(now, action, reward, terminated, truncated, following, first)
+    told = None if spec.privileged is None else random_value(spec.privileged, rng, (2, time, rows))
+    shown, next_shown = jax.tree.map(lambda x: x[0], told), jax.tree.map(lambda x: x[1], told)
+    steps = Transition(now, action, reward, terminated, truncated, following, first, (), shown, next_shown)
     return jax.tree.map(jnp.asarray, steps)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -132,17 +133,32 @@ class PairReturn(eqx.Module):
         return jax.vmap(one)(actions)
 
 
+def for_critics(spec: EnvSpec) -> EnvSpec:
+    """``spec`` as critics know it: what is privileged takes the place of the observation, where there is such a thing.
+
+    An asymmetric critic (Pinto et al., 2018, arXiv:1710.06542): it is not needed any more when the actor plays.
+    """
+    return spec if spec.privileged is None else dataclasses.replace(spec, observation=spec.privileged)
+
+
+def seen_by_critics(privileged: PyTree, observation: PyTree) -> PyTree:
+    """What such a critic looks at: ``privileged``, or the observation where that is ``None``."""
+    return observation if privileged is None else privileged
+
+
 ActionValue = ChoiceValue | PairValue
 Critic = TypeVar("Critic", ChoiceValue, PairValue, ActionValue)
 
 
 def action_value(spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""]) -> ActionValue:
-    """The action value that fits the action space. Raises ``UserError`` for vectors and trees of choices."""
+    """The action value, of what critics see, that fits the action space. Raises ``UserError`` for vectors and trees
+    of choices.
+    """
     match spec.action:
         case Discrete():
-            return ChoiceValue(spec, hidden, key)
+            return ChoiceValue(for_critics(spec), hidden, key)
         case Box():
-            return PairValue(spec, hidden, key)
+            return PairValue(for_critics(spec), hidden, key)
         case other:
             raise UserError(
                 f"this method's critic needs one discrete choice or one box of actions, {spec.name} has {other}: "

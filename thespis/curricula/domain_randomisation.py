@@ -9,7 +9,6 @@ Integer fields are drawn from ``low .. high``, both included; fields that are ar
 
 from __future__ import annotations
 
-import difflib
 from typing import ClassVar
 
 import equinox as eqx
@@ -21,6 +20,7 @@ from thespis.core.errors import UserError
 from thespis.core.keys import fold, per_index
 from thespis.core.records import Citation, EnvSpec, Outcomes, Report
 from thespis.curricula.fixed import repeat
+from thespis.curricula.parameters import by_path, require_field, with_leaves
 
 Range = tuple[str, float | int, float | int]
 
@@ -52,7 +52,7 @@ class DomainRandomisation(eqx.Module):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> PyTree:
         """The default parameters. Raises ``UserError`` for a field or range that cannot be."""
         params = jax.tree.map(jnp.asarray, spec.params)
-        fields = _fields(params)
+        fields = by_path(params)
         if not fields:
             raise UserError(f"{spec.name} has no parameters to randomise; use the fixed curriculum")
         if not self.ranges:
@@ -63,13 +63,13 @@ class DomainRandomisation(eqx.Module):
 
     def draw(self, state: PyTree, key: Key[Array, ""], n: int) -> PyTree:
         """Parameters of ``n`` episodes; the i-th does not depend on ``n``, nor on which other fields vary."""
-        columns = _fields(repeat(state, n))
+        columns = by_path(repeat(state, n))
         for name, low, high in self.ranges:
             keys = per_index(fold(key, name), n)
             columns[name] = jax.vmap(lambda key, leaf, low=low, high=high: _uniform(key, leaf, low, high))(
                 keys, columns[name]
             )
-        return jax.tree.unflatten(jax.tree.structure(state), list(columns.values()))
+        return with_leaves(state, columns)
 
     def update(self, state: PyTree, outcomes: Outcomes, key: Key[Array, ""]) -> tuple[PyTree, Report]:
         """Nothing is learnt."""
@@ -87,18 +87,8 @@ def _parse(text: str) -> Range:
         ) from None
 
 
-def _fields(params: PyTree) -> dict[str, Array]:
-    """Every leaf by its dotted path, in the order JAX flattens them."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-
-
 def _check(world: str, fields: dict[str, Array], name: str, low: float | int, high: float | int) -> None:
-    if name not in fields:
-        near = difflib.get_close_matches(name, fields, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise UserError(f"{world} has no parameter {name!r}{hint}; it has: {', '.join(fields)}")
-    dtype = fields[name].dtype
+    dtype = require_field(world, fields, name).dtype
     if not jnp.issubdtype(dtype, jnp.number):
         raise UserError(f"the parameter {name!r} of {world} is of type {dtype}: only numbers can be randomised")
     if not -jnp.inf < low <= high < jnp.inf:

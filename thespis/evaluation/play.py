@@ -56,22 +56,23 @@ def play(
     def by_seed(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: np.asarray(x).reshape(count, rows, *np.shape(x)[1:]), tree)
 
-    view = by_seed(worlds.start(world_seeds).view)
-    playing = np.ones((count, rows), bool)
+    begun = by_seed(worlds.start(world_seeds))
+    view, privileged = begun.view, begun.privileged
+    playing, first = np.ones((2, count, rows), bool)
     returns, lengths = np.zeros((count, rows)), np.zeros((count, rows), int)
     kept: list[list[list[Transition]]] = [[[] for _ in range(keep)] for _ in seeds]
-    first = np.ones((count, rows), bool)
     for tick in range(longest):
         sent, action, memory, extras = act(policy, memory, view, keys, np.int32(tick))
         step, following = worlds.step(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), sent))
         step, following = by_seed(step), by_seed(following)
-        transition = Transition(view, action, step.reward, step.terminated, step.truncated, step.view, first, extras)
+        answer = step.reward, step.terminated, step.truncated, step.view
+        transition = Transition(view, action, *answer, first, extras, privileged, step.privileged)
         for s, e in zip(*np.nonzero(playing[:, :keep]), strict=True):
             kept[s][e].append(jax.tree.map(lambda x, at=(s, e): np.asarray(x[at]), transition))
         returns += np.where(playing, step.reward, 0.0)
         lengths += playing
         playing &= ~(step.terminated | step.truncated)
-        view, first = following, np.zeros_like(first)
+        view, first, privileged = following, np.zeros_like(first), step.privileged  # wrong after an end: not kept
         if not playing.any():
             break
     whole = [[jax.tree.map(lambda *x: np.stack(x), *steps) for steps in episodes if steps] for episodes in kept]

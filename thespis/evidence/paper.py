@@ -32,6 +32,8 @@ class Arm:
     method: Method
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Further arguments of :func:`thespis.train`: ``envs``, ``lag``, ``feedback`` ..."""
+    env: str = ""
+    """Trained and played in this world instead of the trial's: the same task, seen otherwise."""
 
     def __post_init__(self):
         """Raises ``ValueError`` for a name that cannot be a directory's."""
@@ -79,6 +81,7 @@ class Trial:
         return {
             "arms": {
                 arm.name: {"method": to_config(arm.method), "options": to_config(dict(arm.options))}
+                | ({"env": arm.env} if arm.env else {})
                 for arm in self.arms
             },
             "envs": list(self.envs),

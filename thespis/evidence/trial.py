@@ -106,7 +106,7 @@ def _finished(trial: Trial, piece: Piece, directory: Path, listeners: list[Liste
     else:
         run = api.train(
             piece.arm.method,
-            piece.env,
+            piece.arm.env or piece.env,
             steps=trial.steps,
             seeds=list(piece.seeds),
             episodes=trial.episodes,
@@ -122,5 +122,5 @@ def _finished(trial: Trial, piece: Piece, directory: Path, listeners: list[Liste
 def _name(trial: Trial, piece: Piece) -> str:
     """A directory's name that changes with whatever changes results."""
     declared = [to_config(piece.arm.method), to_config(dict(piece.arm.options)), trial.steps, trial.episodes]
-    env = piece.env.replace(":", "-").replace("/", "-")
+    env = (piece.arm.env or piece.env).replace(":", "-").replace("/", "-")
     return f"{piece.arm.name}-{env}-{digest(declared)}-seeds-{piece.seeds[0]}-{piece.seeds[-1]}".replace(" ", "-")

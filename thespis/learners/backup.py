@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from thespis.core.records import Batch, View
-from thespis.critics.values import Critic, PairReturn, evaluate_ensemble
+from thespis.critics.values import Critic, PairReturn, evaluate_ensemble, seen_by_critics
 from thespis.learners.gradient import Number, Optimiser, gradient_step
 from thespis.objectives.returns import n_step
 from thespis.objectives.values import gaussian_return_loss
@@ -29,6 +29,18 @@ class Backup(eqx.Module):
     earned: Float[Array, " row"]
     discount: Float[Array, " row"]
     next_view: View
+    privileged: PyTree = None
+    next_privileged: PyTree = None
+
+    @property
+    def seen(self) -> PyTree:
+        """What critics look at where the windows start."""
+        return seen_by_critics(self.privileged, self.view.observation)
+
+    @property
+    def next_seen(self) -> PyTree:
+        """What critics look at where to bootstrap."""
+        return seen_by_critics(self.next_privileged, self.next_view.observation)
 
 
 def backup(batch: Batch, discount: Number, see: Callable[[View], View] = lambda view: view) -> Backup:
@@ -38,9 +50,9 @@ def backup(batch: Batch, discount: Number, see: Callable[[View], View] = lambda 
         steps.reward, steps.terminated, batch.mask, discount
     )
     rows = jnp.arange(last.shape[0])
-    view, action = jax.tree.map(lambda x: x[0], (steps.view, steps.action))
-    next_view = jax.tree.map(lambda x: x[last, rows], steps.next_view)
-    return Backup(jax.vmap(see)(view), action, earned, factor, jax.vmap(see)(next_view))
+    view, action, privileged = jax.tree.map(lambda x: x[0], (steps.view, steps.action, steps.privileged))
+    next_view, further = jax.tree.map(lambda x: x[last, rows], (steps.next_view, steps.next_privileged))
+    return Backup(jax.vmap(see)(view), action, earned, factor, jax.vmap(see)(next_view), privileged, further)
 
 
 def fit_critics(
@@ -54,7 +66,7 @@ def fit_critics(
     """One step of every member of an ensemble towards the targets; members' mean losses are summed."""
 
     def objective(critics):
-        values = jax.vmap(lambda o, a: evaluate_ensemble(critics, o, _one(a))[:, 0])(data.view.observation, data.action)
+        values = jax.vmap(lambda o, a: evaluate_ensemble(critics, o, _one(a))[:, 0])(data.seen, data.action)
         return jnp.sum(jnp.mean(loss(values - target[:, None]), axis=0)), values
 
     critics, opt_state, values, norm = gradient_step(optimiser, objective, critics, opt_state)
@@ -82,7 +94,7 @@ def fit_returns(
     """One step of a distributional critic towards sampled returns; ``floor`` is added to its deviation."""
 
     def objective(critic):
-        mean, excess = jax.vmap(lambda o, a: critic(o, _one(a)))(data.view.observation, data.action)
+        mean, excess = jax.vmap(lambda o, a: critic(o, _one(a)))(data.seen, data.action)
         mean, deviation = mean[:, 0], floor + excess[:, 0]
         loss = jnp.mean(gaussian_return_loss(mean, deviation, target, bound))
         return loss, {"critic_loss": loss, "value": jnp.mean(mean), "deviation": jnp.mean(deviation)}

@@ -19,7 +19,7 @@ from thespis.actors.soft import SoftActor, SoftPolicy
 from thespis.core.contracts import Mode
 from thespis.core.keys import key_of
 from thespis.core.records import Critique, Transition, View
-from thespis.critics.values import ActionValue, evaluate_ensemble
+from thespis.critics.values import ActionValue, evaluate_ensemble, seen_by_critics
 from thespis.learners.gradient import Adam, Number, gradient_step
 from thespis.learners.normalisers import AsTheyAre, ObservationScale
 
@@ -58,8 +58,10 @@ class SoftActorCritic(eqx.Module):
     """Scaling of observations: AsTheyAre or RunningScale."""
 
     @abc.abstractmethod
-    def verdict(self, state: Any, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
-        """Of one scaled view and the action taken there (on an axis of 1), in the world's units of reward."""
+    def verdict(self, state: Any, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
+        """Of one scaled view, what only critics see there (or ``None``) and the action taken (on an axis of 1), in the
+        world's units of reward.
+        """
 
     def policy(self, state: SoftState, mode: Mode) -> SoftPolicy:
         """Actor and scale."""
@@ -80,12 +82,12 @@ class SoftActorCritic(eqx.Module):
     def judge(self, state: SoftState, episode: Transition) -> Critique:
         """Action values, their advantage over the value of the state, and disagreement, of one episode ``[time]``."""
 
-        def one(view, action, key):
+        def one(view, privileged, action, key):
             actions = jax.tree.map(lambda x: x[None], action)
-            return self.verdict(state, self.scaled(state.scale, view), actions, key)
+            return self.verdict(state, self.scaled(state.scale, view), privileged, actions, key)
 
         keys = jax.random.split(key_of(0), episode.reward.shape[0])
-        value, advantage, spread, bonus = jax.vmap(one)(episode.view, episode.action, keys)
+        value, advantage, spread, bonus = jax.vmap(one)(episode.view, episode.privileged, episode.action, keys)
         return Critique(value, advantage, spread, discount=self.discount, bonus=bonus)
 
     def scaled(self, scale: PyTree, view: View) -> View:
@@ -99,14 +101,20 @@ def least(critics: ActionValue) -> Evaluate:
 
 
 def soft_value(
-    actor: SoftActor, evaluate: Evaluate, alpha: Float[Array, ""], view: View, key: Key[Array, ""]
+    actor: SoftActor,
+    evaluate: Evaluate,
+    alpha: Float[Array, ""],
+    view: View,
+    key: Key[Array, ""],
+    privileged: PyTree = None,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """``E_a[Q(o, a) - alpha log pi(a|o)]`` of one view, and the actor's entropy there in nats.
 
-    Both are exact sums for a discrete choice, one reparameterised sample for a continuous action.
+    Both are exact sums for a discrete choice, one reparameterised sample for a continuous action. ``privileged`` is
+    what critics see in place of the observation.
     """
     actions, weights, log_probs = actor(view).candidates(key)
-    q = evaluate(view.observation, actions)
+    q = evaluate(seen_by_critics(privileged, view.observation), actions)
     return jnp.sum(weights * (q - alpha * log_probs)), -jnp.sum(weights * log_probs)
 
 
@@ -118,6 +126,7 @@ def climb(
     alpha: Float[Array, ""],
     views: View,
     keys: Key[Array, " row"],
+    privileged: PyTree = None,
 ) -> tuple[SoftActor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
     """One step of the actor up the mean soft value of ``views`` ``[row, ...]``.
 
@@ -125,7 +134,8 @@ def climb(
     """
 
     def loss(actor):
-        values, entropy = jax.vmap(lambda view, key: soft_value(actor, evaluate, alpha, view, key))(views, keys)
+        one = lambda *given: soft_value(actor, evaluate, alpha, *given)  # noqa: E731
+        values, entropy = jax.vmap(one)(views, keys, privileged)
         return -jnp.mean(values), (values, jnp.mean(entropy))
 
     return gradient_step(optimiser, loss, actor, opt_state)

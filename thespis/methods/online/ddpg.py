@@ -21,7 +21,7 @@ from thespis.actors.deterministic import Deterministic, DeterministicActor, Nois
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition
-from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble
+from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble, seen_by_critics
 from thespis.learners.backup import backup, fit_critics
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
 
@@ -79,26 +79,27 @@ class DDPG(Deterministic):
     def judge(self, state: DDPGState, episode: Transition) -> Critique:
         """Values of the actions taken, and their advantage over the actor's own."""
 
-        def one(o, action):
-            return evaluate_ensemble(state.critic, o, jnp.stack([action, state.actor(o)]))[0]
+        def one(o, privileged, action):
+            seen = seen_by_critics(privileged, o)
+            return evaluate_ensemble(state.critic, seen, jnp.stack([action, state.actor(o)]))[0]
 
-        values = jax.vmap(one)(episode.view.observation, episode.action)
+        values = jax.vmap(one)(episode.view.observation, episode.privileged, episode.action)
         return Critique(value=values[:, 0], advantage=values[:, 0] - values[:, 1], discount=self.discount)
 
     def update(self, state: DDPGState, batch: Batch, key: Key[Array, ""]) -> tuple[DDPGState, Report]:
         """One step of critic, actor and targets."""
         data = backup(batch, self.discount)
 
-        def value(critic, actor, o):
-            return evaluate_ensemble(critic, o, actor(o)[None])[0, 0]
+        def values(critic, actor, view, seen):
+            return jax.vmap(lambda o, s: evaluate_ensemble(critic, s, actor(o)[None])[0, 0])(view.observation, seen)
 
-        next_value = jax.vmap(lambda o: value(state.target_critic, state.target_actor, o))(data.next_view.observation)
+        next_value = values(state.target_critic, state.target_actor, data.next_view, data.next_seen)
         critic, critic_opt, metrics = fit_critics(
             Adam(self.learning_rate), state.critic, state.critic_opt, data, data.earned + data.discount * next_value
         )
 
         def actor_loss(actor):
-            loss = -jnp.mean(jax.vmap(lambda o: value(critic, actor, o))(data.view.observation))
+            loss = -jnp.mean(values(critic, actor, data.view, data.seen))
             return loss, loss
 
         actor, actor_opt, loss, norm = gradient_step(

@@ -25,7 +25,7 @@ from thespis.actors.heads import SquashedGaussian
 from thespis.actors.soft import SoftActor
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
-from thespis.critics.values import PairReturn
+from thespis.critics.values import PairReturn, for_critics, seen_by_critics
 from thespis.learners.backup import Backup, backup, fit_returns
 from thespis.learners.gradient import Adam, Number, polyak
 from thespis.learners.soft import SoftActorCritic, Verdict, climb, soft_value
@@ -89,18 +89,18 @@ class DSAC(SoftActorCritic):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> DSACState:
         """Fresh actor, critic and temperature, and copies of the first two."""
         actor_key, critic_key = jax.random.split(key)
-        critic = PairReturn(spec, self.hidden, critic_key, activation=jax.nn.gelu)
+        critic = PairReturn(for_critics(spec), self.hidden, critic_key, activation=jax.nn.gelu)
         head = SquashedGaussian(lowest_log_std=-5.0, highest_log_std=1.0)
         actor = SoftActor(spec, self.hidden, actor_key, activation=jax.nn.gelu, continuous=head)
         opts = Adam(self.actor_learning_rate).init(actor), Adam(self.learning_rate).init(critic)
         scale, temperature = self.observations.init(spec.observation), self.temperature.init(spec)
         return DSACState(actor, critic, actor, critic, temperature, *opts, scale, jnp.zeros(()), jnp.zeros((), "int32"))
 
-    def verdict(self, state: DSACState, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
+    def verdict(self, state: DSACState, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
         """Mean return, its advantage over the soft value, nobody to disagree with, and entropy's bonus."""
-        q, _ = state.critic(view.observation, actions)
+        q, _ = state.critic(seen_by_critics(told, view.observation), actions)
         alpha = self.temperature.alpha(state.temperature)
-        value, entropy = soft_value(state.actor, lambda o, a: state.critic(o, a)[0], alpha, view, key)
+        value, entropy = soft_value(state.actor, lambda o, a: state.critic(o, a)[0], alpha, view, key, told)
         return q[0] / self.reward_scale, (q[0] - value) / self.reward_scale, None, alpha * entropy / self.reward_scale
 
     def update(self, state: DSACState, batch: Batch, key: Key[Array, ""]) -> tuple[DSACState, Report]:
@@ -110,16 +110,16 @@ class DSAC(SoftActorCritic):
         keys, noise_keys, actor_keys = jax.random.split(key, (3, data.earned.shape[0]))
         alpha = self.temperature.alpha(state.temperature)
 
-        def next_return(view, key, noise_key):
+        def next_return(view, key, noise_key, privileged):
             noise = jnp.clip(jax.random.normal(noise_key), -self.noise_clip, self.noise_clip)
 
             def sample(o, actions):
                 mean, excess = state.target_critic(o, actions)
                 return mean + noise * (self.least_deviation + excess)
 
-            return soft_value(state.target_actor, sample, alpha, view, key)[0]
+            return soft_value(state.target_actor, sample, alpha, view, key, privileged)[0]
 
-        sampled = jax.vmap(next_return)(data.next_view, keys, noise_keys)
+        sampled = jax.vmap(next_return)(data.next_view, keys, noise_keys, data.next_privileged)
         critic, critic_opt, metrics = fit_returns(
             Adam(self.learning_rate), state.critic, state.critic_opt, data,
             self.reward_scale * data.earned + data.discount * sampled, floor=self.least_deviation, bound=self.bound,
@@ -138,7 +138,7 @@ class DSAC(SoftActorCritic):
     def _move(self, state: DSACState, data: Backup, alpha: Array, keys: Key[Array, " row"]) -> DSACState:
         adam, critic = Adam(self.actor_learning_rate), state.critic
         actor, opt_state, (_, entropy), _ = climb(
-            adam, state.actor, state.actor_opt, lambda o, a: critic(o, a)[0], alpha, data.view, keys
+            adam, state.actor, state.actor_opt, lambda o, a: critic(o, a)[0], alpha, data.view, keys, data.privileged
         )
         moved = (
             actor, opt_state, self.temperature.update(state.temperature, entropy), entropy,

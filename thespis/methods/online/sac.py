@@ -20,7 +20,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.actors.soft import SoftActor
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
-from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble
+from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble, seen_by_critics
 from thespis.learners.backup import backup, fit_critics
 from thespis.learners.gradient import Adam, Number, polyak
 from thespis.learners.soft import SoftActorCritic, Verdict, climb, least, soft_value
@@ -80,11 +80,11 @@ class SAC(SoftActorCritic):
             self.observations.init(spec.observation), jnp.zeros((), "int32"),
         )  # fmt: skip
 
-    def verdict(self, state: SACState, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
+    def verdict(self, state: SACState, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
         """Least action value of the ensemble, its advantage over the soft value, disagreement, and entropy's bonus."""
-        q = evaluate_ensemble(state.critics, view.observation, actions)[:, 0]
+        q = evaluate_ensemble(state.critics, seen_by_critics(told, view.observation), actions)[:, 0]
         alpha = self.temperature.alpha(state.temperature)
-        value, entropy = soft_value(state.actor, least(state.critics), alpha, view, key)
+        value, entropy = soft_value(state.actor, least(state.critics), alpha, view, key, told)
         return jnp.min(q), jnp.min(q) - value, jnp.std(q), alpha * entropy
 
     def update(self, state: SACState, batch: Batch, key: Key[Array, ""]) -> tuple[SACState, Report]:
@@ -94,13 +94,14 @@ class SAC(SoftActorCritic):
         target_keys, actor_keys = jax.random.split(key, (2, data.earned.shape[0]))
         alpha, optimiser = self.temperature.alpha(state.temperature), Adam(self.learning_rate)
 
-        def next_value(view, key):
-            return soft_value(state.actor, least(state.targets), alpha, view, key)[0]
+        def next_value(view, key, privileged):
+            return soft_value(state.actor, least(state.targets), alpha, view, key, privileged)[0]
 
-        target = data.earned + data.discount * jax.vmap(next_value)(data.next_view, target_keys)
+        next_values = jax.vmap(next_value)(data.next_view, target_keys, data.next_privileged)
+        target = data.earned + data.discount * next_values
         critics, critic_opt, metrics = fit_critics(optimiser, state.critics, state.critic_opt, data, target)
         actor, actor_opt, (_, entropy), norm = climb(
-            optimiser, state.actor, state.actor_opt, least(critics), alpha, data.view, actor_keys
+            optimiser, state.actor, state.actor_opt, least(critics), alpha, data.view, actor_keys, data.privileged
         )
         state = SACState(
             actor, critics, polyak(state.targets, critics, self.target_rate),

@@ -21,7 +21,15 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.actors.soft import SoftActor
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
-from thespis.critics.values import ActionValue, Value, action_value, ensemble, evaluate_ensemble
+from thespis.critics.values import (
+    ActionValue,
+    Value,
+    action_value,
+    ensemble,
+    evaluate_ensemble,
+    for_critics,
+    seen_by_critics,
+)
 from thespis.learners.backup import backup, fit_critics
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
 from thespis.learners.soft import SoftActorCritic, Verdict, climb, least, soft_value
@@ -76,19 +84,20 @@ class SACV(SoftActorCritic):
         actor_key, critic_key, body_key, value_key = jax.random.split(key, 4)
         actor = SoftActor(spec, self.hidden, actor_key)
         critics = ensemble(lambda k: action_value(spec, self.hidden, k), self.critics, critic_key)
-        body = Body(spec.observation, self.hidden, body_key, init=uniform_fan_in, activation=jax.nn.relu)
+        body = Body(for_critics(spec).observation, self.hidden, body_key, init=uniform_fan_in, activation=jax.nn.relu)
         value = Value(body, uniform_fan_in, value_key)
         adam = Adam(self.learning_rate)
         opts = adam.init(actor), adam.init(critics), adam.init(value)
         scale, temperature = self.observations.init(spec.observation), self.temperature.init(spec)
         return SACVState(actor, critics, value, value, temperature, opts, scale, jnp.zeros((), "int32"))
 
-    def verdict(self, state: SACVState, view: View, actions: PyTree, key: Key[Array, ""]) -> Verdict:
+    def verdict(self, state: SACVState, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
         """Least action value, its advantage over the state value, disagreement, and entropy's bonus."""
-        q = evaluate_ensemble(state.critics, view.observation, actions)[:, 0]
-        value, _ = state.value((), view.observation)
+        seen = seen_by_critics(told, view.observation)
+        q = evaluate_ensemble(state.critics, seen, actions)[:, 0]
+        value, _ = state.value((), seen)
         alpha = self.temperature.alpha(state.temperature)
-        _, entropy = soft_value(state.actor, least(state.critics), alpha, view, key)
+        _, entropy = soft_value(state.actor, least(state.critics), alpha, view, key, told)
         return jnp.min(q), jnp.min(q) - value, jnp.std(q), alpha * entropy
 
     def update(self, state: SACVState, batch: Batch, key: Key[Array, ""]) -> tuple[SACVState, Report]:
@@ -98,17 +107,24 @@ class SACV(SoftActorCritic):
         alpha, adam = self.temperature.alpha(state.temperature), Adam(self.learning_rate)
         actor_opt, critic_opt, value_opt = state.opts
 
-        def values(net, views):
-            return jax.vmap(lambda o: net((), o)[0])(views.observation)
+        def values(net, seen):
+            return jax.vmap(lambda o: net((), o)[0])(seen)
 
-        target = data.earned + data.discount * values(state.target, data.next_view)
+        target = data.earned + data.discount * values(state.target, data.next_seen)
         critics, critic_opt, metrics = fit_critics(adam, state.critics, critic_opt, data, target)
         actor, actor_opt, (soft, entropy), norm = climb(
-            adam, state.actor, actor_opt, least(critics), alpha, data.view, jax.random.split(key, data.earned.shape[0])
+            adam,
+            state.actor,
+            actor_opt,
+            least(critics),
+            alpha,
+            data.view,
+            jax.random.split(key, data.earned.shape[0]),
+            data.privileged,
         )
 
         def value_loss(net):
-            loss = jnp.mean((values(net, data.view) - soft) ** 2)
+            loss = jnp.mean((values(net, data.seen) - soft) ** 2)
             return loss, loss
 
         value, value_opt, loss, _ = gradient_step(adam, value_loss, state.value, value_opt)

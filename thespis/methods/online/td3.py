@@ -20,7 +20,7 @@ from thespis.actors.deterministic import Deterministic, DeterministicActor, Nois
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition
-from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble
+from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble, seen_by_critics
 from thespis.learners.backup import Backup, backup, fit_critics
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
 
@@ -93,10 +93,11 @@ class TD3(Deterministic):
     def judge(self, state: TD3State, episode: Transition) -> Critique:
         """Least values of the actions taken, their advantage over the actor's own, and the critics' disagreement."""
 
-        def one(o, action):
-            return evaluate_ensemble(state.critics, o, jnp.stack([action, state.moving.actor(o)]))
+        def one(o, privileged, action):
+            seen = seen_by_critics(privileged, o)
+            return evaluate_ensemble(state.critics, seen, jnp.stack([action, state.moving.actor(o)]))
 
-        values = jax.vmap(one)(episode.view.observation, episode.action)
+        values = jax.vmap(one)(episode.view.observation, episode.privileged, episode.action)
         least = jnp.min(values, axis=1)
         spread = jnp.std(values[:, :, 0], axis=1)
         return Critique(least[:, 0], least[:, 0] - least[:, 1], spread, discount=self.discount)
@@ -106,13 +107,14 @@ class TD3(Deterministic):
         data = backup(batch, self.discount)
         keys = jax.random.split(key, data.earned.shape[0])
 
-        def next_value(o, key):
+        def next_value(o, seen, key):
             action = state.moving.target_actor(o)
             limit = self.smoothing_clip
             noise = jnp.clip(self.smoothing * jax.random.normal(key, action.shape), -limit, limit)
-            return jnp.min(evaluate_ensemble(state.moving.targets, o, jnp.clip(action + noise, -1.0, 1.0)[None]))
+            return jnp.min(evaluate_ensemble(state.moving.targets, seen, jnp.clip(action + noise, -1.0, 1.0)[None]))
 
-        target = data.earned + data.discount * jax.vmap(next_value)(data.next_view.observation, keys)
+        next_values = jax.vmap(next_value)(data.next_view.observation, data.next_seen, keys)
+        target = data.earned + data.discount * next_values
         adam = Adam(self.learning_rate)
         critics, critic_opt, metrics = fit_critics(adam, state.critics, state.critic_opt, data, target)
         # batch.index is the same for all seeds, so under vmap this stays a branch and half the work is saved
@@ -129,8 +131,8 @@ class TD3(Deterministic):
         first = jax.tree.map(lambda x: x[:1], critics)
 
         def actor_loss(actor):
-            value = jax.vmap(lambda o: evaluate_ensemble(first, o, actor(o)[None])[0, 0])
-            loss = -jnp.mean(value(data.view.observation))
+            value = jax.vmap(lambda o, seen: evaluate_ensemble(first, seen, actor(o)[None])[0, 0])
+            loss = -jnp.mean(value(data.view.observation, data.seen))
             return loss, loss
 
         actor, opt, loss, _ = gradient_step(Adam(self.learning_rate), actor_loss, moving.actor, moving.actor_opt)
