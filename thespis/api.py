@@ -11,7 +11,6 @@ from jaxtyping import PyTree
 
 from thespis.assembly import (
     Assembled,
-    Options,
     assemble,
     method_from,
     resolved_config,
@@ -25,6 +24,7 @@ from thespis.evaluation.score import final_score
 from thespis.loops.driver import drive
 from thespis.loops.memory import planned_bytes, require
 from thespis.loops.parts import with_array_leaves
+from thespis.options import Options, options_of
 from thespis.runs.environment_info import device_line
 from thespis.runs.events import Bus, Listener
 from thespis.runs.store import RunDirectory, new_run_path
@@ -51,7 +51,7 @@ def train(
     object, a class or a function that makes one. ``steps``: environment steps per seed (updates, when learning
     from a dataset). ``seeds``: how many (0, 1, ...) or which. ``envs``: environments per seed. ``settings``:
     hyperparameters by name. ``callbacks``: functions of events; returning ``True`` stops the run. ``options``:
-    fields of :class:`thespis.assembly.Options`.
+    fields of :class:`thespis.options.Options`.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
@@ -83,15 +83,17 @@ def train(
         assembled.loop.close()
 
 
-def resume(path: str | Path, env: Any = None, *, callbacks: Iterable[Listener] = ()) -> Run:
+def resume(path: str | Path, env: Any = None, *, cluster: str | None = None, callbacks: Iterable[Listener] = ()) -> Run:
     """Continue a run from its newest undamaged checkpoint to its last step, as if it had not been interrupted.
 
-    ``env`` is needed only for an environment that was given as an object.
+    ``env`` is needed only for an environment that was given as an object; ``cluster`` only for a run with workers
+    whose Ray cluster has another address by now.
     """
     use_compilation_cache()
     run = RunDirectory.open(path)
     env = environment_of(run.config, env)
-    assembled = assemble(run.config, env)
+    elsewhere = {"options": run.config["options"] | {"cluster": cluster}} if cluster else {}
+    assembled = assemble(run.config | elsewhere, env)
     try:
         planned = planned_bytes(assembled.loop.shapes())
         require(planned)
@@ -103,7 +105,7 @@ def resume(path: str | Path, env: Any = None, *, callbacks: Iterable[Listener] =
 def _go(run: RunDirectory, assembled: Assembled, env: Any, bus: Bus, planned: int, *, resume: bool) -> Run:
     """Run the loop to its end, then judge the result and write the report."""
     loop, config, began = assembled.loop, run.config, time.perf_counter()
-    method, options = with_array_leaves(assembled.parts).method, Options(**config["options"])
+    method, options = with_array_leaves(assembled.parts).method, options_of(config)
     run.lock()
     try:
         found = run.load_checkpoint(loop.like()) if resume else None

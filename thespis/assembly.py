@@ -20,40 +20,10 @@ from thespis.envs import registry
 from thespis.loops.driver import Loop, Schedule
 from thespis.loops.parts import Parts
 from thespis.methods.registry import load as load_method
+from thespis.options import Options, options_of
 from thespis.runs.config import apply_settings, from_config, to_config
 
 METHOD_STATE = "['carry'].learner.method"  # where every loop's checkpoint holds the method's states
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How a run is run, beside what it trains. All of it is written into run.json."""
-
-    evaluate_every: int = 0
-    """Steps between evaluations while training; 0 for none."""
-    episodes: int = 10
-    """Episodes per seed and way of playing, in each evaluation."""
-    checkpoint_seconds: float = 60.0
-    """Seconds between checkpoints; results do not depend on it."""
-    report_every: int = 0
-    """Steps between rows of metrics; 0 for a hundredth of the run."""
-    lag: int | None = None
-    """Phases of learning by which the acting policy is behind in the host loop; None for the feed's own."""
-    newest: bool = False
-    """Act by the newest policy that is ready, at most ``lag`` phases old, instead of waiting for the one exactly so
-    old: faster where speeds vary, but results depend on timing."""
-    jitter: float = 0.0
-    """Seconds, at most, by which each phase of acting and of learning is delayed at random in the host loop: shows what
-    depends on timing."""
-    learners: int = 1
-    """Learners that act and learn side by side on one shared state without waiting for each other, each with its share
-    of the environments; with more than one, results depend on timing."""
-    workers: int = 1
-    """Threads that step host environments; results do not depend on it."""
-    loop: str | None = None
-    """compiled, host or logged; None for what the environment and the method need."""
-    data: str | None = None
-    """Directory of a dataset to learn from."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,12 +88,13 @@ def assemble(config: dict[str, Any], env: Any) -> Assembled:
     """The loop of a run.json, in ``env`` (a name or the user's own)."""
     method = from_config(config["method"])
     parts = Parts(method, from_config(config["feedback"]), from_config(config["curriculum"]))
-    options = Options(**config["options"])
+    options = options_of(config)
     seeds, envs, steps = config["seeds"], config["envs"], config["steps"]
 
     def make_worlds(n: int) -> HostEnvironment:
-        return registry.host(env, n, workers=options.workers)
+        return registry.host(env, n, threads=options.threads)
 
+    _check_workers(options, config["loop"])
     if config["loop"] == "logged":
         return _logged(parts, options, seeds, env, make_worlds)
     if config["loop"] == "compiled":
@@ -132,7 +103,9 @@ def assemble(config: dict[str, Any], env: Any) -> Assembled:
         world = registry.compiled(env)
         loops = [CompiledLoop(parts, world, _share(envs, options), seeds, steps)] * options.learners
         return Assembled(parts, _side_by_side(loops), world.spec, make_worlds, _timing_notes(options.learners > 1))
-    loops = [_host(parts, make_worlds, _share(envs, options), seeds, steps, options) for _ in range(options.learners)]
+    share = _share(envs, options)
+    worlds = _workers(parts, env, share, seeds, steps, options) if options.workers else make_worlds
+    loops = [_host(parts, worlds, share, seeds, steps, options) for _ in range(options.learners)]
     notes = _timing_notes(options.learners > 1 or options.newest)
     return Assembled(parts, _side_by_side(loops), loops[0].spec, make_worlds, notes)
 
@@ -151,9 +124,46 @@ def _host(parts: Parts, make_worlds: Any, envs: int, seeds: list[int], steps: in
     lag = parts.method.feed.lag if options.lag is None else options.lag  # pyright: ignore[reportAttributeAccessIssue]
     how = pace(0 if options.learners > 1 else lag, newest=options.newest)
     worlds = make_worlds(len(seeds) * envs)
-    if worlds.spec.privileged is not None:
-        raise UserError(f"{worlds.spec.name} shows critics more than actors, which only the compiled loop carries")
-    return HostLoop(parts, worlds, envs, seeds, steps, how, options.jitter)
+    try:
+        if worlds.spec.privileged is not None:
+            raise UserError(f"{worlds.spec.name} shows critics more than actors, which only the compiled loop carries")
+        return HostLoop(parts, worlds, envs, seeds, steps, how, options.jitter)
+    except BaseException:
+        worlds.close()
+        raise
+
+
+def _check_workers(options: Options, loop: str) -> None:
+    """Raises :class:`UserError` where nobody would have a use for workers."""
+    if options.workers < 0 or options.threads < 1:
+        raise UserError(f"--workers {options.workers} and --threads {options.threads}: at least 0, and at least 1")
+    if options.cluster is not None and not options.workers:
+        raise UserError("--cluster says where workers live, and there are none: add --workers N")
+    if options.workers and loop == "compiled":
+        raise UserError(
+            "the compiled loop acts and learns in one program and has no use for --workers: add --loop host"
+        )
+    if options.workers and loop == "logged":
+        raise UserError("learning from a dataset needs nobody to act: leave out --workers")
+    if options.workers and options.learners > 1:
+        raise UserError("each of several learners acts in worlds of its own: --learners goes without --workers")
+
+
+def _workers(parts: Parts, env: Any, envs: int, seeds: list[int], steps: int, options: Options) -> Any:
+    """What starts the workers, in place of what makes the worlds."""
+    import gymnasium
+
+    from thespis.data.stores import store_for
+    from thespis.loops.worker import Recipe
+    from thespis.loops.workers import Workers
+
+    if envs % options.workers:
+        raise UserError(f"{envs} environments per seed cannot be shared out to {options.workers} workers: --envs N")
+    if not isinstance(env, str | type) and isinstance(env, HostEnvironment | gymnasium.vector.VectorEnv):
+        raise UserError("worlds that are already many cannot be shared out to workers: give a class or a function")
+    length = store_for(parts.method.feed, steps).feed.ticks
+    recipe = Recipe(parts, env, options.threads, len(seeds), envs // options.workers, length)
+    return lambda _: Workers(recipe, options.workers, options.cluster)
 
 
 def _share(envs: int, options: Options) -> int:
@@ -235,5 +245,5 @@ def resolved_config(
 
 def schedule_of(config: dict[str, Any]) -> Schedule:
     """When things happen in a run."""
-    options = Options(**config["options"])
+    options = options_of(config)
     return Schedule(config["steps"], options.evaluate_every, options.checkpoint_seconds, options.report_every)

@@ -19,6 +19,7 @@ from thespis.evaluation.recording import Recording, record
 from thespis.evaluation.report import write_report
 from thespis.evaluation.score import final_score
 from thespis.loops.parts import with_array_leaves
+from thespis.options import options_of
 from thespis.runs.config import from_config
 from thespis.runs.store import RunDirectory
 
@@ -53,7 +54,7 @@ class Run:
         """``n`` fresh host environments of this run."""
         from thespis.envs import registry
 
-        return registry.host(environment_of(self.config, self._env), n, workers=self.config["options"]["workers"])
+        return registry.host(environment_of(self.config, self._env), n, threads=options_of(self.config).threads)
 
     @property
     def states(self) -> PyTree:

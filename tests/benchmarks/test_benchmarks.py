@@ -61,7 +61,7 @@ def test_the_page_says_what_was_measured():
 
 
 def test_results_are_of_cases_as_they_are_now():
-    for file in RESULTS.glob("*.json"):
+    for file in set(RESULTS.glob("*.json")) - {RESULTS / "workers.json"}:  # no case beside a peer
         found, case = json.loads(file.read_text()), CASES[file.stem]
         assert found["work"] == dataclasses.asdict(case.work) and found["bars"] == case.bars, f"run again: {file.stem}"
         assert all(len(told["rate"]) >= 5 for told in found["systems"].values())

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import time
+from pathlib import Path
+
 import equinox as eqx
 import gymnasium as gym
 import jax
@@ -15,7 +20,7 @@ HAPPENS = 1500  # steps of a world until it does
 
 
 class Calm(gym.Env):
-    """A point that is pushed about; 20 steps an episode. Its state can be saved."""
+    """A point that is pushed about; 20 steps an episode."""
 
     observation_space = gym.spaces.Box(-10.0, 10.0, (2,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -39,6 +44,27 @@ class Calm(gym.Env):
 
     def reward(self):
         return -abs(self.place)
+
+
+class Slow(Calm):
+    """Takes 5 ms a step and can tell its state; leaves a note of the network in which it was made, if told where."""
+
+    def __init__(self):
+        super().__init__()
+        if notes := os.environ.get("NOTES"):
+            Path(notes, os.readlink("/proc/self/ns/net")).touch()
+
+    def step(self, action):
+        time.sleep(0.005)
+        return super().step(action)
+
+    def save_state(self):
+        words = repr((self.place, self.steps, self.made, self.np_random.bit_generator.state))
+        return {"words": np.frombuffer(words.encode(), "uint8")}
+
+    def load_state(self, saved):
+        words = ast.literal_eval(saved["words"].tobytes().decode())
+        self.place, self.steps, self.made, self.np_random.bit_generator.state = words
 
 
 class Raises(Calm):

@@ -18,7 +18,8 @@ PATIENCE = 240  # seconds
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(HERE)}
+    path = filter(None, (str(HERE), os.environ.get("PYTHONPATH")))
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path)}
 
 
 def thespis(*words: object, cwd: Path, check: int | None = 0, **more) -> subprocess.CompletedProcess:

@@ -157,9 +157,9 @@ def test_a_directory_that_cannot_be_written(tmp_path):
         ("WantsOther", "environment 0, step 1, raised AssertionError: two actions are needed, not (1,)"),
     ],
 )
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_world_that_fails_is_named_with_its_step(world, said, workers, tmp_path):
-    command = ["train", "ppo", "--env", f"accidents:{world}", "--steps", 40_000, "--envs", 2, "--workers", workers]
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_world_that_fails_is_named_with_its_step(world, said, threads, tmp_path):
+    command = ["train", "ppo", "--env", f"accidents:{world}", "--steps", 40_000, "--envs", 2, "--threads", threads]
     done = thespis(
         *command, "--set", "length=32", "hidden=8", "--out", "run", "--quiet", "--checkpoint-seconds", 0,
         cwd=tmp_path, check=2,
@@ -169,12 +169,12 @@ def test_a_world_that_fails_is_named_with_its_step(world, said, workers, tmp_pat
 
 
 @pytest.mark.slow
-def test_one_seed_gives_one_result_whatever_the_workers(tmp_path):
+def test_one_seed_gives_one_result_whatever_the_threads(tmp_path):
     command = ["train", "ppo", "--env", "accidents:Calm", "--steps", 2_000, "--envs", 4]
     rest = ("--set", "length=32", "hidden=8", "--episodes", 2, "--quiet")
     runs = {"one": (0, 1), "again": (0, 1), "threads": (0, 2), "other": (1, 1)}
-    for name, (seed, workers) in runs.items():
-        thespis(*command, "--seeds", f"{seed},", "--workers", workers, *rest, "--out", name, cwd=tmp_path)
+    for name, (seed, threads) in runs.items():
+        thespis(*command, "--seeds", f"{seed},", "--threads", threads, *rest, "--out", name, cwd=tmp_path)
     found = {name: outcome(tmp_path / name) for name in runs}
     assert found["one"] == found["again"] == found["threads"]
     assert found["other"][0] != found["one"][0]

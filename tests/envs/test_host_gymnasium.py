@@ -73,7 +73,7 @@ def test_a_vector_that_cannot_restart_single_worlds_is_refused():
 
 
 def test_threads_change_nothing():
-    one, other = (host(user_worlds.Coded, 5, workers=workers) for workers in (1, 2))
+    one, other = (host(user_worlds.Coded, 5, threads=threads) for threads in (1, 2))
     seeds = [1, 2, 3, 4, 5]
     assert equal(*(play(worlds, 30, worlds.start(seeds).view) for worlds in (one, other)))
     other.close()
@@ -138,7 +138,7 @@ def test_a_world_that_fails_is_named(make, said):
 
 
 def test_the_original_error_is_kept():
-    worlds = host(user_worlds.Broken, 2, workers=2)
+    worlds = host(user_worlds.Broken, 2, threads=2)
     with pytest.raises(UserError) as caught:
         play(worlds, 5, worlds.start([1, 2]).view)
     assert isinstance(caught.value.__cause__, RuntimeError)

@@ -215,7 +215,7 @@ def test_settings_that_differ_from_the_defaults_stand_out_and_are_in_the_command
     config |= {
         "seeds": [7],
         "env": None,
-        "options": {"episodes": 20, "evaluate_every": 0, "data": "d", "workers": 2, "loop": None},
+        "options": {"episodes": 20, "evaluate_every": 0, "data": "d", "threads": 2, "loop": None},
         "feedback": {"class": "thespis.feedback.rnd:RandomNetworkDistillation"},
         "curriculum": {"class": "thespis.curricula.domain_randomisation:X", "ranges": [["length", 0.3, 0.8]]},
         "method": to_config(Replay()),

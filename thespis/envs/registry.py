@@ -90,12 +90,12 @@ def compiled(environment: Any) -> Environment:
     return compiled(_load(entry.name))
 
 
-def host(environment: Any, n: int, *, workers: int = 1) -> HostEnvironment:
+def host(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
     """``n`` worlds on the host; a compiled world is put behind the host contract.
 
     ``environment`` may be a name, a Gymnasium environment (copied if ``n > 1``), a vector environment of
     ``n`` worlds, a class or function that makes an environment, or a :class:`HostEnvironment` of ``n``.
-    ``workers`` threads step single environments (EnvPool picks its own number unless told more than one);
+    ``threads`` threads step single environments (EnvPool picks its own number unless told more than one);
     results do not depend on their number.
 
     Raises:
@@ -112,17 +112,17 @@ def host(environment: Any, n: int, *, workers: int = 1) -> HostEnvironment:
     if not isinstance(environment, str):
         from thespis.envs.host.making import wrap
 
-        return wrap(environment, n, workers=workers)
+        return wrap(environment, n, threads=threads)
     library, _, rest = resolve(environment).name.partition(":")
     if library == "envpool":
         from thespis.envs.host.envpool import EnvPool
 
-        return EnvPool(rest, n, threads=workers if workers > 1 else 0)
+        return EnvPool(rest, n, threads=threads if threads > 1 else 0)
     if library == "gymnasium":
         from thespis.envs.host.making import named
 
-        return named(rest, n, workers=workers)
-    return host(_load(environment), n, workers=workers)
+        return named(rest, n, threads=threads)
+    return host(_load(environment), n, threads=threads)
 
 
 def _kind(environment: Any) -> Literal["compiled", "host"]:

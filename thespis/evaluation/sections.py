@@ -189,6 +189,7 @@ def _timing(run: RunView) -> str:
     total = timing.pop("total", None)
     names = {
         "program": "acting, environment and learning (one program)",
+        "exchange": "exchange with workers, and waiting for the slowest",
         "learning": "learning, as far as acting waited for it",
     }
     parts = [(names.get(name, name), spent, words.duration(spent)) for name, spent in timing.items() if spent]

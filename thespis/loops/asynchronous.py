@@ -116,6 +116,10 @@ class AsynchronousLoop:
         learner = jax.tree.map(jnp.array, snapshot["carry"].learner)
         return AsyncCarry(tuple(one for one, _ in restored), _copied(numbers_of(learner))), lost
 
+    def news(self) -> list[str]:
+        """What the user should know of the last blocks, a line each."""
+        return [line for loop in self.workers for line in loop.news()]
+
     def close(self) -> None:
         """Close all workers."""
         for loop in self.workers:

@@ -194,5 +194,9 @@ class CompiledLoop:
         """The carry of a checkpoint, and what could not be restored: nothing."""
         return jax.tree.map(jnp.array, snapshot["carry"]), []
 
+    def news(self) -> list[str]:
+        """Nothing: what goes wrong here is an error."""
+        return []
+
     def close(self) -> None:
         """Nothing is held."""

@@ -75,6 +75,10 @@ class Loop(Protocol):
         """The carry of a checkpoint, and in words what could not be restored."""
         ...
 
+    def news(self) -> list[str]:
+        """What the user should know of the last blocks, a line each, told once."""
+        ...
+
     def close(self) -> None:
         """Release what it holds."""
         ...
@@ -134,7 +138,8 @@ def drive(
             run.append_metrics(rows)
             progress = clock.read(step, schedule.steps)
             run.append_progress(step, progress["elapsed"], progress["steps_per_second"])
-            stop = bus.emit("metrics", step, rows=rows)
+            stop = any([bus.emit("warning", step, message=line) for line in loop.news()])
+            stop |= bus.emit("metrics", step, rows=rows)
             stop |= bus.emit("progress", step, **progress)
             if schedule.evaluates_between(before, step) and done < total:
                 greedy, sampled = evaluate(loop.learner(carry).method)

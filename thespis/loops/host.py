@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Mode
-from thespis.core.keys import fold, roots, world_seed
-from thespis.core.records import View
+from thespis.core.keys import roots
 from thespis.data.stores import store_for
+from thespis.loops.acting import Rows, Worlds, WorldsHere, acting_shapes
 from thespis.loops.clock import Clock
 from thespis.loops.host_state import HostCarry, HostWorld
 from thespis.loops.pace import FixedLag, Pace, Policies, delay, learner_thread, settled
@@ -28,7 +28,6 @@ from thespis.loops.parts import (
     Learner,
     Parts,
     Tally,
-    act,
     empty_tally,
     init_learner,
     kinds_of_rows,
@@ -36,6 +35,7 @@ from thespis.loops.parts import (
     metric_names,
     with_array_leaves,
 )
+from thespis.loops.workers import Workers
 from thespis.runs.checkpoint import OPEN
 
 
@@ -47,7 +47,7 @@ class HostLoop:
     def __init__(
         self,
         parts: Parts,
-        environment: HostEnvironment,
+        worlds: HostEnvironment | Workers,
         envs: int,
         seeds: list[int],
         steps: int,
@@ -55,7 +55,7 @@ class HostLoop:
         jitter: float = 0.0,
     ):
         self.parts = with_array_leaves(parts)
-        self.environment, self.spec, self.envs, self.seeds = environment, environment.spec, envs, seeds
+        self.spec, self.envs, self.seeds = worlds.spec, envs, seeds
         self.store = store_for(parts.method.feed, steps)
         self.pace, self.jitter = pace or FixedLag(self.store.feed.lag), jitter
         self.warmup = self.store.warmup_blocks(envs)
@@ -64,11 +64,15 @@ class HostLoop:
         self.clock = Clock("acting", "environment", "learning")
         self.timing = self.clock.seconds
         self._row, self._end = kinds_of_rows(self.parts, self.spec)
-        self._act, self._policy = jax.jit(self._act_all), jax.jit(self._policies)
+        self.worlds = worlds if isinstance(worlds, Workers) else self._here(worlds)
+        self._policy = jax.jit(self._policies)
         self._learn = jax.jit(self._learn_all, static_argnames="train", donate_argnames="held")
         # how the bare leaves that the programs are given are put together
-        self._fixed: Any = None
+        self._fixed = jax.tree.structure(acting_shapes(self.parts, self.spec))
         self._held: Any = None
+
+    def _here(self, worlds: HostEnvironment) -> Worlds:
+        return WorldsHere(self.parts, worlds, self.envs, len(self.seeds), self.store.feed.ticks)
 
     # -- programs ------------------------------------------------------------------------------------------
 
@@ -81,18 +85,6 @@ class HostLoop:
 
     def _policies(self, parts, learner):
         return jax.vmap(lambda s: parts.method.policy(s, Mode.EXPLORE), axis_size=len(self.seeds))(learner.method)
-
-    def _act_all(self, fixed, memory, view, first, tick):
-        parts, policy, seeds = self._fixed.unflatten(fixed)
-
-        def one(policy, memory, view, first, root):
-            return act(parts, self.spec, policy, memory, View(*view), first, fold(root, "act", tick))
-
-        shape = (len(self.seeds), self.envs)
-        view, first = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), (view, first))
-        sent, action, memory, extras = jax.vmap(one)(policy, memory, view, first, seeds)
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (sent, action, extras))
-        return *flat, memory
 
     def _learn_all(self, held, fixed, rows, memory, ends, ticks, updates, *, train):
         parts, _, seeds = self._fixed.unflatten(fixed)
@@ -121,14 +113,8 @@ class HostLoop:
         seeds = roots(self.seeds, worker)
         with self.clock.compiling():
             learner, tally, policy, memory = jax.block_until_ready(jax.jit(self._init_learners)(seeds))
-        policies, world, zero = (policy,) * (self.pace.lag + 1), self._begin(seeds, memory, 0), np.int32(0)
+        policies, world, zero = (policy,) * (self.pace.lag + 1), self.worlds.begin(seeds, memory, 0), np.int32(0)
         return HostCarry(seeds, learner, tally, policies, world, zero, zero)
-
-    def _begin(self, seeds: Any, memory: Any, ticks: int) -> HostWorld:
-        """Fresh episodes everywhere, begun after ``ticks`` ticks."""
-        world_seeds = [world_seed(fold(root, "worlds", ticks), i) for root in seeds for i in range(self.envs)]
-        view, n = self.environment.start(world_seeds).view, len(world_seeds)
-        return HostWorld(memory, view, np.ones(n, bool), np.zeros(n, np.float32), np.zeros(n, np.int32))
 
     # -- running -------------------------------------------------------------------------------------------
 
@@ -136,15 +122,14 @@ class HostLoop:
         """Run ``blocks`` blocks; the carry given is used up. Warm-up blocks, which learn nothing, come first."""
         feed, world, ticks, updates = self.store.feed, carry.world, carry.ticks, carry.updates
         desk, self._held = jax.tree.flatten((carry.learner, carry.tally))
-        given = [jax.tree.flatten((self.parts, policy, carry.roots)) for policy in carry.policies]
-        policies: Policies = collections.deque(leaves for leaves, _ in given)
-        self._fixed = given[0][1]
+        given = (jax.tree.leaves((self.parts, policy, carry.roots)) for policy in carry.policies)
+        policies: Policies = collections.deque(given)
         with learner_thread(self.pace.lag) as thread:
             for _ in range(blocks):
                 with self.clock.spent_on("learning"):
                     policy, memory = self.pace.take(policies), world.memory
                 delay(self.jitter)
-                world, rows, ends = self._collect(policy, world, ticks)
+                world, rows, ends = self.worlds.collect(policy, world, ticks, self.clock)
                 train = int(ticks) // feed.ticks >= self.warmup
                 with self.clock.spent_on("learning"):
                     learning = thread.submit(self._study, desk, policy, rows, memory, ends, ticks, updates, train=train)
@@ -157,42 +142,13 @@ class HostLoop:
         return HostCarry(carry.roots, learner, tally, tuple(newest), world, ticks, updates)
 
     def _study(
-        self, desk: list, fixed: list, rows: list, memory: PyTree, ends: list, *counted: Any, train: bool
+        self, desk: list, fixed: list, rows: Rows, memory: PyTree, ends: Rows, *counted: Any, train: bool
     ) -> list:
         """Learn from one block, waiting for nothing: the desk's learner and tally are replaced. The newest policy."""
         delay(self.jitter)
         given = (desk[:], fixed, _stack(rows), memory, _stack(ends), *counted)
         desk[:], newest = self.clock.call(("learn", train), self._learn, *given, train=train)
         return newest
-
-    def _collect(self, fixed: list, world: HostWorld, ticks: np.int32) -> tuple[HostWorld, list, list]:
-        """One block of acting: the worlds after it, and the leaves of every tick's transitions and outcomes.
-
-        Between the programs stand lists of arrays: building one record of ours takes longer than a step of many worlds.
-        """
-        memory, view, first = world.memory, (world.view.observation, world.view.legal), world.first
-        returns, lengths = world.returns, world.lengths
-        rows: list[list[Any]] = []
-        ends: list[list[Any]] = []
-        for t in range(self.store.feed.ticks):
-            with self.clock.spent_on("acting"):
-                given = (fixed, memory, view, first, np.int32(ticks + t))
-                sent, action, extras, memory = self.clock.call("act", self._act, *given)
-            with self.clock.spent_on("learning"):
-                jax.block_until_ready(fixed if t == 0 else ())  # the policy may still be in the making
-            with self.clock.spent_on("acting"):
-                sent = jax.tree.map(np.asarray, sent)
-            with self.clock.spent_on("environment"):
-                step, following = self.environment.step(sent)
-            ended = np.logical_or(step.terminated, step.truncated)
-            led = (step.reward, step.terminated, step.truncated, (step.observation, step.legal))
-            rows.append(jax.tree.leaves((view, action, *led, first, extras)))
-            returns, lengths = returns + step.reward, lengths + np.int32(1)
-            ends.append([ended, returns, lengths])
-            view, first = (following.observation, following.legal), ended
-            if ended.any():
-                returns, lengths = np.where(ended, np.float32(0), returns), np.where(ended, np.int32(0), lengths)
-        return HostWorld(memory, View(*view), first, returns, lengths), rows, ends
 
     def taught(self, carry: HostCarry, learner: Learner) -> HostCarry:
         """The carry with another learner, who also acts."""
@@ -216,12 +172,12 @@ class HostLoop:
 
     def snapshot(self, carry: HostCarry) -> PyTree:
         """What a checkpoint holds: the carry and, where the worlds can be saved, the worlds."""
-        return {"carry": carry, "worlds": self.environment.save()}
+        return {"carry": carry, "worlds": self.worlds.save()}
 
     def like(self) -> PyTree:
         """What a checkpoint of this loop looks like."""
         carry = self.init()
-        saves = self.environment.save() is not None
+        saves = self.worlds.save() is not None
         return {"carry": carry, "worlds": OPEN if saves else None}
 
     def restore(self, snapshot: PyTree) -> tuple[HostCarry, list[str]]:
@@ -229,21 +185,21 @@ class HostLoop:
         saved: HostCarry = snapshot["carry"]
         device = (saved.roots, saved.learner, saved.tally, saved.policies, saved.world.memory)
         seeds, learner, tally, policies, memory = jax.tree.map(jnp.array, device)
-        old, lost = saved.world, []
+        old, ticks = saved.world, int(saved.ticks)
         world = HostWorld(memory, old.view, old.first, old.returns, old.lengths)
-        if snapshot["worlds"] is None:
-            count = len(self.seeds) * self.envs
-            lost = [f"{count} environments of {self.spec.name} cannot save their state: new episodes"]
-            world = self._begin(seeds, memory, int(saved.ticks))
-        else:
-            self.environment.load(snapshot["worlds"])
-        return HostCarry(seeds, learner, tally, policies, world, np.int32(saved.ticks), np.int32(saved.updates)), lost
+        world, anew = self.worlds.load(snapshot["worlds"], seeds, world, ticks)
+        lost = [f"{anew} environments of {self.spec.name} could not save their state: new episodes"] if anew else []
+        return HostCarry(seeds, learner, tally, policies, world, np.int32(ticks), np.int32(saved.updates)), lost
+
+    def news(self) -> list[str]:
+        """What the user should know of the last blocks, a line each."""
+        return self.worlds.news()
 
     def close(self) -> None:
         """Close the environments."""
-        self.environment.close()
+        self.worlds.close()
 
 
-def _stack(rows: list[list[Any]]) -> list[np.ndarray]:
-    """Leaves ``[seed * env, ...]`` of every tick to leaves ``[tick, seed * env, ...]``."""
-    return [np.stack([np.asarray(leaf) for leaf in column]) for column in zip(*rows, strict=True)]
+def _stack(rows: Rows) -> list[np.ndarray]:
+    """Leaves ``[tick, seed * env, ...]``: in the learner's thread, as it takes a while."""
+    return rows.stacked()

@@ -16,6 +16,8 @@ class Resume:
 
     directory: RunPath
     """The run's directory."""
+    cluster: Annotated[str | None, optional("HOST:PORT")] = None
+    """Where the Ray cluster is by now, for a run whose workers live in one."""
     tensorboard: Annotated[str | None, optional("DIR")] = None
     """Write TensorBoard files there as well."""
     wandb: Annotated[str | None, optional("PROJECT")] = None
@@ -31,7 +33,7 @@ class Resume:
 
         return show(
             out,
-            lambda listening: api.resume(self.directory, callbacks=listening),
+            lambda listening: api.resume(self.directory, cluster=self.cluster, callbacks=listening),
             quiet=self.quiet,
             trackers=listeners,
         )

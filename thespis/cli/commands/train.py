@@ -54,8 +54,14 @@ class Train:
     waits, but results depend on timing."""
     jitter: Annotated[float, tyro.conf.arg(metavar="S")] = 0.0
     """Delay acting and learning at random by up to so many seconds, to see what depends on timing."""
-    workers: Count = 1
-    """Threads that step host environments. Results do not depend on it."""
+    workers: Count = 0
+    """Processes (of Ray's) that act in host environments, each with its share of them; 0 for none beside this one.
+    Results depend on their number, not on their speed."""
+    cluster: Annotated[str | None, optional("HOST:PORT")] = None
+    """The Ray cluster in which the workers live, or auto for the one of this machine; by default a Ray of the run's
+    own on this machine."""
+    threads: Count = 1
+    """Threads that step host environments, in each worker. Results do not depend on it."""
     evaluate_every: Count = 0
     """Steps between evaluations on the way; 0 for only one at the end."""
     episodes: Count = 10
@@ -104,6 +110,8 @@ class Train:
             "newest": self.newest,
             "jitter": self.jitter,
             "workers": self.workers,
+            "cluster": self.cluster,
+            "threads": self.threads,
             "loop": self.loop,
             "data": self.data,
         }

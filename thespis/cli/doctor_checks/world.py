@@ -178,7 +178,7 @@ def _speed(measure: Any, found: Found, clock: Clock) -> str:
     text = f"{text}, {1e3 / speed:.2g} ms a step: {share:.0%} of an update of SAC ({1e3 * update:.2g} ms)"
     if share > 3:
         raise Warned(
-            f"{text}: the world is the slow part; use more environments or workers, or a method with few steps"
+            f"{text}: the world is the slow part; use more environments, --workers, or a method with few steps"
         )
     return text
 

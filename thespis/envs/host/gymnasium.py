@@ -38,7 +38,7 @@ class World(Protocol):
 class Gymnasium:
     """Single environments as one :class:`~thespis.core.contracts.HostEnvironment`.
 
-    Legal masks are read from ``info["action_mask"]`` if an environment gives one at its reset. ``workers``
+    Legal masks are read from ``info["action_mask"]`` if an environment gives one at its reset. ``threads``
     threads share the environments; each is always stepped by one thread at a time, so results do not depend
     on their number.
 
@@ -46,7 +46,7 @@ class Gymnasium:
         UserError: whenever an environment raises or answers what its spaces do not allow.
     """
 
-    def __init__(self, envs: list[Any], *, name: str | None = None, workers: int = 1):
+    def __init__(self, envs: list[Any], *, name: str | None = None, threads: int = 1):
         first = envs[0]
         for env in envs:
             _check(env)
@@ -55,7 +55,7 @@ class Gymnasium:
         self._read = values.observation_reader(first.observation_space)
         self._write = values.action_writer(first.action_space)
         self._steps = 0
-        self._pool = ThreadPoolExecutor(min(workers, len(envs))) if workers > 1 and len(envs) > 1 else None
+        self._pool = ThreadPoolExecutor(min(threads, len(envs))) if threads > 1 and len(envs) > 1 else None
         _, info = self._call(0, "reset", lambda: _pair(first.reset(seed=0)))
         spec = getattr(first, "spec", None)
         self._spec = EnvSpec(

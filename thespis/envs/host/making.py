@@ -13,7 +13,7 @@ from thespis.envs.host import snapshot
 from thespis.envs.host.gymnasium import Gymnasium, World, name_of
 
 
-def named(name: str, n: int, *, workers: int = 1) -> Gymnasium:
+def named(name: str, n: int, *, threads: int = 1) -> Gymnasium:
     """``n`` environments registered with Gymnasium as ``name``."""
     import gymnasium
 
@@ -22,10 +22,10 @@ def named(name: str, n: int, *, workers: int = 1) -> Gymnasium:
             envs = [gymnasium.make(name, disable_env_checker=True) for _ in range(n)]
     except (gymnasium.error.Error, ImportError) as error:
         raise UserError(f"gymnasium:{name} cannot be made: {error}") from error
-    return Gymnasium(envs, name=f"gymnasium:{name}", workers=workers)
+    return Gymnasium(envs, name=f"gymnasium:{name}", threads=threads)
 
 
-def wrap(environment: Any, n: int, *, workers: int = 1) -> HostEnvironment:
+def wrap(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
     """``n`` worlds from an object, or from a class or function that makes one.
 
     An environment is copied for more than one world; a vector environment must have ``n`` worlds; a class of
@@ -34,7 +34,7 @@ def wrap(environment: Any, n: int, *, workers: int = 1) -> HostEnvironment:
     import gymnasium
 
     if isinstance(environment, type) or _is_function(environment):
-        return _from_factory(environment, n, workers)
+        return _from_factory(environment, n, threads)
     if isinstance(environment, gymnasium.vector.VectorEnv):
         from thespis.envs.host.vector import Vector
 
@@ -47,7 +47,7 @@ def wrap(environment: Any, n: int, *, workers: int = 1) -> HostEnvironment:
         raise UserError(
             f"{name_of(environment)} cannot be copied for {n} worlds; give its class or a function ({error})"
         ) from error
-    return Gymnasium([environment, *copies], workers=workers)
+    return Gymnasium([environment, *copies], threads=threads)
 
 
 def declares(cls: type, *members: str) -> bool:
@@ -71,21 +71,21 @@ def _is_function(environment: Any) -> bool:
     return callable(environment) and not isinstance(environment, World | gymnasium.vector.VectorEnv)
 
 
-def _from_factory(make: Callable[..., Any], n: int, workers: int) -> HostEnvironment:
+def _from_factory(make: Callable[..., Any], n: int, threads: int) -> HostEnvironment:
     import gymnasium
 
     if isinstance(make, type) and declares(make, "start", "step", "save", "load"):
         return made(make, n)
     first = made(make)
     if isinstance(first, World) and not isinstance(first, gymnasium.vector.VectorEnv):
-        return Gymnasium([first, *(made(make) for _ in range(n - 1))], workers=workers)
+        return Gymnasium([first, *(made(make) for _ in range(n - 1))], threads=threads)
     if not isinstance(first, gymnasium.Env | World | HostEnvironment) and isinstance(first, Environment):
         from thespis.envs.host.compiled import AsHost
 
         return AsHost(first, n)
     if _is_function(first):
         raise UserError(f"{name_of(make)} made {first!r}, which is no environment")
-    return wrap(first, n, workers=workers)
+    return wrap(first, n, threads=threads)
 
 
 @contextlib.contextmanager
