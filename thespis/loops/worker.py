@@ -49,7 +49,7 @@ class Worker:
     def __init__(self) -> None:
         self._worlds: Any = None
         self._shapes: Any = None
-        self._clock = Clock("acting", "environment")
+        self._clock = Clock("acting", "environment", "learning")
 
     def open(self, recipe: Recipe, number: int) -> EnvSpec:
         """Make the worlds. What goes wrong there is an answer, not the end of the process."""
