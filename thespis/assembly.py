@@ -48,6 +48,8 @@ class Options:
     learners: int = 1
     """Learners that act and learn side by side on one shared state without waiting for each other, each with its share
     of the environments; with more than one, results depend on timing."""
+    devices: int = 1
+    """Devices that share the seeds, or else each seed's environments, in the compiled loop."""
     workers: int = 1
     """Threads that step host environments; results do not depend on it."""
     loop: str | None = None
@@ -124,13 +126,17 @@ def assemble(config: dict[str, Any], env: Any) -> Assembled:
     def make_worlds(n: int) -> HostEnvironment:
         return registry.host(env, n, workers=options.workers)
 
+    several = options.devices != 1 or jax.process_count() > 1
+    if several and (config["loop"] != "compiled" or options.learners > 1):
+        raise UserError("only the compiled loop with one learner runs on several devices: leave out --devices")
     if config["loop"] == "logged":
         return _logged(parts, options, seeds, env, make_worlds)
     if config["loop"] == "compiled":
         from thespis.loops.compiled import CompiledLoop
 
         world = registry.compiled(env)
-        loops = [CompiledLoop(parts, world, _share(envs, options), seeds, steps)] * options.learners
+        given = (parts, world, _share(envs, options), seeds, steps, options.devices)
+        loops = [CompiledLoop(*given)] * options.learners
         return Assembled(parts, _side_by_side(loops), world.spec, make_worlds, _timing_notes(options.learners > 1))
     loops = [_host(parts, make_worlds, _share(envs, options), seeds, steps, options) for _ in range(options.learners)]
     notes = _timing_notes(options.learners > 1 or options.newest)

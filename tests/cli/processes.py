@@ -18,7 +18,7 @@ PATIENCE = 240  # seconds
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(HERE)}
+    return os.environ | {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parents[1]}"}
 
 
 def thespis(*words: object, cwd: Path, check: int | None = 0, **more) -> subprocess.CompletedProcess:
