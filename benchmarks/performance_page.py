@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from work import CASES
+
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 
@@ -13,8 +15,9 @@ def table(results: Path) -> str:
     """All results in one table, in Markdown."""
     rows = ["| case | ours, steps/s | against | ratio | range | bar | before it, s | peak, MB |"]
     rows += ["| --- | --- | --- | --- | --- | --- | --- | --- |"]
-    for found in (json.loads(file.read_text()) for file in sorted(results.glob("*.json"))):
-        rows += _rows(found) if "case" in found else []
+    for file in sorted(results / f"{name}.json" for name in CASES):
+        if file.exists():
+            rows += _rows(json.loads(file.read_text()))
     return "\n".join(rows)
 
 
@@ -37,8 +40,13 @@ def _rows(found: dict[str, Any]) -> list[str]:
 
 
 def write_page(results: Path, page: Path) -> None:
+    """The table of all results, on the page."""
+    between_marks(page, table(results))
+
+
+def between_marks(page: Path, found: str) -> None:
     """Replace what stands between the marks of the page."""
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table(results)}\n{END}{after}")
+    page.write_text(f"{before}{BEGIN}\n{found}\n{END}{after}")

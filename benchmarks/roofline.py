@@ -34,9 +34,9 @@ def matmul_rate(rows: int, inner: int, columns: int) -> float:
 def floor_seconds(work) -> dict[str, float] | None:
     """Counted operations of one step's update, the machine's rate at the widest layer, and their quotient.
 
-    Off policy only: on policy the small layers leave the arithmetic far below everything else.
+    For SAC and TD3 only: elsewhere the small layers leave the arithmetic far below everything else.
     """
-    if work.length:
+    if work.algorithm not in ("sac", "td3"):
         return None
     counted = update_flops(work) * work.updates
     rate = matmul_rate(work.batch, work.hidden, work.hidden)

@@ -68,6 +68,13 @@ CASES = {
         Work("ppo", "CartPole-v1", 64, 8_192, 1_048_576, 8_388_608, envs=1024, length=32, epochs=4),
         {"rejax": 1.2},
     ),
+    "dqn-breakout": Case(
+        Work("dqn", "Breakout-MinAtar", 64, 256, begin=32_000, steps=320_000, envs=64, learning_rate=3e-4),
+        {"rejax": 1.2},
+        "Alike: frames laid flat before two layers of relu, double Q, squared errors, Adam, 64 worlds, one update each "
+        "tick of all, 100,000 transitions, target copied every 100 updates. Rejax samples without replacement, which "
+        "takes time in proportion to its buffer, stores no true next frame at an end and clips no gradient.",
+    ),
     "ppo-cartpole-16-seeds": Case(
         Work("ppo", "CartPole-v1", 64, 512, 65_536, 262_144, 64, length=32, epochs=4, seeds=16),
         {"rejax": 1.0},

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import jax
 from jaxtyping import PyTree
 
 from thespis.assembly import (
@@ -24,6 +25,7 @@ from thespis.evaluation.score import final_score
 from thespis.loops.driver import drive
 from thespis.loops.memory import planned_bytes, require
 from thespis.loops.parts import with_array_leaves
+from thespis.loops.processes import fetched, first, own_directory
 from thespis.options import Options, options_of
 from thespis.runs.environment_info import device_line
 from thespis.runs.events import Bus, Listener
@@ -74,43 +76,66 @@ def train(
     )
     assembled = assemble(config, env)
     try:
-        path = Path(out) if out else new_run_path(config["method_name"], config["env"] or "dataset")
-        planned = planned_bytes(assembled.loop.shapes())
-        require(planned)
-        run = RunDirectory.create(path, config, assembled.loop.metrics)
-        return _go(run, assembled, env, Bus(callbacks), planned, resume=False)
+        path, planned = _path(out, config), _planned(assembled, config)
+        with own_directory(path) as own:
+            run = RunDirectory.create(own, config, assembled.loop.metrics)
+            _go(run, assembled, Bus(callbacks), planned, None)
+        return Run(RunDirectory.open(path), env)
     finally:
         assembled.loop.close()
 
 
-def resume(path: str | Path, env: Any = None, *, cluster: str | None = None, callbacks: Iterable[Listener] = ()) -> Run:
+def resume(
+    path: str | Path,
+    env: Any = None,
+    *,
+    devices: int | None = None,
+    cluster: str | None = None,
+    callbacks: Iterable[Listener] = (),
+) -> Run:
     """Continue a run from its newest undamaged checkpoint to its last step, as if it had not been interrupted.
 
-    ``env`` is needed only for an environment that was given as an object; ``cluster`` only for a run with workers
-    whose Ray cluster has another address by now.
+    ``env`` is needed only for an environment that was given as an object; ``devices`` if it is to go on with another
+    number of them; ``cluster`` only for a run with workers whose Ray cluster has another address by now.
     """
     use_compilation_cache()
     run = RunDirectory.open(path)
-    env = environment_of(run.config, env)
-    elsewhere = {"options": run.config["options"] | {"cluster": cluster}} if cluster else {}
-    assembled = assemble(run.config | elsewhere, env)
+    env, config = environment_of(run.config, env), run.config
+    changed = {"devices": devices, "cluster": cluster}
+    config = config | {"options": config["options"] | {k: v for k, v in changed.items() if v is not None}}
+    assembled = assemble(config, env)
     try:
-        planned = planned_bytes(assembled.loop.shapes())
-        require(planned)
-        return _go(run, assembled, env, Bus(callbacks), planned, resume=True)
+        planned = _planned(assembled, config)
+        with own_directory(run.path) as own:
+            written = run if first() else RunDirectory.create(own, config, assembled.loop.metrics)
+            _go(written, assembled, Bus(callbacks), planned, run)
+        return Run(run, env)
     finally:
         assembled.loop.close()
 
 
-def _go(run: RunDirectory, assembled: Assembled, env: Any, bus: Bus, planned: int, *, resume: bool) -> Run:
-    """Run the loop to its end, then judge the result and write the report."""
+def _path(out: str | Path | None, config: dict[str, Any]) -> Path:
+    if out is None and jax.process_count() > 1:
+        raise UserError("several processes train one run: give all of them the same --out DIR")
+    return Path(out) if out else new_run_path(config["method_name"], config["env"] or "dataset")
+
+
+def _planned(assembled: Assembled, config: dict[str, Any]) -> int:
+    """Bytes that the run needs. Raises :class:`UserError` if there are fewer."""
+    planned = planned_bytes(assembled.loop.shapes())
+    require(planned, options_of(config).devices)
+    return planned
+
+
+def _go(run: RunDirectory, assembled: Assembled, bus: Bus, planned: int, earlier: RunDirectory | None) -> None:
+    """Run the loop to its end, ``earlier`` continued if there is one, then judge the result and write the report."""
     loop, config, began = assembled.loop, run.config, time.perf_counter()
     method, options = with_array_leaves(assembled.parts).method, options_of(config)
     run.lock()
     try:
-        found = run.load_checkpoint(loop.like()) if resume else None
+        found = earlier.load_checkpoint(loop.like()) if earlier else None
         step = int(found.meta["step"]) if found else 0
-        if resume:
+        if earlier:
             run.rewind(step if found else -1)
         bus.emit("start", step, config=config, device=device_line(), planned_bytes=planned, run=str(run.path))
         carry, lost = loop.restore(found.tree) if found else (loop.init(), [])
@@ -123,13 +148,13 @@ def _go(run: RunDirectory, assembled: Assembled, env: Any, bus: Bus, planned: in
         def evaluate(states: PyTree):
             if make_worlds is None:
                 raise UserError("evaluating needs an environment: give one with --env")
-            score = final_score(method, states, make_worlds, config["seeds"], options.episodes)
+            score = final_score(method, fetched(states), make_worlds, config["seeds"], options.episodes)
             return score["greedy"]["scores"], score["sampled"]["scores"]
 
         carry, reason = drive(loop, carry, schedule_of(config), run, bus, evaluate)
         step, trained = loop.steps(carry), time.perf_counter()
         if reason != "interrupted" and make_worlds is not None:
-            states = loop.learner(carry).method
+            states = fetched(loop.learner(carry).method)
             score = final_score(method, states, make_worlds, config["seeds"], options.episodes)
             run.write_json("final.json", {"step": step} | score)
             bus.emit("evaluation", step, greedy=score["greedy"]["scores"], sampled=score["sampled"]["scores"])
@@ -141,7 +166,6 @@ def _go(run: RunDirectory, assembled: Assembled, env: Any, bus: Bus, planned: in
         bus.emit("done", step, reason=reason, seconds=ended - began)
     finally:
         run.unlock()
-    return Run(run, env)
 
 
 def load(path: str | Path, env: Any = None) -> Run:

@@ -95,13 +95,17 @@ def assemble(config: dict[str, Any], env: Any) -> Assembled:
         return registry.host(env, n, threads=options.threads)
 
     _check_workers(options, config["loop"])
+    several = options.devices != 1 or jax.process_count() > 1
+    if several and (config["loop"] != "compiled" or options.learners > 1):
+        raise UserError("only the compiled loop with one learner runs on several devices: leave out --devices")
     if config["loop"] == "logged":
         return _logged(parts, options, seeds, env, make_worlds)
     if config["loop"] == "compiled":
         from thespis.loops.compiled import CompiledLoop
 
         world = registry.compiled(env)
-        loops = [CompiledLoop(parts, world, _share(envs, options), seeds, steps)] * options.learners
+        given = (parts, world, _share(envs, options), seeds, steps, options.devices)
+        loops = [CompiledLoop(*given)] * options.learners
         return Assembled(parts, _side_by_side(loops), world.spec, make_worlds, _timing_notes(options.learners > 1))
     share = _share(envs, options)
     worlds = _workers(parts, env, share, seeds, steps, options) if options.workers else make_worlds

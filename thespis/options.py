@@ -29,6 +29,8 @@ class Options:
     learners: int = 1
     """Learners that act and learn side by side on one shared state without waiting for each other, each with its share
     of the environments; with more than one, results depend on timing."""
+    devices: int = 1
+    """Devices that share the seeds, or else each seed's environments, in the compiled loop."""
     workers: int = 0
     """Processes of Ray's that act in host environments, each with its share; 0: this process alone. Results depend on
     their number, not on their speed."""

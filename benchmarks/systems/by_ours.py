@@ -1,10 +1,33 @@
 """Thespis, by the function that users call: metrics, progress and checkpoints as they come by default."""
 
+import dataclasses
+import math
 import tempfile
+from typing import Any
 
-from shared import Stopwatch, work
+from shared import TARGET_EVERY, Stopwatch, work
 
 import thespis
+from thespis.core.spaces import Box
+from thespis.envs import registry
+
+
+class Flat:
+    """A compiled world whose pictures are laid flat, as Rejax lays them before its layers."""
+
+    def __init__(self, world):
+        self.world = world
+        size = math.prod(world.spec.observation.shape)
+        self.spec = dataclasses.replace(world.spec, observation=Box((size,)))
+
+    def reset(self, params, key):
+        return self._flat(*self.world.reset(params, key))
+
+    def step(self, state, action, key):
+        return self._flat(*self.world.step(state, action, key))
+
+    def _flat(self, state, step):
+        return state, dataclasses.replace(step, observation=step.observation.reshape(-1).astype("float32"))
 
 
 def main() -> None:
@@ -20,10 +43,14 @@ def main() -> None:
         settings += [f"length={job.length}", f"epochs={job.epochs}", f"minibatch={job.batch}"]
     else:
         settings += [f"batch={job.batch}", f"warmup={job.batch}", "capacity=100000"]
+    env: Any = job.env
+    if job.algorithm == "dqn":
+        settings += ["every=1", f"target_every={TARGET_EVERY}", "huber=1000000"]
+        env = Flat(registry.compiled(job.env))
     with tempfile.TemporaryDirectory() as folder:
         thespis.train(
             job.algorithm,
-            job.env,
+            env,
             steps=job.begin + job.steps,
             seeds=job.seeds,
             envs=job.envs,

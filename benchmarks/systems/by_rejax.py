@@ -4,21 +4,35 @@ import time
 
 import jax
 import rejax
-from shared import BEGAN, answer, work
+from shared import BEGAN, TARGET_EVERY, answer, work
+
+
+def algorithm(job):
+    """PPO, or DQN with a target that is copied and not averaged."""
+    steps = job.begin + job.steps
+    common = {
+        "env": job.bare, "num_envs": job.envs, "total_timesteps": steps, "eval_freq": steps,
+        "learning_rate": job.learning_rate, "skip_initial_evaluation": True,
+    }  # fmt: skip
+    if job.length:
+        nets = {"hidden_layer_sizes": (job.hidden, job.hidden), "activation": "tanh"}
+        return rejax.PPO.create(
+            num_steps=job.length, num_epochs=job.epochs, num_minibatches=job.length * job.envs // job.batch,
+            max_grad_norm=0.5, agent_kwargs=nets, **common,
+        )  # fmt: skip
+    assert job.hidden == 64, "DQN's layers are fixed there"
+    nets = {"activation": "relu"}
+    return rejax.DQN.create(
+        buffer_size=100_000, fill_buffer=job.batch, batch_size=job.batch, num_epochs=job.updates, agent_kwargs=nets,
+        polyak=0.0, target_update_freq=TARGET_EVERY * job.envs, **common,
+    )  # fmt: skip
 
 
 def main() -> None:
     job = work()
-    rollout = job.length * job.envs
     steps = job.begin + job.steps
-    algorithm = rejax.PPO.create(
-        env=job.bare, num_envs=job.envs, num_steps=job.length, num_epochs=job.epochs,
-        num_minibatches=rollout // job.batch, total_timesteps=steps, eval_freq=steps, max_grad_norm=0.5,
-        learning_rate=job.learning_rate, skip_initial_evaluation=True,
-        agent_kwargs={"hidden_layer_sizes": (job.hidden, job.hidden), "activation": "tanh"},
-    )  # fmt: skip
-    algorithm = algorithm.replace(eval_callback=lambda *given: ())
-    train = jax.vmap(algorithm.train) if job.seeds > 1 else algorithm.train
+    quiet = algorithm(job).replace(eval_callback=lambda *given: ())
+    train = jax.vmap(quiet.train) if job.seeds > 1 else quiet.train
 
     def keys(i):
         return jax.random.split(jax.random.key(i), job.seeds) if job.seeds > 1 else jax.random.key(i)

@@ -9,6 +9,8 @@ import time
 from types import SimpleNamespace
 
 BEGAN = time.perf_counter()
+TARGET_EVERY = 100
+"""Updates between copies of DQN's net to its target."""
 
 
 def work() -> SimpleNamespace:

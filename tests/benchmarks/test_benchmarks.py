@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import performance_page
 import pytest
+import scaling
 from roofline import update_flops
 from work import CASES
 
@@ -60,8 +61,16 @@ def test_the_page_says_what_was_measured():
     assert table.strip() == performance_page.table(RESULTS), "python benchmarks/bench.py --page"
 
 
+def test_the_page_of_costs_says_what_was_measured():
+    _, _, rest = scaling.PAGE.read_text().partition(performance_page.BEGIN)
+    written, _, _ = rest.partition(performance_page.END)
+    found = json.loads(scaling.RESULT.read_text()) if scaling.RESULT.exists() else None
+    assert written.strip() == (scaling.table(found) if found else ""), "python benchmarks/scaling.py --page"
+    assert found is None or found["work"] == scaling.ROWS, "run again: scaling"
+
+
 def test_results_are_of_cases_as_they_are_now():
-    for file in set(RESULTS.glob("*.json")) - {RESULTS / "workers.json"}:  # no case beside a peer
+    for file in (RESULTS / f"{name}.json" for name in CASES if (RESULTS / f"{name}.json").exists()):
         found, case = json.loads(file.read_text()), CASES[file.stem]
         assert found["work"] == dataclasses.asdict(case.work) and found["bars"] == case.bars, f"run again: {file.stem}"
         assert all(len(told["rate"]) >= 5 for told in found["systems"].values())

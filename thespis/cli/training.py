@@ -69,6 +69,33 @@ def show(
     return 0
 
 
+def meet(coordinator: str | None, processes: int, process: int) -> bool:
+    """Join the other processes, if there are any. Returns whether this one prints and writes."""
+    if coordinator is None and (processes, process) == (1, 0):
+        return True
+    from thespis.loops.processes import join
+
+    join(coordinator, processes, process)
+    return process == 0
+
+
+def follow(go: Callable[[list[Listener]], Run]) -> int:
+    """Train beside the process that shows it, in silence. Returns the exit code."""
+    from thespis.loops.driver import Diverged
+
+    ended: list[str] = []
+
+    def hear(event: Event) -> None:
+        if event.kind == "done":
+            ended.append(event.data["reason"])
+
+    try:
+        go([hear])
+    except Diverged:
+        return DIVERGED
+    return INTERRUPTED if ended == ["interrupted"] else 0
+
+
 def trackers(tensorboard: str | None, wandb: str | None) -> list[Listener]:
     """The trackers that were asked for. W&B's own variable WANDB_MODE is heard: offline, disabled."""
     if tensorboard is None and wandb is None:

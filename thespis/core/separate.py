@@ -17,11 +17,14 @@ import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.experimental.xla_metadata import set_xla_metadata
 
+from thespis.core.spread import mesh
+
 
 def separate(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` (arrays in, arrays out), called and never inlined where it is traced.
 
-    Takes effect on CPUs alone: on other devices results are not promised to agree bit by bit.
+    Takes effect on CPUs alone: elsewhere results are not promised to agree bit by bit. Nor are they where several
+    devices share a program: to fix a layout would give each of them all of the arguments.
     """
 
     @jax.jit
@@ -39,6 +42,6 @@ def separate(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _row_major(x: Any) -> Any:
-    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if mesh() is not None or jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return x
     return with_layout_constraint(x, Layout(major_to_minor=tuple(range(x.ndim))))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 from thespis.core.records import Transition
+from thespis.core.spread import pick
 
 
 class Ring(eqx.Module):
@@ -58,7 +59,7 @@ def sample(
     starts = jax.random.randint(start_key, (batch,), 0, held - length + 1)
     envs = jax.random.randint(env_key, (batch,), 0, ring.steps.reward.shape[1])
     rows = (oldest + starts[None] + jnp.arange(length)[:, None]) % ring.rows
-    steps = jax.tree.map(lambda x: x[rows, envs[None]], ring.steps)
+    steps = pick(ring.steps, rows, envs)
     return steps, until_end(steps.ended)
 
 

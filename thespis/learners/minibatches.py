@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.shuffle import permutation
+from thespis.core.spread import spread, whole
 
 Carry = TypeVar("Carry")
 
@@ -59,9 +60,11 @@ def epochs(
         shuffles = jax.vmap(lambda k: permutation(k, count))(jax.random.split(key, passes))
     chosen = shuffles[:, : parts * size].reshape(passes * parts, size)
 
+    data = whole(data)
+
     def body(carry, index):
-        steps = jax.tree.map(lambda x: x[:, index], data.steps)
-        memory = jax.tree.map(lambda x: x[index], data.memory)
+        steps = spread(jax.tree.map(lambda x: x[:, index], data.steps), 1)
+        memory = spread(jax.tree.map(lambda x: x[index], data.memory), 0)
         return step(carry, (steps, memory))
 
     carry, metrics = jax.lax.scan(body, carry, chosen)

@@ -19,6 +19,7 @@ from thespis.core.records import Outcomes, Transition, View
 from thespis.core.separate import separate
 from thespis.data.stores import store_for
 from thespis.loops.clock import Clock
+from thespis.loops.devices import Programs, placement
 from thespis.loops.parts import (
     Learner,
     Parts,
@@ -31,6 +32,7 @@ from thespis.loops.parts import (
     where,
     with_array_leaves,
 )
+from thespis.loops.processes import fetched
 
 
 class World(eqx.Module):
@@ -62,7 +64,9 @@ class CompiledLoop:
 
     kind = "compiled"
 
-    def __init__(self, parts: Parts, environment: Environment, envs: int, seeds: list[int], steps: int):
+    def __init__(
+        self, parts: Parts, environment: Environment, envs: int, seeds: list[int], steps: int, devices: int = 1
+    ):
         self.parts = with_array_leaves(parts)
         self.environment, self.spec, self.envs, self.seeds = environment, environment.spec, envs, seeds
         self.store = store_for(parts.method.feed, steps)
@@ -71,8 +75,8 @@ class CompiledLoop:
         self.metrics = metric_names(self.parts, self.spec, self.store, envs)
         self.clock = Clock("program")
         self.timing = self.clock.seconds
-        self._program = jax.jit(self.chunk, static_argnames="train", donate_argnames="carry")
         self._reset, self._step = (separate(jax.vmap(f)) for f in (environment.reset, environment.step))
+        self.placement = placement(Programs(self._init, self.chunk, self._axes(), seeds), envs, devices)
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -83,7 +87,17 @@ class CompiledLoop:
     def init(self, worker: int = 0) -> Carry:
         """A fresh carry; another one for every ``worker``."""
         with self.clock.compiling():
-            return jax.block_until_ready(jax.jit(self._init)(roots(self.seeds, worker)))
+            return jax.block_until_ready(self.placement.begin(worker))
+
+    def _axes(self) -> Carry:
+        """Which axis of each leaf of the carry counts environments; -1: none does."""
+        counted = {".learner.store": 2, ".world": 1}
+
+        def axis(where: tuple[Any, ...]) -> int:
+            name = jax.tree_util.keystr(where)
+            return next((axis for start, axis in counted.items() if name.startswith(start)), -1)
+
+        return jax.tree_util.tree_map_with_path(lambda where, _: axis(where), self.shapes())
 
     def _init(self, seeds: Key[Array, " seed"]) -> Carry:
         learner, world = jax.vmap(self._init_one)(seeds)
@@ -110,9 +124,9 @@ class CompiledLoop:
         warm = min(max(self.warmup - done, 0), blocks)
         for train, count in ((False, warm), (True, blocks - warm)):
             if count:
-                given = (self.parts, carry, jnp.asarray(count, "int32"))
                 with self.clock.spent_on("program"):
-                    carry = jax.block_until_ready(self.clock.call(train, self._program, *given, train=train))
+                    carry = self.placement.run(self.clock, self.parts, carry, count, train=train)
+                    jax.block_until_ready(carry)
         return carry
 
     def chunk(self, parts: Parts, carry: Carry, blocks: Int[Array, ""], *, train: bool) -> Carry:
@@ -175,8 +189,9 @@ class CompiledLoop:
 
     def take_tally(self, carry: Carry) -> tuple[Carry, Tally]:
         """The tally since the last call, on the host, and the carry with it cleared."""
-        tally = jax.device_get(carry.tally)
-        return eqx.tree_at(lambda c: c.tally, carry, jax.tree.map(jnp.zeros_like, carry.tally)), tally
+        tally = jax.device_get(fetched(carry.tally))
+        cleared = jax.tree.map(lambda x: jnp.zeros_like(x, device=x.sharding), carry.tally)
+        return eqx.tree_at(lambda c: c.tally, carry, cleared), tally
 
     def learner(self, carry: Carry) -> Learner:
         """All learnt states, leading axis ``[seed]``."""
@@ -192,7 +207,7 @@ class CompiledLoop:
 
     def restore(self, snapshot: PyTree) -> tuple[Carry, list[str]]:
         """The carry of a checkpoint, and what could not be restored: nothing."""
-        return jax.tree.map(jnp.array, snapshot["carry"]), []
+        return self.placement.place(snapshot["carry"]), []
 
     def news(self) -> list[str]:
         """Nothing: what goes wrong here is an error."""

@@ -22,6 +22,7 @@ from jaxtyping import PyTree
 
 from thespis.core.errors import UserError
 from thespis.loops.parts import Learner, Tally
+from thespis.loops.processes import agreed, fetched, first
 from thespis.runs.events import Bus
 from thespis.runs.store import RunDirectory
 
@@ -122,10 +123,8 @@ def drive(
     """
     total = math.ceil(schedule.steps / loop.block_steps)
     chunk = schedule.chunk_blocks(loop.block_steps)
-    clock = _Clock(loop, loop.steps(carry))
-    done = loop.steps(carry) // loop.block_steps
-    saved, saved_at, saved_step = None, -math.inf, -1
-    reason = "finished"
+    clock, done = _Clock(loop, loop.steps(carry)), loop.steps(carry) // loop.block_steps
+    saved, saved_at, saved_step, reason = None, -math.inf, -1, "finished"
     with _interrupts() as interrupted:
         while done < total:
             blocks = min(chunk - done % chunk, total - done)
@@ -145,10 +144,12 @@ def drive(
                 greedy, sampled = evaluate(loop.learner(carry).method)
                 run.append_evaluation(step, greedy, sampled)
                 stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
-            if stop or interrupted.is_set():
-                reason = "interrupted" if interrupted.is_set() else "stopped"
+            late = time.monotonic() - saved_at >= schedule.checkpoint_seconds
+            stop, interrupt, late = agreed(stop, interrupted.is_set(), late)
+            if stop or interrupt:
+                reason = "interrupted" if interrupt else "stopped"
                 break
-            if time.monotonic() - saved_at >= schedule.checkpoint_seconds:
+            if late:
                 saved, saved_at, saved_step = save(loop, carry, run, bus), time.monotonic(), step
         if saved_step != loop.steps(carry):
             save(loop, carry, run, bus)
@@ -159,7 +160,10 @@ def save(loop: Loop, carry: Any, run: RunDirectory, bus: Bus) -> str:
     """Write a checkpoint and say so. Returns its path."""
     began = time.perf_counter()
     step = loop.steps(carry)
-    path = run.save_checkpoint(step, loop.snapshot(carry), {"step": step})
+    snapshot = loop.snapshot(carry)
+    if jax.process_count() > 1:
+        snapshot = jax.tree.map(fetched, snapshot)  # one by one: a device may not have room for all of it
+    path = run.save_checkpoint(step, snapshot, {"step": step}) if first() else run.checkpoints
     seconds = time.perf_counter() - began
     loop.timing["checkpoint"] = loop.timing.get("checkpoint", 0.0) + seconds
     bus.emit("checkpoint", step, path=str(path), seconds=seconds)
@@ -187,8 +191,8 @@ def check_finite(rows: list[dict[str, Any]], learner: Learner, step: int, seeds:
         bad = [name for name, value in row.items() if value is not None and not math.isfinite(value)]
         if bad:
             raise Diverged(f"step {step}, seed {row['seed']}: {bad[0]} is {row[bad[0]]}; {kept}; {advice}")
-    finite = np.asarray(_all_finite((learner.method, learner.feedback)))
-    if not finite.all():
+    finite = fetched(_all_finite((learner.method, learner.feedback)))
+    if not np.all(finite):
         seed = seeds[int(np.argmin(finite))]
         raise Diverged(f"step {step}, seed {seed}: a parameter is not finite; {kept}; {advice}")
 

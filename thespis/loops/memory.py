@@ -25,7 +25,7 @@ def planned_bytes(shapes: PyTree) -> int:
 
 def available_bytes() -> int | None:
     """Bytes free on the device that will compute; ``None`` where that cannot be known."""
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     if device.platform != "cpu":
         stats = device.memory_stats() or {}
         return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
@@ -59,9 +59,11 @@ def _cgroup_limit() -> int | None:
         return None
 
 
-def require(planned: int) -> None:
-    """Refuse a run that does not fit, naming both numbers."""
+def require(planned: int, devices: int = 1) -> None:
+    """Refuse a run that does not fit, naming both numbers; ``devices`` that are no CPUs have that much memory each."""
     available = available_bytes()
+    if available is not None and jax.local_devices()[0].platform != "cpu":
+        available *= devices
     if available is not None and planned > available:
         raise UserError(
             f"this run plans {planned / 2**30:.1f} GiB and {available / 2**30:.1f} GiB are free: lower feed.capacity, "

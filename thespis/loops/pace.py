@@ -72,7 +72,7 @@ def ready(policy: PyTree | Future[PyTree]) -> bool:
         return policy.done() and ready(policy.result())
     # keys cannot be asked, but they are never in the making
     arrays = [x for x in jax.tree.leaves(policy) if isinstance(x, jax.Array) and isinstance(x.dtype, np.dtype)]
-    return all(array.is_ready() for array in arrays)
+    return all(array.is_ready() for array in arrays)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def settled(policies: Policies, lag: int) -> tuple[PyTree, ...]:

@@ -88,7 +88,7 @@ class Workers:
         asked, saved = [worker.save.remote() for worker in self._workers], {}
         for i, answer in enumerate(asked):
             with _in_words(i), contextlib.suppress(*_lost()):  # the next block will find that it is lost
-                own = ray.get(answer)
+                own: Any = ray.get(answer)
                 if own is None:
                     return None
                 saved |= {f"{i}/{name}": value for name, value in own.items()}
@@ -115,6 +115,7 @@ class Workers:
     def close(self) -> None:
         """Close the environments, end the workers, and Ray with them if it is ours."""
         import ray
+        import ray.exceptions
 
         workers = [worker for worker in self._workers if worker is not None]
         with contextlib.suppress(ray.exceptions.RayError):
@@ -150,6 +151,7 @@ class Workers:
 
     def _answer(self, i: int, answer: Any, again: Callable[[int], Any]) -> Any:
         import ray
+        import ray.exceptions
 
         for life in range(LIVES):
             with _in_words(i), contextlib.suppress(*_lost()):
@@ -196,7 +198,7 @@ def _opened(i: int, answer: Any) -> EnvSpec:
 @contextlib.contextmanager
 def _in_words(i: int) -> Iterator[None]:
     """What a user's world raised in worker ``i`` is raised here, without Ray's account of its way."""
-    import ray
+    import ray.exceptions
 
     try:
         yield

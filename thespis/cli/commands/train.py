@@ -9,7 +9,7 @@ import tyro
 
 from thespis.cli.options import Count, JsonFlag, optional, seeds
 from thespis.cli.output import Output
-from thespis.cli.training import show, trackers
+from thespis.cli.training import follow, meet, show, trackers
 from thespis.runs.events import Listener
 
 
@@ -54,6 +54,14 @@ class Train:
     waits, but results depend on timing."""
     jitter: Annotated[float, tyro.conf.arg(metavar="S")] = 0.0
     """Delay acting and learning at random by up to so many seconds, to see what depends on timing."""
+    devices: Count = 1
+    """Devices that share the seeds, or else each seed's environments (docs/scaling.md)."""
+    processes: Count = 1
+    """How many processes run this command together, each with devices of its own."""
+    process: Count = 0
+    """Which of them this is, 0 .. N-1: 0 writes and prints."""
+    coordinator: Annotated[str | None, optional("HOST:PORT")] = None
+    """Where they meet: the host of process 0, and a free port."""
     workers: Count = 0
     """Processes (of Ray's) that act in host environments, each with its share of them; 0 for none beside this one.
     Results depend on their number, not on their speed."""
@@ -78,10 +86,10 @@ class Train:
 
     def run(self, out: Output) -> int:
         """Train."""
-        chosen, listeners = seeds(self.seeds), trackers(self.tensorboard, self.wandb)
-        from thespis import api
-
         _not_a_paper(self.method)
+        speaks = meet(self.coordinator, self.processes, self.process)
+        chosen, listeners = seeds(self.seeds), trackers(self.tensorboard, self.wandb) if speaks else []
+        from thespis import api
 
         def go(listening: list[Listener]) -> api.Run:
             return api.train(
@@ -98,7 +106,7 @@ class Train:
                 **self._options(),
             )
 
-        return show(out, go, quiet=self.quiet, trackers=listeners)
+        return show(out, go, quiet=self.quiet, trackers=listeners) if speaks else follow(go)
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -109,6 +117,7 @@ class Train:
             "learners": self.learners,
             "newest": self.newest,
             "jitter": self.jitter,
+            "devices": self.devices,
             "workers": self.workers,
             "cluster": self.cluster,
             "threads": self.threads,
