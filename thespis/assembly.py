@@ -20,7 +20,7 @@ from thespis.envs import registry
 from thespis.loops.driver import Loop, Schedule
 from thespis.loops.parts import Parts
 from thespis.methods.registry import load as load_method
-from thespis.options import Options, options_of
+from thespis.options import Options, options_of, require_room_for
 from thespis.runs.config import apply_settings, from_config, to_config
 
 METHOD_STATE = "['carry'].learner.method"  # where every loop's checkpoint holds the method's states
@@ -94,10 +94,7 @@ def assemble(config: dict[str, Any], env: Any) -> Assembled:
     def make_worlds(n: int) -> HostEnvironment:
         return registry.host(env, n, threads=options.threads)
 
-    _check_workers(options, config["loop"])
-    several = options.devices != 1 or jax.process_count() > 1
-    if several and (config["loop"] != "compiled" or options.learners > 1):
-        raise UserError("only the compiled loop with one learner runs on several devices: leave out --devices")
+    require_room_for(options, config["loop"])
     if config["loop"] == "logged":
         return _logged(parts, options, seeds, env, make_worlds)
     if config["loop"] == "compiled":
@@ -135,22 +132,6 @@ def _host(parts: Parts, make_worlds: Any, envs: int, seeds: list[int], steps: in
     except BaseException:
         worlds.close()
         raise
-
-
-def _check_workers(options: Options, loop: str) -> None:
-    """Raises :class:`UserError` where nobody would have a use for workers."""
-    if options.workers < 0 or options.threads < 1:
-        raise UserError(f"--workers {options.workers} and --threads {options.threads}: at least 0, and at least 1")
-    if options.cluster is not None and not options.workers:
-        raise UserError("--cluster says where workers live, and there are none: add --workers N")
-    if options.workers and loop == "compiled":
-        raise UserError(
-            "the compiled loop acts and learns in one program and has no use for --workers: add --loop host"
-        )
-    if options.workers and loop == "logged":
-        raise UserError("learning from a dataset needs nobody to act: leave out --workers")
-    if options.workers and options.learners > 1:
-        raise UserError("each of several learners acts in worlds of its own: --learners goes without --workers")
 
 
 def _workers(parts: Parts, env: Any, envs: int, seeds: list[int], steps: int, options: Options) -> Any:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
+
+from thespis.core.errors import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -50,3 +54,22 @@ def options_of(config: dict[str, Any]) -> Options:
     if "threads" not in written:
         written["threads"] = written.pop("workers", 1)
     return Options(**written)
+
+
+def require_room_for(options: Options, loop: str) -> None:
+    """Raises :class:`UserError` where a loop has no use for workers or devices that are asked for."""
+    if options.workers < 0 or options.threads < 1:
+        raise UserError(f"--workers {options.workers} and --threads {options.threads}: at least 0, and at least 1")
+    if options.cluster is not None and not options.workers:
+        raise UserError("--cluster says where workers live, and there are none: add --workers N")
+    if options.workers and loop == "compiled":
+        raise UserError(
+            "the compiled loop acts and learns in one program and has no use for --workers: add --loop host"
+        )
+    if options.workers and loop == "logged":
+        raise UserError("learning from a dataset needs nobody to act: leave out --workers")
+    if options.workers and options.learners > 1:
+        raise UserError("each of several learners acts in worlds of its own: --learners goes without --workers")
+    several = options.devices != 1 or jax.process_count() > 1
+    if several and (loop != "compiled" or options.learners > 1):
+        raise UserError("only the compiled loop with one learner runs on several devices: leave out --devices")

@@ -6,13 +6,10 @@ happens here, for all of them. Chunks end at fixed steps, so rows of metrics nev
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -21,6 +18,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.errors import UserError
+from thespis.loops.interrupts import interrupts
 from thespis.loops.parts import Learner, Tally
 from thespis.loops.processes import agreed, fetched, first
 from thespis.runs.events import Bus
@@ -125,7 +123,7 @@ def drive(
     chunk = schedule.chunk_blocks(loop.block_steps)
     clock, done = _Clock(loop, loop.steps(carry)), loop.steps(carry) // loop.block_steps
     saved, saved_at, saved_step, reason = None, -math.inf, -1, "finished"
-    with _interrupts() as interrupted:
+    with interrupts() as interrupted:
         while done < total:
             blocks = min(chunk - done % chunk, total - done)
             carry = loop.advance(carry, blocks)
@@ -134,12 +132,7 @@ def drive(
             carry, tally = loop.take_tally(carry)
             rows = metric_rows(tally, step, loop.seeds)
             check_finite(rows, loop.learner(carry), step, loop.seeds, saved)
-            run.append_metrics(rows)
-            progress = clock.read(step, schedule.steps)
-            run.append_progress(step, progress["elapsed"], progress["steps_per_second"])
-            stop = any([bus.emit("warning", step, message=line) for line in loop.news()])
-            stop |= bus.emit("metrics", step, rows=rows)
-            stop |= bus.emit("progress", step, **progress)
+            stop = _tell(run, bus, step, loop.news(), rows, clock.read(step, schedule.steps))
             if schedule.evaluates_between(before, step) and done < total:
                 greedy, sampled = evaluate(loop.learner(carry).method)
                 run.append_evaluation(step, greedy, sampled)
@@ -154,6 +147,17 @@ def drive(
         if saved_step != loop.steps(carry):
             save(loop, carry, run, bus)
     return carry, reason
+
+
+def _tell(
+    run: RunDirectory, bus: Bus, step: int, news: list[str], rows: list[dict], progress: dict[str, float]
+) -> bool:
+    """Write down and emit what a chunk came to. Returns whether somebody wants to stop."""
+    run.append_metrics(rows)
+    run.append_progress(step, progress["elapsed"], progress["steps_per_second"])
+    stop = any([bus.emit("warning", step, message=line) for line in news])
+    stop |= bus.emit("metrics", step, rows=rows)
+    return bus.emit("progress", step, **progress) or stop
 
 
 def save(loop: Loop, carry: Any, run: RunDirectory, bus: Bus) -> str:
@@ -227,25 +231,3 @@ class _Clock:
             "seconds_left": max(left, 0.0),
             "elapsed": now - self.began,
         }
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets; a second one ends the process as usual."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def handle(number, frame):
-        asked.set()
-        signal.signal(number, before[number])
-
-    for number in before:
-        signal.signal(number, handle)
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
