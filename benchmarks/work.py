@@ -65,7 +65,7 @@ CASES = {
         {"rejax": 1.2},
     ),
     "ppo-cartpole-1024": Case(
-        Work("ppo", "CartPole-v1", 64, 8_192, 1_048_576, 8_388_608, envs=1024, length=32, epochs=4),
+        Work("ppo", "CartPole-v1", 64, 8_192, 1_048_576, 3_145_728, envs=1024, length=32, epochs=4),
         {"rejax": 1.2},
     ),
     "dqn-breakout": Case(

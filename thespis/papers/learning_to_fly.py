@@ -57,8 +57,10 @@ PAPER = Paper(
     ),
     remarks="Rectified units in place of tanh, targets over three steps in place of one, rewards of a tenth, 20 "
     "craft side by side with an update of critics at every 20th step (the paper: one craft, every 10th), no weight "
-    "decay, and stored rewards are not paid anew when the weights grow. Targets over one step were tried first, with "
-    "one seed: after as many updates almost no flight lasted. The craft that the first two claims are about is a fifth "
-    "heavier and its rotors follow a third more slowly than in training; the third uses the weights at which the "
-    "paper's curriculum ends. The paper's sim-to-real transfer cannot be tried here.",
+    "decay, and stored rewards are not paid anew when the weights grow. The configuration was chosen with seed 0, "
+    "which is also among the trial's, before any arm was run: after as many updates 96% of its flights lasted with "
+    "targets over three steps, 86% over five, 1% or less over one; the paper's ratio of updates was tried once and "
+    "learnt in part. The craft that the first two claims are about is a fifth heavier and its rotors follow a third "
+    "more slowly than in training; the third uses the weights at which the paper's curriculum ends. The paper's "
+    "sim-to-real transfer cannot be tried here.",
 )
