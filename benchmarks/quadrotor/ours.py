@@ -3,30 +3,22 @@
 import sys
 
 import thespis
-from thespis.core.feeds import Replay
-from thespis.curricula.annealing import for_hovering
-from thespis.curricula.domain_randomisation import DomainRandomisation
-from thespis.methods.online.td3 import TD3
+from thespis.papers.learning_to_fly import PAPER
 
 WORLDS = {"published": "Quadrotor", "l2f": "DECKED"}
-STEPS, WARMUP, EVERY = 300_000, 15_000, 20
-"""Steps of one craft in the end, before the first update, and between two updates; the craft are ``EVERY`` too."""
-
-METHOD = TD3(
-    hidden=(64, 64),
-    learning_rate=1e-3,
-    feed=Replay(capacity=STEPS, batch=256, warmup=WARMUP, length=3, envs=EVERY),
-)
-SMALLER = DomainRandomisation((("reward.scale", 0.05, 0.05), ("reward.constant", 0.2, 0.2)))
+ARM = PAPER.miniature.arms[0]
+STEPS = PAPER.miniature.steps
+WARMUP, EVERY = ARM.method.feed.warmup, ARM.method.feed.envs
+"""Steps of one craft before the first update, and between two updates; the craft are ``EVERY`` too."""
 
 if __name__ == "__main__":
     task, seed, directory = sys.argv[1:]
     thespis.train(
-        METHOD,
+        ARM.method,
         env=f"thespis.envs.compiled.quadrotor:{WORLDS[task]}",
         steps=STEPS,
         seeds=[int(seed)],
-        curriculum=for_hovering(SMALLER),
+        curriculum=ARM.options["curriculum"],
         episodes=1,
         out=directory,
     )
