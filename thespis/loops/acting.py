@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from thespis.core.apart import each
 from thespis.core.contracts import HostEnvironment, Mode
 from thespis.core.keys import fold, key_of, world_seed
 from thespis.core.records import EnvSpec, View
@@ -105,7 +106,7 @@ class WorldsHere:
 
         shape = (self.seeds, self.envs)
         view, first = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), (view, first))
-        sent, action, memory, extras = jax.vmap(one)(policy, memory, view, first, roots)
+        sent, action, memory, extras = each(one, policy, memory, view, first, roots)
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (sent, action, extras))
         return *flat, memory
 

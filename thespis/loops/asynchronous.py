@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from thespis.core.apart import together
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.host import HostLoop
 from thespis.loops.parts import Learner, Tally
@@ -56,8 +57,8 @@ class AsynchronousLoop:
 
     def init(self) -> AsyncCarry:
         """A fresh carry: worlds of each worker's own, the learner of the first."""
-        workers = tuple(loop.init(number) for number, loop in enumerate(self.workers))
-        return AsyncCarry(workers, _copied(numbers_of(workers[0].learner)))
+        workers: tuple[Any, ...] = tuple(loop.init(number) for number, loop in enumerate(self.workers))
+        return AsyncCarry(workers, _copied(numbers_of(self.workers[0].learner(workers[0]))))
 
     # -- running -------------------------------------------------------------------------------------------
 
@@ -97,7 +98,7 @@ class AsynchronousLoop:
 
     def learner(self, carry: AsyncCarry) -> Learner:
         """All learnt states, leading axis ``[seed]``; the store is the first worker's."""
-        return with_numbers(carry.workers[0].learner, carry.shared)
+        return with_numbers(self.workers[0].learner(carry.workers[0]), carry.shared)
 
     def snapshot(self, carry: AsyncCarry) -> PyTree:
         """What a checkpoint holds: the learner, then everything of every worker."""
@@ -137,7 +138,7 @@ class InOneProgram:
 
     def __init__(self, loop: CompiledLoop, carry: Any):
         self.loop, self.blocks = loop, int(carry.ticks) // loop.store.feed.ticks
-        self.leaves, self.tree = jax.tree.flatten(carry)
+        self.leaves, self.tree = jax.tree.flatten(together(carry))
         self.parts, self.parts_tree = jax.tree.flatten(loop.parts)
         self._program = jax.jit(self._shared_block, static_argnames="train", donate_argnames="leaves")
 
@@ -170,9 +171,9 @@ class StepByStep:
 
     def block(self, shared: Shared) -> dict[str, Any]:
         """The numbers after one block that began with ``shared``."""
-        learner = with_numbers(self.carry.learner, shared)
+        learner = with_numbers(self.loop.learner(self.carry), shared)
         self.carry = self.loop.advance(self.loop.taught(self.carry, learner), 1)
-        return numbers_of(self.carry.learner)
+        return numbers_of(self.loop.learner(self.carry))
 
 
 Worker = InOneProgram | StepByStep
@@ -183,18 +184,30 @@ def worker_of(loop: CompiledLoop | HostLoop, carry: Any) -> Worker:
     return InOneProgram(loop, carry) if isinstance(loop, CompiledLoop) else StepByStep(loop, carry)
 
 
-@jax.jit
 def numbers_of(learner: Learner) -> dict[str, jax.Array]:
     """All numbers that learning changes, but for the store, in one vector a dtype."""
-    leaves = jax.tree.leaves(_shareable(learner)[0])
+    return _numbers_of(_changing(learner))
+
+
+def with_numbers(learner: Learner, shared: dict[str, Any]) -> Learner:
+    """The learner with other numbers: what :func:`numbers_of` takes out, put in."""
+    return dataclasses.replace(learner, **_with_numbers(_changing(learner), shared))
+
+
+def _changing(learner: Learner) -> dict[str, PyTree]:
+    return {"method": learner.method, "feedback": learner.feedback, "curriculum": learner.curriculum}
+
+
+@jax.jit
+def _numbers_of(parts: dict[str, PyTree]) -> dict[str, jax.Array]:
+    leaves = jax.tree.leaves(eqx.filter(parts, _is_number))
     dtypes = sorted({str(leaf.dtype) for leaf in leaves})
     return {d: jnp.concatenate([leaf.ravel() for leaf in leaves if str(leaf.dtype) == d]) for d in dtypes}
 
 
 @jax.jit
-def with_numbers(learner: Learner, shared: dict[str, Any]) -> Learner:
-    """The learner with other numbers: what :func:`numbers_of` takes out, put in."""
-    numbers, rest = _shareable(learner)
+def _with_numbers(parts: dict[str, PyTree], shared: dict[str, Any]) -> dict[str, PyTree]:
+    numbers, rest = eqx.partition(parts, _is_number)
     used = dict.fromkeys(shared, 0)
 
     def leaf(x: jax.Array) -> jax.Array:
@@ -202,17 +215,11 @@ def with_numbers(learner: Learner, shared: dict[str, Any]) -> Learner:
         start, used[dtype] = used[dtype], used[dtype] + x.size
         return jnp.asarray(shared[dtype][start : used[dtype]]).reshape(x.shape)
 
-    return dataclasses.replace(learner, **eqx.combine(jax.tree.map(leaf, numbers), rest))
+    return eqx.combine(jax.tree.map(leaf, numbers), rest)
 
 
 def _copied(numbers: dict[str, Any]) -> Shared:
     return {dtype: np.array(vector) for dtype, vector in numbers.items()}
-
-
-def _shareable(learner: Learner) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
-    """What learning changes, but for the store: its numbers, and the rest."""
-    parts = {"method": learner.method, "feedback": learner.feedback, "curriculum": learner.curriculum}
-    return eqx.partition(parts, _is_number)
 
 
 def _is_number(leaf: Any) -> bool:

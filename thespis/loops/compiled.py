@@ -1,4 +1,4 @@
-"""The compiled loop: acting, storing and learning as one XLA program, vmapped over seeds, run in chunks.
+"""The compiled loop: acting, storing and learning as one XLA program, in chunks, seed by seed on CPUs, else vmapped.
 
 No host callback stands inside. The carry is donated, so a replay ring exists once. Between chunks the driver
 looks at tallies, evaluates, saves.
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from thespis.core import apart
 from thespis.core.contracts import Environment, Mode
 from thespis.core.keys import fold, per_index, roots
 from thespis.core.records import Outcomes, Transition, View
@@ -28,6 +29,7 @@ from thespis.loops.parts import (
     empty_tally,
     init_learner,
     learn,
+    learnt,
     metric_names,
     where,
     with_array_leaves,
@@ -60,7 +62,7 @@ class Carry(eqx.Module):
 
 
 class CompiledLoop:
-    """Trains ``parts`` in a compiled environment, one program for all seeds."""
+    """Trains ``parts`` in a compiled environment."""
 
     kind = "compiled"
 
@@ -131,6 +133,9 @@ class CompiledLoop:
 
     def chunk(self, parts: Parts, carry: Carry, blocks: Int[Array, ""], *, train: bool) -> Carry:
         """The program of :meth:`advance`: ``blocks`` blocks, of which all train or none."""
+        return apart.each_in_place(lambda piece: self._chunk(parts, piece, blocks, train), carry, carry.roots.shape[0])
+
+    def _chunk(self, parts: Parts, carry: Carry, blocks: Int[Array, ""], train: bool) -> Carry:
         feed = self.store.feed
 
         def block(_, carry: Carry) -> Carry:
@@ -190,12 +195,11 @@ class CompiledLoop:
     def take_tally(self, carry: Carry) -> tuple[Carry, Tally]:
         """The tally since the last call, on the host, and the carry with it cleared."""
         tally = jax.device_get(fetched(carry.tally))
-        cleared = jax.tree.map(lambda x: jnp.zeros_like(x, device=x.sharding), carry.tally)
-        return eqx.tree_at(lambda c: c.tally, carry, cleared), tally
+        return eqx.tree_at(lambda c: c.tally, carry, jax.tree.map(apart.zeros_like, carry.tally)), tally
 
     def learner(self, carry: Carry) -> Learner:
-        """All learnt states, leading axis ``[seed]``."""
-        return carry.learner
+        """All learnt states, leading axis ``[seed]``; what is stored stays where it lies."""
+        return learnt(carry.learner)
 
     def snapshot(self, carry: Carry) -> PyTree:
         """What a checkpoint holds: everything."""

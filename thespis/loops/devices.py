@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
+from thespis.core import apart
 from thespis.core.errors import UserError
 from thespis.core.keys import roots
 from thespis.core.spread import DEVICES
@@ -50,6 +51,31 @@ class Here:
     def run(self, clock: Clock, parts: PyTree, carry: PyTree, blocks: int, *, train: bool) -> PyTree:
         """The carry ``blocks`` later."""
         return clock.call(train, self._chunk, parts, carry, jnp.asarray(blocks, "int32"), train=train)
+
+
+class SeedsInTurn:
+    """Each seed has buffers and a program call of its own, as many at a time as there are cores."""
+
+    def __init__(self, programs: Programs):
+        self.programs, self._threads = programs, apart.threads("seed")
+        self._begin, self._chunk = jax.jit(programs.init), _donating(programs.chunk)
+
+    def begin(self, worker: int) -> PyTree:
+        """A fresh carry."""
+        return apart.joined([self._begin(roots([seed], worker)) for seed in self.programs.seeds])
+
+    def place(self, whole: PyTree) -> PyTree:
+        """Each seed copied to buffers of its own."""
+        return apart.joined(apart.pieces(whole, len(self.programs.seeds)))
+
+    def run(self, clock: Clock, parts: PyTree, carry: PyTree, blocks: int, *, train: bool) -> PyTree:
+        """The carry ``blocks`` later."""
+
+        def go(piece: PyTree) -> PyTree:
+            given = (parts, piece, jnp.asarray(blocks, "int32"))
+            return jax.block_until_ready(clock.call(train, self._chunk, *given, train=train))
+
+        return apart.joined(apart.in_turn(self._threads, go, apart.pieces(carry, len(self.programs.seeds))))
 
 
 class SeedsApart:
@@ -136,7 +162,7 @@ class EnvironmentsApart:
             return clock.call(train, self._chunk, *given, train=train)
 
 
-Placement = Here | SeedsApart | EnvironmentsApart
+Placement = Here | SeedsInTurn | SeedsApart | EnvironmentsApart
 """How the programs of a loop run: ``begin(worker)``, ``place(whole)`` and ``run`` mean the same for all."""
 
 
@@ -151,7 +177,7 @@ def placement(programs: Programs, envs: int, count: int) -> Placement:
         UserError: if there are fewer devices, or neither seeds nor environments divide by them.
     """
     if count == 1 and jax.process_count() == 1:
-        return Here(programs)
+        return Here(programs) if apart.programs(len(programs.seeds)) == 1 else SeedsInTurn(programs)
     mesh = _mesh(count)
     if len(programs.seeds) % count == 0:
         return SeedsApart(programs, mesh)

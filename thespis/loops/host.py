@@ -1,8 +1,8 @@
 """The host loop: environments outside JAX step while the learner learns.
 
-Acting and learning are two jitted programs, vmapped over seeds as in the compiled loop, and both use the same
-functions. Unless the pace says otherwise, the acting policy is a fixed number of blocks (``lag``) behind the learner,
-so what is learnt never depends on which of the two finishes first.
+Acting is one jitted program for all seeds. Learning is one that is called for every seed on CPUs, else for all of them.
+Both are made of the functions that the compiled loop uses. Unless the pace says otherwise, the acting policy is a fixed
+number of blocks (``lag``) behind the learner, so what is learnt never depends on which of the two finishes first.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from thespis.core import apart
 from thespis.core.contracts import HostEnvironment, Mode
 from thespis.core.keys import roots
 from thespis.data.stores import store_for
@@ -32,6 +33,7 @@ from thespis.loops.parts import (
     init_learner,
     kinds_of_rows,
     learn,
+    learnt,
     metric_names,
     with_array_leaves,
 )
@@ -65,9 +67,12 @@ class HostLoop:
         self.timing = self.clock.seconds
         self._row, self._end = kinds_of_rows(self.parts, self.spec)
         self.worlds = worlds if isinstance(worlds, Workers) else self._here(worlds)
-        self._policy = jax.jit(self._policies)
-        self._learn = jax.jit(self._learn_all, static_argnames="train", donate_argnames="held")
+        self._count = apart.programs(len(seeds))
+        self._threads = apart.threads("seed")
+        self._policy = jax.jit(self._policies, static_argnames="seeds")
+        self._learn = jax.jit(self._learn_piece, static_argnames="train", donate_argnames="held")
         # how the bare leaves that the programs are given are put together
+        self._parts = jax.tree.structure(self.parts)
         self._fixed = jax.tree.structure(acting_shapes(self.parts, self.spec))
         self._held: Any = None
 
@@ -79,28 +84,23 @@ class HostLoop:
     def _init_learners(self, seeds):
         learner = jax.vmap(lambda r: init_learner(self.parts, self.spec, self.store, self.envs, r))(seeds)
         tally = jax.vmap(lambda _: empty_tally(self.metrics))(seeds)
-        policy = self._policies(self.parts, learner)
-        memory = jax.vmap(lambda p: self.parts.method.begin(p, self.envs), axis_size=len(self.seeds))(policy)
+        policy = self._policies(self.parts, learner.method, len(seeds))
+        memory = jax.vmap(lambda p: self.parts.method.begin(p, self.envs), axis_size=len(seeds))(policy)
         return learner, tally, policy, memory
 
-    def _policies(self, parts, learner):
-        return jax.vmap(lambda s: parts.method.policy(s, Mode.EXPLORE), axis_size=len(self.seeds))(learner.method)
+    def _policies(self, parts, states, seeds):
+        return jax.vmap(lambda state: parts.method.policy(state, Mode.EXPLORE), axis_size=seeds)(states)
 
-    def _learn_all(self, held, fixed, rows, memory, ends, ticks, updates, *, train):
-        parts, _, seeds = self._fixed.unflatten(fixed)
+    def _learn_piece(self, held, parts, rows, memory, ends, seeds, ticks, updates, *, train):
+        parts = self._parts.unflatten(parts)
 
         def one(learner, tally, steps, memory, outcomes, root):
             return learn(parts, self.store, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train)
 
-        steps, outcomes = self._cut(self._row.unflatten(rows)), self._cut(self._end.unflatten(ends))
+        steps, outcomes = (_cut(x, len(seeds)) for x in (self._row.unflatten(rows), self._end.unflatten(ends)))
         learner, tally = self._held.unflatten(held)
         learner, tally = jax.vmap(one)(learner, tally, steps, memory, outcomes, seeds)
-        return jax.tree.leaves((learner, tally)), jax.tree.leaves((parts, self._policies(parts, learner), seeds))
-
-    def _cut(self, rows):
-        """``[tick, seed * env, ...]`` to ``[seed, tick, env, ...]``."""
-        shape = (len(self.seeds), self.envs)
-        return jax.tree.map(lambda x: jnp.moveaxis(x.reshape(x.shape[0], *shape, *x.shape[2:]), 1, 0), rows)
+        return jax.tree.leaves((learner, tally)), jax.tree.leaves(self._policies(parts, learner.method, len(seeds)))
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -111,8 +111,10 @@ class HostLoop:
     def init(self, worker: int = 0) -> HostCarry:
         """A fresh carry, another one for every ``worker``; every world begins an episode."""
         seeds = roots(self.seeds, worker)
+        begin = jax.jit(self._init_learners)
         with self.clock.compiling():
-            learner, tally, policy, memory = jax.block_until_ready(jax.jit(self._init_learners)(seeds))
+            found = apart.joined([jax.block_until_ready(begin(root)) for root in apart.pieces(seeds, self._count)])
+        learner, tally, (policy, memory) = found[0], found[1], apart.together(found[2:])
         policies, world, zero = (policy,) * (self.pace.lag + 1), self.worlds.begin(seeds, memory, 0), np.int32(0)
         return HostCarry(seeds, learner, tally, policies, world, zero, zero)
 
@@ -121,7 +123,7 @@ class HostLoop:
     def advance(self, carry: HostCarry, blocks: int) -> HostCarry:
         """Run ``blocks`` blocks; the carry given is used up. Warm-up blocks, which learn nothing, come first."""
         feed, world, ticks, updates = self.store.feed, carry.world, carry.ticks, carry.updates
-        desk, self._held = jax.tree.flatten((carry.learner, carry.tally))
+        desks = self._desks(carry)
         given = (jax.tree.leaves((self.parts, policy, carry.roots)) for policy in carry.policies)
         policies: Policies = collections.deque(given)
         with learner_thread(self.pace.lag) as thread:
@@ -132,27 +134,40 @@ class HostLoop:
                 world, rows, ends = self.worlds.collect(policy, world, ticks, self.clock)
                 train = int(ticks) // feed.ticks >= self.warmup
                 with self.clock.spent_on("learning"):
-                    learning = thread.submit(self._study, desk, policy, rows, memory, ends, ticks, updates, train=train)
-                    policies.append(learning)
+                    block = Block(rows, memory, ends, ticks, updates)
+                    policies.append(thread.submit(self._study, desks, block, carry.roots, train=train))
                 updates = np.int32(updates + (feed.updates if train else 0))
                 ticks = np.int32(ticks + feed.ticks)
             with self.clock.spent_on("learning"):
                 newest = [self._fixed.unflatten(x)[1] for x in jax.block_until_ready(settled(policies, self.pace.lag))]
-        learner, tally = self._held.unflatten(desk)
+        learner, tally = apart.joined([self._held.unflatten(desk.held) for desk in desks])
         return HostCarry(carry.roots, learner, tally, tuple(newest), world, ticks, updates)
 
-    def _study(
-        self, desk: list, fixed: list, rows: Rows, memory: PyTree, ends: Rows, *counted: Any, train: bool
-    ) -> list:
-        """Learn from one block, waiting for nothing: the desk's learner and tally are replaced. The newest policy."""
+    def _desks(self, carry: HostCarry) -> list[Desk]:
+        """A desk for each piece of the seeds."""
+        found = apart.pieces((carry.learner, carry.tally), self._count)
+        self._held = jax.tree.structure(found[0])
+        return [Desk(jax.tree.leaves(x), r) for x, r in zip(found, apart.pieces(carry.roots, self._count), strict=True)]
+
+    def _study(self, desks: list[Desk], block: Block, roots: Any, *, train: bool) -> list:
+        """Learn from one block, waiting for nothing: what lies on the desks is replaced. What acts next, bare."""
         delay(self.jitter)
-        given = (desk[:], fixed, _stack(rows), memory, _stack(ends), *counted)
-        desk[:], newest = self.clock.call(("learn", train), self._learn, *given, train=train)
-        return newest
+        parts, width = jax.tree.leaves(self.parts), self.envs * len(self.seeds) // self._count
+        rows, ends, memories = _stack(block.rows), _stack(block.ends), apart.pieces(block.memory, self._count)
+
+        def one(i: int) -> list:
+            mine = np.s_[:, i * width : (i + 1) * width]
+            seen = [x[mine] for x in rows], memories[i], [x[mine] for x in ends]
+            given = (desks[i].held, parts, *seen, desks[i].roots, block.ticks, block.updates)
+            desks[i].held, policy = self.clock.call(("learn", train), self._learn, *given, train=train)
+            return policy
+
+        policies = apart.together(apart.joined(apart.in_turn(self._threads, one, range(self._count))))
+        return [*parts, *policies, roots]
 
     def taught(self, carry: HostCarry, learner: Learner) -> HostCarry:
         """The carry with another learner, who also acts."""
-        policy = self.clock.call("policy", self._policy, self.parts, learner)
+        policy = self.clock.call("policy", self._policy, self.parts, learner.method, seeds=len(self.seeds))
         return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.pace.lag + 1))
 
     # -- what the driver reads -----------------------------------------------------------------------------
@@ -164,11 +179,11 @@ class HostLoop:
     def take_tally(self, carry: HostCarry) -> tuple[HostCarry, Tally]:
         """The tally since the last call, on the host, and the carry with it cleared."""
         tally = jax.device_get(carry.tally)
-        return eqx.tree_at(lambda c: c.tally, carry, jax.tree.map(jnp.zeros_like, carry.tally)), tally
+        return eqx.tree_at(lambda c: c.tally, carry, jax.tree.map(apart.zeros_like, carry.tally)), tally
 
     def learner(self, carry: HostCarry) -> Learner:
-        """All learnt states, leading axis ``[seed]``."""
-        return carry.learner
+        """All learnt states, leading axis ``[seed]``; what is stored stays where it lies."""
+        return learnt(carry.learner)
 
     def snapshot(self, carry: HostCarry) -> PyTree:
         """What a checkpoint holds: the carry and, where the worlds can be saved, the worlds."""
@@ -185,6 +200,7 @@ class HostLoop:
         saved: HostCarry = snapshot["carry"]
         device = (saved.roots, saved.learner, saved.tally, saved.policies, saved.world.memory)
         seeds, learner, tally, policies, memory = jax.tree.map(jnp.array, device)
+        learner, tally = apart.joined(apart.pieces((learner, tally), self._count))
         old, ticks = saved.world, int(saved.ticks)
         world = HostWorld(memory, old.view, old.first, old.returns, old.lengths)
         world, anew = self.worlds.load(snapshot["worlds"], seeds, world, ticks)
@@ -198,6 +214,31 @@ class HostLoop:
     def close(self) -> None:
         """Close the environments."""
         self.worlds.close()
+
+
+@dataclasses.dataclass
+class Desk:
+    """What learning works on, for the seeds of one program."""
+
+    held: list[Any]
+    """Leaves of learner and tally."""
+    roots: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """What was collected after ``ticks`` ticks and ``updates`` updates; ``memory`` is that before the first tick."""
+
+    rows: Rows
+    memory: PyTree
+    ends: Rows
+    ticks: np.int32
+    updates: np.int32
+
+
+def _cut(rows: PyTree, seeds: int) -> PyTree:
+    """``[tick, seed * env, ...]`` to ``[seed, tick, env, ...]``."""
+    return jax.tree.map(lambda x: jnp.moveaxis(x.reshape(x.shape[0], seeds, -1, *x.shape[2:]), 1, 0), rows)
 
 
 def _stack(rows: Rows) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""The logged loop: updates on a dataset that does not grow, scanned in chunks and vmapped over seeds.
+"""The logged loop: updates on a dataset that does not grow, scanned in chunks, seed by seed on CPUs, else vmapped.
 
 One block is one update. The dataset is one long column of transitions, shared by all seeds; windows are drawn
 from it as from replay, so a method fed by replay runs on logged data unchanged.
@@ -14,12 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
+from thespis.core import apart
 from thespis.core.errors import UserError
 from thespis.core.feeds import Rollouts
 from thespis.core.keys import fold, key_of, roots
 from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.data import replay
 from thespis.loops.clock import Clock
+from thespis.loops.devices import Programs, placement
 from thespis.loops.parts import (
     Learner,
     Parts,
@@ -28,6 +30,7 @@ from thespis.loops.parts import (
     count_metrics,
     empty_tally,
     improve,
+    learnt,
     with_array_leaves,
 )
 
@@ -59,7 +62,7 @@ class LoggedLoop:
         self.metrics = tuple(self._trace_metrics())
         self.clock = Clock("program")
         self.timing = self.clock.seconds
-        self._program = jax.jit(self._chunk, donate_argnames="carry")
+        self.placement = placement(Programs(self._init, self._chunk, (), seeds), 1, 1)
 
     def _trace_metrics(self) -> dict[str, Any]:
         def trace(data, root):
@@ -75,7 +78,7 @@ class LoggedLoop:
 
     def init(self) -> LoggedCarry:
         """A fresh carry."""
-        return jax.block_until_ready(jax.jit(self._init)(roots(self.seeds)))
+        return jax.block_until_ready(self.placement.begin(0))
 
     def _init(self, seeds: Key[Array, " seed"]) -> LoggedCarry:
         learner = jax.vmap(self._init_one)(seeds)
@@ -97,11 +100,15 @@ class LoggedLoop:
 
     def advance(self, carry: LoggedCarry, blocks: int) -> LoggedCarry:
         """Make ``blocks`` updates; the carry given is used up."""
-        given = (self.parts, self.data, carry, jnp.asarray(blocks, "int32"))
         with self.clock.spent_on("program"):
-            return jax.block_until_ready(self.clock.call("learn", self._program, *given))
+            given = (self.parts, self.data)
+            return jax.block_until_ready(self.placement.run(self.clock, given, carry, blocks, train=True))
 
-    def _chunk(self, parts: Parts, data: replay.Ring, carry: LoggedCarry, blocks: Int[Array, ""]) -> LoggedCarry:
+    def _chunk(
+        self, given: tuple[Parts, replay.Ring], carry: LoggedCarry, blocks: Int[Array, ""], *, train: bool
+    ) -> LoggedCarry:
+        parts, data = given
+
         def one(root, learner: Learner, tally: Tally, index):
             states, (report, signal), _ = self._update(parts, data, root, (learner.method, learner.feedback), index)
             return Learner(*states, (), ()), count_metrics(tally, report, signal, Report({}))
@@ -120,11 +127,11 @@ class LoggedLoop:
     def take_tally(self, carry: LoggedCarry) -> tuple[LoggedCarry, Tally]:
         """The tally since the last call, on the host, and the carry with it cleared."""
         tally = jax.device_get(carry.tally)
-        return eqx.tree_at(lambda c: c.tally, carry, jax.tree.map(jnp.zeros_like, carry.tally)), tally
+        return eqx.tree_at(lambda c: c.tally, carry, jax.tree.map(apart.zeros_like, carry.tally)), tally
 
     def learner(self, carry: LoggedCarry) -> Learner:
         """All learnt states, leading axis ``[seed]``."""
-        return carry.learner
+        return learnt(carry.learner)
 
     def snapshot(self, carry: LoggedCarry) -> PyTree:
         """What a checkpoint holds: everything but the dataset."""
@@ -136,7 +143,7 @@ class LoggedLoop:
 
     def restore(self, snapshot: PyTree) -> tuple[LoggedCarry, list[str]]:
         """The carry of a checkpoint, and what could not be restored: nothing."""
-        return jax.tree.map(jnp.array, snapshot["carry"]), []
+        return self.placement.place(snapshot["carry"]), []
 
     def news(self) -> list[str]:
         """Nothing: what goes wrong here is an error."""

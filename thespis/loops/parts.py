@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from thespis.core.apart import together
 from thespis.core.contracts import Curriculum, Feedback, Method, Mode
 from thespis.core.keys import fold, key_of
 from thespis.core.records import Batch, EnvSpec, Outcomes, Report, Transition, View
@@ -160,6 +161,12 @@ def improve(parts: Parts, method: PyTree, feedback: PyTree, batch: Batch, method
     method, report = parts.method.update(method, scored, method_key)
     feedback, signal = parts.feedback.update(feedback, batch, feedback_key)
     return method, feedback, report, signal
+
+
+def learnt(learner: Learner) -> Learner:
+    """A learner whose numbers JAX takes, but for the store, which stays where it lies."""
+    method, feedback, curriculum = together((learner.method, learner.feedback, learner.curriculum))
+    return Learner(method, feedback, curriculum, learner.store)
 
 
 def collected_metrics(report: Report, signal: Report, lesson: Report) -> dict[str, Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from thespis.core.apart import Apart
 from thespis.core.errors import UserError
 from thespis.core.keys import wrapped
 
@@ -19,7 +20,8 @@ ALIGN = 64
 PIECE = 1 << 20  # bytes hashed and written at a time: they stay in the processor's cache in between
 
 Entry = dict[str, Any]
-Block = Callable[[], np.ndarray]
+Block = tuple[Any, ...]
+"""Arrays of any device, whose bytes follow each other."""
 
 
 class CheckpointError(UserError):
@@ -42,12 +44,12 @@ def describe(path: str, leaf: Any) -> Entry:
     """The entry of one leaf or its ``ShapeDtypeStruct``; :class:`CheckpointError` if it cannot be stored."""
     if _is_key(leaf):
         return {"path": path, "kind": str(leaf.dtype), "shape": list(leaf.shape)}
-    if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic):
+    if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic | Apart):
         dtype = np.dtype(leaf.dtype)
         if dtype.hasobject or dtype.names:
             raise CheckpointError(f"leaf {path} cannot be stored: its dtype is {dtype}, not plain numbers")
         name = dtype.name if dtype.kind == "V" else dtype.str  # bfloat16 and its kin are of kind V
-        return {"path": path, "kind": "array", "shape": list(np.shape(leaf)), "dtype": name}
+        return {"path": path, "kind": "array", "shape": list(leaf.shape), "dtype": name}
     if type(leaf) in (bool, int, str):
         return {"path": path, "kind": type(leaf).__name__, "value": leaf}
     if type(leaf) is float:
@@ -64,7 +66,7 @@ def signature(entry: Entry) -> str:
 
 
 def plan(tree: PyTree) -> tuple[Entry, list[Block]]:
-    """The header of a tree, without ``meta``, and what fetches each block of data, in order."""
+    """The header of a tree, without ``meta``, and each block of data, in order."""
     entries, blocks, total = [], [], 0
     for where, leaf in jax.tree_util.tree_leaves_with_path(tree):
         entry = describe(jax.tree_util.keystr(where), leaf)
@@ -77,17 +79,20 @@ def plan(tree: PyTree) -> tuple[Entry, list[Block]]:
             entry |= {"dtype": leaf.dtype.str, "data_shape": list(leaf.shape)}
         entry["size"] = int(leaf.nbytes)
         total += entry["size"] + -entry["size"] % ALIGN
-        blocks.append(lambda leaf=leaf: np.asarray(leaf))
+        blocks.append(leaf.held if isinstance(leaf, Apart) else (leaf,))
     return {"leaves": entries, "size": total}, blocks
 
 
 def pieces(blocks: list[Block]) -> Iterator[memoryview | bytes]:
     """The data section, piece by piece; an array is fetched from its device when its turn comes."""
-    for fetch in blocks:
-        view = bytes_of(np.ascontiguousarray(fetch()))
-        for start in range(0, len(view), PIECE):
-            yield view[start : start + PIECE]
-        yield bytes(-len(view) % ALIGN)
+    for block in blocks:
+        size = 0
+        for part in block:
+            view = bytes_of(np.ascontiguousarray(np.asarray(part)))
+            size += len(view)
+            for start in range(0, len(view), PIECE):
+                yield view[start : start + PIECE]
+        yield bytes(-size % ALIGN)
 
 
 def empty(entry: Entry) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from thespis.cli.doctor_checks.check import Failed
 from thespis.cli.doctor_checks.learning import examine, train
+from thespis.core.apart import together
 from thespis.core.feeds import Replay, Rollouts
 from thespis.core.keys import key_of
 from thespis.data import replay
@@ -81,8 +82,8 @@ def divergence_has_its_gradient() -> str:
 def replay_keeps_episodes_whole() -> str:
     """Every stored step leads to its own next observation; no window crosses an end or the write head."""
     carry, written = _collected("coded", _RING, envs=8, seeds=2, ticks=100)
-    ring = jax.tree.map(lambda x: x[0], carry.learner.store)
-    steps = jax.device_get(carry.learner.store.steps)
+    store = together(carry.learner.store)
+    ring, steps = jax.tree.map(lambda x: x[0], store), jax.device_get(store.steps)
     true = follows(steps.view.observation, steps.next_view.observation)
     if not true.all():
         raise Failed(f"{(~true).sum()} of {true.size} stored steps have a wrong next observation: report it")
