@@ -67,7 +67,7 @@ CASES = {
         {"sb3": 6.0, "sbx": 2.5, "tianshou": 1.0},
     ),
     "bc-halfcheetah": Case(
-        Work("bc", "HalfCheetah-v5", 256, 256, begin=2_000, steps=10_000, rows=100_000),
+        Work("bc", "HalfCheetah-v5", 256, 256, begin=1_000, steps=5_000, rows=100_000),
         {"d3rlpy": 1.0},
         "Ours maximises the likelihood under a normal with a free spread, d3rlpy's deterministic policy lessens the "
         "squared error of a tanh. d3rlpy never draws the last step of an episode that was cut short, one in 1,000. "
