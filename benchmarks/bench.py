@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from logged_steps import dataset
 from performance_page import write_page
 from roofline import floor_seconds
 from work import CASES, Case, Work
@@ -28,6 +29,8 @@ THREADS = {
     "sb3": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "sbx": [{}, {"NPROC": "1"}],
     "rejax": [{}, {"NPROC": "1"}],
+    "tianshou": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
+    "d3rlpy": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "rltools": [{"MKL_NUM_THREADS": "1"}, {"MKL_NUM_THREADS": "2"}],
     "ours": [{}],
 }
@@ -56,15 +59,17 @@ def python_of(system: str) -> str:
 
 def measure(system: str, work: Work, threads: dict[str, str]) -> dict[str, Any]:
     """One run of one system in a process of its own."""
-    given = json.dumps(dataclasses.asdict(work))
-    command = [python_of(system), str(HERE / "systems" / f"by_{system}.py"), given]
+    given = dataclasses.asdict(work)
+    if work.rows:
+        given["data"] = str(dataset(PEERS / "data", work.env, work.rows))
+    command = [python_of(system), str(HERE / "systems" / f"by_{system}.py"), json.dumps(given)]
     environment = os.environ | threads | {"JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
     if done.returncode:
         sys.exit(f"{system} failed:\n{done.stderr[-2000:]}")
     found = json.loads(done.stdout.strip().splitlines()[-1])
     found["rate"] = found["steps"] * work.seeds / found["seconds"]
-    print(f"  {system:8} {found['rate']:12,.0f} steps/s, {found['before']:.1f} s before", flush=True)
+    print(f"  {system:8} {found['rate']:12,.0f} {work.unit}/s, {found['before']:.1f} s before", flush=True)
     return found
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from work import CASES
+from work import CASES, Work
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
@@ -22,17 +22,21 @@ def table(results: Path) -> str:
 
 
 def _rows(found: dict[str, Any]) -> list[str]:
-    ours = found["systems"]["ours"]
-    rows = []
+    ours, rows = found["systems"]["ours"], []
+    unit = Work(**found["work"]).unit
+    counted = "" if unit == "steps" else f" {unit}/s"
     for peer, ratio in found["ratios"].items():
         theirs = found["systems"][peer]
         met = "met" if ratio["median"] >= found["bars"][peer] else "missed"
         pair = [f"{sorted(s[key])[len(s[key]) // 2]:.0f}" for key in ("before", "peak_mb") for s in (ours, theirs)]
         rows.append(
-            f"| {found['case']} | {ours['median']:,.0f} | {peer}, {theirs['median']:,.0f} | {ratio['median']:.2f} | "
-            f"{ratio['least']:.2f} to {ratio['most']:.2f} | {found['bars'][peer]:g}, {met} | "
+            f"| {found['case']} | {ours['median']:,.0f}{counted} | {peer}, {theirs['median']:,.0f}{counted} | "
+            f"{ratio['median']:.2f} | {ratio['least']:.2f} to {ratio['most']:.2f} | {found['bars'][peer]:g}, {met} | "
             f"{pair[0]} : {pair[1]} | {pair[2]} : {pair[3]} |"
         )
+    for peer, bar in CASES[found["case"]].bars.items():
+        if peer not in found["ratios"]:
+            rows.append(f"| {found['case']} | {ours['median']:,.0f}{counted} | {peer} | not yet run | | {bar:g} | | |")
     if "roofline" in found:
         roof = found["roofline"]
         rows.append(f"| | | matrix products alone ({roof['rate'] / 1e9:.0f} GFLOP/s) | {roof['share']:.2f} | | | | |")

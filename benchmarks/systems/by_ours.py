@@ -41,9 +41,11 @@ def main() -> None:
     settings = [f"hidden={job.hidden},{job.hidden}", f"learning_rate={job.learning_rate}"]
     if job.length:
         settings += [f"length={job.length}", f"epochs={job.epochs}", f"minibatch={job.batch}"]
+    elif job.rows:
+        settings += [f"batch={job.batch}"]
     else:
         settings += [f"batch={job.batch}", f"warmup={job.batch}", "capacity=100000"]
-    env: Any = job.env
+    env: Any = None if job.rows else job.env
     if job.algorithm == "dqn":
         settings += ["every=1", f"target_every={TARGET_EVERY}", "huber=1000000"]
         env = Flat(registry.compiled(job.env))
@@ -57,6 +59,7 @@ def main() -> None:
             settings=settings,
             report_every=job.begin,
             episodes=1,
+            data=job.data if job.rows else None,
             out=f"{folder}/run",
             callbacks=[hear],
         )
