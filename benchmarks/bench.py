@@ -32,9 +32,9 @@ THREADS = {
     "tianshou": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "d3rlpy": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "rltools": [{"MKL_NUM_THREADS": "1"}, {"MKL_NUM_THREADS": "2"}],
-    "ours": [{}],
+    "ours": [{}, {"PJRT_NPROC": "1"}],  # --cores 1
 }
-"""Settings of threads tried once before the pairs; the fastest is kept. Ours stays as users have it."""
+"""Settings of threads tried once before the pairs; the fastest is kept."""
 
 
 def python_of(system: str) -> str:
