@@ -139,6 +139,7 @@ class HostLoop:
             with self.clock.spent_on("learning"):
                 newest = [self._fixed.unflatten(x)[1] for x in jax.block_until_ready(settled(policies, self.pace.lag))]
         learner, tally = self._held.unflatten(desk)
+        self.store.check(learner.store)
         return HostCarry(carry.roots, learner, tally, tuple(newest), world, ticks, updates)
 
     def _study(
