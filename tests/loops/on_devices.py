@@ -15,23 +15,28 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import CASES
+from cases import CASES, SMALL, Case, replay
+from worlds import Stacks, Walk
 
 from thespis.core.keys import key_of
 from thespis.core.laws import as_numpy
+from thespis.core.spaces import Discrete
 from thespis.core.spread import DEVICES, pick
 from thespis.curricula.fixed import Fixed
 from thespis.feedback.environment import EnvironmentReward
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.devices import SeedsApart
 from thespis.loops.parts import Parts
+from thespis.methods.online.dqn import DQN
 from thespis.runs import checkpoint
 
 BEFORE, AFTER = 6, 2
+FEED = replay(batch=8, capacity=80, length=2, frames=2)
+HERE = CASES | {"dqn on frames": Case(DQN(hidden=SMALL, feed=FEED), Stacks(Walk(Discrete(4))))}
 
 
 def loop(name: str, seeds: list[int], envs: int, devices: int) -> CompiledLoop:
-    case = CASES[name]
+    case = HERE[name]
     method = case.method
     # sizes that divide by the devices, so that updates are shared too
     if name.startswith("ppo"):
@@ -97,9 +102,9 @@ def told(name: str, way: str) -> dict:
     return answer | {"gathered": exchanged(many), "rows": _rows(many)}
 
 
-def _rows(which: CompiledLoop) -> int:
-    leaves = jax.tree.leaves(which.shapes().learner.store)
-    return leaves[0].shape[1] if leaves else 0
+def _rows(which: CompiledLoop) -> list[int]:
+    """How many rows the columns of replay have."""
+    return sorted({leaf.shape[1] for leaf in jax.tree.leaves(which.shapes().learner.store)} - {1})
 
 
 def picked() -> dict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from worlds import AsHost, Stacks, Walk
@@ -55,7 +56,7 @@ def test_learning_is_the_same_and_resumes(kind, room_to_spare, tmp_path):
     learnt = [as_numpy((end.learner.method, end.tally, end.world.view)) for end in ends]
     same_bits(*learnt, "frames once, and whole")
     assert np.any(ends[0].learner.store.torn) == np.False_
-    held = jax.vmap(frames.FrameRing.held, (0, None))(ends[0].learner.store, ends[0].ticks)
+    held = jax.vmap(frames.FrameRing.held, (0, None))(ends[0].learner.store, jnp.asarray(ends[0].ticks))
     assert held.tolist() == [20, 20]
 
 
