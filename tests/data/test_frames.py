@@ -226,5 +226,5 @@ def test_content_that_is_no_stack_is_found(what):
         once = store.add(once, chunk(wrong, t), jnp.int32(t))
         if t < 6 and what == "another frame":
             store.check(once)
-    with pytest.raises(UserError, match="feed.frames=4, but an observation is not the 4 newest frames"):
+    with pytest.raises(UserError, match=r"^feed\.frames=4, but an observation is not the 4 newest frames"):
         store.check(once)

@@ -52,7 +52,9 @@ def test_rows_are_picked_where_they_lie():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["a2c", "ppo", "ppo with memory", "impala", "dqn", "dqn on frames", "sac", "td3", "dsac"])
+@pytest.mark.parametrize(
+    "name", ["a2c", "ppo", "ppo with memory", "impala", "dqn", "dqn on frames", "sac", "td3", "dsac"]
+)
 def test_every_kind_of_method(name):
     seeds, environments = on_devices(f"{name}:seeds", f"{name}:environments")
     check_seeds(seeds)

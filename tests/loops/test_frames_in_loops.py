@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium.wrappers import FrameStackObservation
 from worlds import AsHost, Stacks, Walk
 
 from thespis.core.errors import UserError
@@ -16,6 +18,7 @@ from thespis.core.laws import as_numpy, same_bits
 from thespis.core.spaces import Box, Discrete
 from thespis.curricula.fixed import Fixed
 from thespis.data import frames
+from thespis.envs import registry
 from thespis.feedback.environment import EnvironmentReward
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.host import HostLoop
@@ -68,3 +71,23 @@ def test_a_wrong_declaration_is_told_at_once(kind):
         wrong.advance(wrong.init(), 1)
     with pytest.raises(UserError, match=r"^feed.frames=4 needs observations \[4, ...\]"):
         loop(kind, 4, world)
+
+
+def stacked_cartpole(padding: str):
+    """Cart-poles as Gymnasium stacks them."""
+    return lambda: FrameStackObservation(gymnasium.make("CartPole-v1"), 4, padding_type=padding)
+
+
+@pytest.mark.parametrize("padding", ["reset", "zero"])
+def test_stacks_of_gymnasium(padding):
+    """Whichever way it fills the first stack of an episode."""
+    ends = []
+    for count in (4, 0):
+        feed = dataclasses.replace(FEED, capacity=600, frames=count)
+        parts = Parts(DQN(hidden=(8,), feed=feed), EnvironmentReward(), Fixed())
+        which = HostLoop(parts, registry.host(stacked_cartpole(padding), ENVS), ENVS, [0], 1000)
+        carry = which.advance(which.init(), 60)
+        ends.append(as_numpy((carry.learner.method, carry.tally)))
+        which.close()
+    assert ends[0][1].episodes[0] > 5
+    same_bits(*ends, "frames once, and whole")

@@ -50,7 +50,8 @@ class Replay:
     """Environments per seed, unless the run says otherwise."""
     frames: int = 0
     """Observations are stacks of so many frames along their first axis, oldest first, and each step adds one: every
-    frame is kept once. 0: observations are kept whole."""
+    frame is kept once. With episodes of less than 32 steps some of the oldest transitions are not held. 0: observations
+    are kept whole, as those of datasets always are."""
 
     @property
     def ticks(self) -> int:

@@ -75,8 +75,8 @@ class FrameRing(eqx.Module):
 
         torn = self.torn | ~_all_same(now, after, 1).all(axis=(0, 2))
         old, fresh = (self.steps, self.at, self.reach), (_bare(steps), at, reach.astype("uint8"))
-        kept = overwritten(old, fresh, written % self.rows)
-        return FrameRing(kept[0], frames, *kept[1:], torn, self.count)
+        bare, at, reach = overwritten(old, fresh, written % self.rows)
+        return FrameRing(bare, frames, at, reach, torn, self.count)
 
     def sample(
         self, written: Int[Array, ""], key: Key[Array, ""], batch: int, length: int
@@ -151,10 +151,9 @@ def empty(example: Transition, capacity: int, envs: int, chunk: int, length: int
     slots = max(rows + count + math.ceil(rows / SPARE), (count + 1) * max(chunk, length))
     if slots * (count + 4) > CYCLE:
         raise UserError(f"{rows} rows of {count} frames are more than can be counted: lower feed.capacity")
-    frames = jax.tree.map(lambda x: x[0], example.view.observation)
-    at, reach, torn = jnp.zeros((), "int32"), jnp.zeros((), "uint8"), jnp.zeros((), bool)
-    kept = room((_bare(example), at, reach), rows, envs)
-    return FrameRing(kept[0], room(frames, slots, envs), *kept[1:], room(torn, 1, envs), count)
+    frames = room(jax.tree.map(lambda x: x[0], example.view.observation), slots, envs)
+    at, reach, torn = jnp.zeros((rows, envs), "int32"), jnp.zeros((rows, envs), "uint8"), jnp.zeros((1, envs), bool)
+    return FrameRing(room(_bare(example), rows, envs), frames, at, reach, torn, count)
 
 
 def _put(frames: PyTree, slots: Int[Array, "time env frame"], content: PyTree) -> PyTree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
@@ -13,7 +13,8 @@ from thespis.core.feeds import Feed, Replay, Rollouts
 from thespis.core.records import Batch, Transition
 from thespis.data import frames, replay
 
-Room = TypeVar("Room", replay.Ring, frames.FrameRing)
+Ring = replay.Ring | frames.FrameRing
+"""What replay is kept in: both write, sample and check alike, and all their leaves are ``[row, env, ...]``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,7 @@ class ReplayStore:
         # the block that ends the warm-up also learns
         return max(blocks - 1, 0)
 
-    def open(self, example: Transition, envs: int) -> replay.Ring | frames.FrameRing:
+    def open(self, example: Transition, envs: int) -> Ring:
         """An empty store for one seed."""
         feed = self.feed
         if feed.capacity < max(feed.length * envs, feed.batch):
@@ -78,19 +79,19 @@ class ReplayStore:
         given = (example, min(feed.capacity, self.steps), envs, feed.every)
         return frames.empty(*given, feed.length, feed.frames) if feed.frames else replay.empty(*given)
 
-    def add(self, store: Room, steps: Transition, written: Int[Array, ""]) -> Room:
+    def add(self, store: Ring, steps: Transition, written: Int[Array, ""]) -> Ring:
         """The store with ``steps[time, env]`` added after ``written`` ticks."""
         return store.write(steps, written)
 
     def batch(
-        self, store: replay.Ring | frames.FrameRing, fresh: Transition, memory: Any, written: Int[Array, ""], index: Array,
+        self, store: Ring, fresh: Transition, memory: Any, written: Int[Array, ""], index: Array,
         key: Key[Array, ""],
     ) -> Batch:  # fmt: skip
         """What the next update eats: windows drawn uniformly; replayed windows begin without memory."""
         steps, mask = store.sample(written, key, self.feed.batch, self.feed.length)
         return Batch(steps, mask, (), index)
 
-    def check(self, store: replay.Ring | frames.FrameRing) -> None:
+    def check(self, store: Ring) -> None:
         """Look at what has been stored, of any number of seeds.
 
         Raises:
