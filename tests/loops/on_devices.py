@@ -21,7 +21,7 @@ from worlds import Stacks, Walk
 from thespis.core.keys import key_of
 from thespis.core.laws import as_numpy
 from thespis.core.spaces import Discrete
-from thespis.core.spread import DEVICES, pick
+from thespis.core.spread import DEVICES, apart, pick
 from thespis.curricula.fixed import Fixed
 from thespis.feedback.environment import EnvironmentReward
 from thespis.loops.compiled import CompiledLoop
@@ -108,7 +108,7 @@ def _rows(which: CompiledLoop) -> list[int]:
 
 
 def picked() -> dict:
-    """Whether picking from shared columns gives what plain indexing does, for every kind of number."""
+    """Whether picking from shared columns, and writing to them, gives what plain indexing does."""
     mesh = jax.make_mesh((4,), (DEVICES,), axis_types=(jax.sharding.AxisType.Auto,))
     shape = (5, 8)
     bits = jax.random.bits(key_of(0), (*shape, 3), "uint32")
@@ -122,7 +122,14 @@ def picked() -> dict:
             found = jax.jit(pick)(kinds, rows, columns)
         plain = {kind: x[rows, columns[None]] for kind, x in kinds.items()}
         equal |= {f"{kind} {batch}": bool(jnp.array_equal(found[kind], plain[kind])) for kind in kinds}
-    return equal
+
+    def put(x, rows):
+        return x.at[rows, jnp.arange(rows.shape[1])].set(7, mode="drop")
+
+    rows = jax.random.randint(key_of(3), (2, 8), 0, 7)  # some are past the last
+    with jax.set_mesh(mesh):
+        found = jax.jit(lambda *given: apart(put, *given))(kinds["byte"], rows)
+    return equal | {"apart": bool(jnp.array_equal(found, put(kinds["byte"], rows)))}
 
 
 if __name__ == "__main__":

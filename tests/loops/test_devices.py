@@ -48,7 +48,7 @@ def check_environments(found: dict) -> None:
 
 def test_rows_are_picked_where_they_lie():
     (picked,) = on_devices("pick")
-    assert len(picked) == 8 and all(picked.values())
+    assert len(picked) == 9 and all(picked.values())
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from thespis.methods.online.dqn import DQN
 from thespis.runs import checkpoint
 
 SEEDS, ENVS = [0, 3], 3
-WORLD = Stacks(Walk(Discrete(3), limit=9, risk=0.05))
+WORLD = Stacks(Walk(Discrete(3), legal=True, limit=9, risk=0.05))
 FEED = Replay(capacity=60, batch=6, warmup=9, every=2, updates=2, length=2, envs=ENVS)
 
 
