@@ -8,7 +8,7 @@ from typing import Any
 
 from work import CASES, Work
 
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+MARK = "results"
 
 
 def table(results: Path) -> str:
@@ -48,9 +48,15 @@ def write_page(results: Path, page: Path) -> None:
     between_marks(page, table(results))
 
 
-def between_marks(page: Path, found: str) -> None:
-    """Replace what stands between the marks of the page."""
-    text = page.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{found}\n{END}{after}")
+def between_marks(page: Path, found: str, mark: str = MARK) -> None:
+    """Replace what stands between two marks of the page."""
+    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    before, _, rest = page.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n{found}\n{end}{after}")
+
+
+def written(page: Path, mark: str = MARK) -> str:
+    """What stands between two marks of the page."""
+    _, _, rest = page.read_text().partition(f"<!-- {mark} -->")
+    return rest.partition(f"<!-- end of {mark} -->")[0].strip()

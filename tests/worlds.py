@@ -95,6 +95,35 @@ class Walk(eqx.Module):
         return map_space(leaf, self.action) if self.legal else None
 
 
+class Stacks(eqx.Module):
+    """A :class:`Walk` seen as a stack of ``count`` pictures, as frame stacking shows it: copies of the first one."""
+
+    walk: Walk
+    count: int = eqx.field(static=True, default=2)
+
+    @property
+    def spec(self) -> EnvSpec:
+        told = self.walk.spec
+        picture = Box((self.count, 4, 3), 0, 255, "uint8")
+        return EnvSpec("stacks", picture, told.action, told.legal, told.time_limit, told.params)
+
+    def reset(self, params, key):
+        state, step = self.walk.reset(params, key)
+        stack = jnp.repeat(self._picture(step)[None], self.count, axis=0)
+        return (state, stack), eqx.tree_at(lambda s: s.observation, step, stack)
+
+    def step(self, state, action, key):
+        state, stack = state
+        state, step = self.walk.step(state, action, key)
+        stack = jnp.concatenate([stack[1:], self._picture(step)[None]])
+        return (state, stack), eqx.tree_at(lambda s: s.observation, step, stack)
+
+    def _picture(self, step: TimeStep):
+        episode, number, x = step.observation
+        seen = jnp.stack([(jnp.abs(x) * 100) % 256, (episode * 256) % 256, number * 7])
+        return jnp.broadcast_to(seen.astype("uint8"), (4, 3))
+
+
 class AsHost:
     """A compiled world behind the host contract, with exactly the keys of the compiled loop."""
 

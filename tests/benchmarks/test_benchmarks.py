@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import performance_page
 import pytest
+import replay
 import scaling
 from bench import THREADS
 from logged_steps import dataset, play
@@ -19,7 +20,7 @@ from roofline import update_flops
 from work import CASES, Work
 
 from thespis.core.keys import key_of
-from thespis.core.records import Batch, EnvSpec
+from thespis.core.records import Batch, EnvSpec, View
 from thespis.core.samples import random_steps
 from thespis.core.spaces import Box
 from thespis.data.datasets import read_dataset
@@ -60,18 +61,37 @@ def test_counted_work_is_that_of_the_program(name):
 
 
 def test_the_page_says_what_was_measured():
-    page = (ROOT / "docs" / "performance.md").read_text()
-    _, _, rest = page.partition(performance_page.BEGIN)
-    table, _, _ = rest.partition(performance_page.END)
-    assert table.strip() == performance_page.table(RESULTS), "python benchmarks/bench.py --page"
+    written = performance_page.written(ROOT / "docs" / "performance.md")
+    assert written == performance_page.table(RESULTS), "python benchmarks/bench.py --page"
 
 
 def test_the_page_of_costs_says_what_was_measured():
-    _, _, rest = scaling.PAGE.read_text().partition(performance_page.BEGIN)
-    written, _, _ = rest.partition(performance_page.END)
+    written = performance_page.written(scaling.PAGE)
     found = json.loads(scaling.RESULT.read_text()) if scaling.RESULT.exists() else None
-    assert written.strip() == (scaling.table(found) if found else ""), "python benchmarks/scaling.py --page"
+    assert written == (scaling.table(found) if found else ""), "python benchmarks/scaling.py --page"
     assert found is None or found["work"] == scaling.ROWS, "run again: scaling"
+
+
+def test_the_page_says_what_replay_costs():
+    written = performance_page.written(replay.PAGE, replay.MARK)
+    found = json.loads(replay.RESULT.read_text()) if replay.RESULT.exists() else None
+    assert written == (replay.table(found) if found else ""), "python benchmarks/replay.py --page"
+    assert found is None or found["work"] == replay.CASES, "run again: replay"
+
+
+@pytest.mark.parametrize("name", replay.CASES)
+def test_replay_is_measured_on_what_was_written(name):
+    """A small ring: the figures are there, and the check of what is drawn can tell."""
+    told = replay.measure(replay.CASES[name], 2000)
+    assert told["planned_mb"] > 0.3 and told["median_ms"] > 0
+    work = replay.CASES[name]
+    steps = replay.synthetic(work, jnp.asarray([[2100, 2999, 3000]]))
+    replay.check(work, steps, 2000)
+    wrong = jnp.roll(steps.next_view.observation, 1, axis=1)
+    with pytest.raises(SystemExit):
+        replay.check(work, dataclasses.replace(steps, next_view=View(wrong)), 2000)
+    with pytest.raises(SystemExit):
+        replay.check(work, steps, 2500)
 
 
 def test_results_are_of_cases_as_they_are_now():

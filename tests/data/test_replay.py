@@ -38,14 +38,14 @@ def coded(ticks: int, seed: int = 0) -> Transition:
 def filled(ticks: int, capacity: int) -> tuple[replay.Ring, Transition]:
     steps = coded(ticks)
     ring = replay.empty(jax.tree.map(lambda x: x[0, 0], steps), capacity, ENVS, CHUNK)
-    write = jax.jit(replay.write)
+    write = jax.jit(replay.Ring.write)
     for t in range(0, ticks, CHUNK):
         ring = write(ring, jax.tree.map(lambda x, t=t: x[t : t + CHUNK], steps), jnp.int32(t))
     return ring, steps
 
 
 def drawn(ring, ticks, length, batch=4000, seed=0):
-    steps, mask = jax.jit(replay.sample, static_argnums=(3, 4))(
+    steps, mask = jax.jit(replay.Ring.sample, static_argnums=(3, 4))(
         ring, jnp.int32(ticks), jax.random.key(seed), batch, length
     )
     return jax.tree.map(np.asarray, steps), np.asarray(mask)

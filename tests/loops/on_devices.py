@@ -15,23 +15,28 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from cases import CASES
+from cases import CASES, SMALL, Case, replay
+from worlds import Stacks, Walk
 
 from thespis.core.keys import key_of
 from thespis.core.laws import as_numpy
-from thespis.core.spread import DEVICES, pick
+from thespis.core.spaces import Discrete
+from thespis.core.spread import DEVICES, each_its_own, pick
 from thespis.curricula.fixed import Fixed
 from thespis.feedback.environment import EnvironmentReward
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.devices import SeedsApart
 from thespis.loops.parts import Parts
+from thespis.methods.online.dqn import DQN
 from thespis.runs import checkpoint
 
 BEFORE, AFTER = 6, 2
+FEED = replay(batch=8, capacity=80, length=2, frames=2)
+HERE = CASES | {"dqn on frames": Case(DQN(hidden=SMALL, feed=FEED), Stacks(Walk(Discrete(4))))}
 
 
 def loop(name: str, seeds: list[int], envs: int, devices: int) -> CompiledLoop:
-    case = CASES[name]
+    case = HERE[name]
     method = case.method
     # sizes that divide by the devices, so that updates are shared too
     if name.startswith("ppo"):
@@ -97,13 +102,13 @@ def told(name: str, way: str) -> dict:
     return answer | {"gathered": exchanged(many), "rows": _rows(many)}
 
 
-def _rows(which: CompiledLoop) -> int:
-    leaves = jax.tree.leaves(which.shapes().learner.store)
-    return leaves[0].shape[1] if leaves else 0
+def _rows(which: CompiledLoop) -> list[int]:
+    """How many rows the columns of replay have."""
+    return sorted({leaf.shape[1] for leaf in jax.tree.leaves(which.shapes().learner.store)} - {1})
 
 
 def picked() -> dict:
-    """Whether picking from shared columns gives what plain indexing does, for every kind of number."""
+    """Whether picking from shared columns, and writing to them, gives what plain indexing does."""
     mesh = jax.make_mesh((4,), (DEVICES,), axis_types=(jax.sharding.AxisType.Auto,))
     shape = (5, 8)
     bits = jax.random.bits(key_of(0), (*shape, 3), "uint32")
@@ -117,7 +122,14 @@ def picked() -> dict:
             found = jax.jit(pick)(kinds, rows, columns)
         plain = {kind: x[rows, columns[None]] for kind, x in kinds.items()}
         equal |= {f"{kind} {batch}": bool(jnp.array_equal(found[kind], plain[kind])) for kind in kinds}
-    return equal
+
+    def put(x, rows):
+        return x.at[rows, jnp.arange(rows.shape[1])].set(7, mode="drop")
+
+    rows = jax.random.randint(key_of(3), (2, 8), 0, 7)  # some are past the last
+    with jax.set_mesh(mesh):
+        found = jax.jit(lambda *given: each_its_own(put, *given))(kinds["byte"], rows)
+    return equal | {"apart": bool(jnp.array_equal(found, put(kinds["byte"], rows)))}
 
 
 if __name__ == "__main__":

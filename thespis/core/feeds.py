@@ -48,6 +48,10 @@ class Replay:
     """Phases of learning by which the acting policy is behind in the host loop."""
     envs: int = 1
     """Environments per seed, unless the run says otherwise."""
+    frames: int = 0
+    """Observations are stacks of so many frames along their first axis, oldest first, and each step adds one: every
+    frame is kept once. With episodes of less than 32 steps some of the oldest transitions are not held. 0: observations
+    are kept whole, as those of datasets always are."""
 
     @property
     def ticks(self) -> int:

@@ -7,6 +7,7 @@ told what to do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -70,6 +71,15 @@ def pick(tree: Tree, rows: Int[Array, "length batch"], columns: Int[Array, " bat
     shared, same = PartitionSpec(None, DEVICES), PartitionSpec()
     out = shared if scatter else same
     return jax.shard_map(here, in_specs=(shared, same, same), out_specs=out, check_vma=False)(tree, rows, columns)
+
+
+def each_its_own(change: Callable[..., Tree], *trees: Any) -> Tree:
+    """``change(*trees)`` of arrays ``[row, column, ...]``, each device by itself with the columns that it holds."""
+    if mesh() is None:
+        return change(*trees)
+    shared = PartitionSpec(None, DEVICES)
+    given = (shared,) * len(trees)
+    return jax.shard_map(change, in_specs=given, out_specs=shared, check_vma=False)(*trees)
 
 
 def _sum(x: Array, scatter: bool) -> Array:

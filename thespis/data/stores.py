@@ -11,7 +11,10 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed, Replay, Rollouts
 from thespis.core.records import Batch, Transition
-from thespis.data import replay
+from thespis.data import frames, replay
+
+Ring = replay.Ring | frames.FrameRing
+"""What replay is kept in: both write, sample and check alike, and all their leaves are ``[row, env, ...]``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +47,16 @@ class RolloutStore:
         """What the next update eats; ``fresh`` are the steps just collected and ``memory`` that before them."""
         return Batch(fresh, jnp.ones(fresh.reward.shape, bool), memory, index)
 
+    def check(self, store: PyTree) -> None:
+        """Nothing is kept: nothing can be wrong with it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ReplayStore:
-    """A ring of transitions, no larger than a run of ``steps`` transitions can fill."""
+    """A ring of transitions, no larger than a run of ``steps`` transitions can fill.
+
+    Whole ones, or, where the feed says that observations are stacks of frames, with every frame once.
+    """
 
     feed: Replay
     steps: int
@@ -59,7 +68,7 @@ class ReplayStore:
         # the block that ends the warm-up also learns
         return max(blocks - 1, 0)
 
-    def open(self, example: Transition, envs: int) -> replay.Ring:
+    def open(self, example: Transition, envs: int) -> Ring:
         """An empty store for one seed."""
         feed = self.feed
         if feed.capacity < max(feed.length * envs, feed.batch):
@@ -67,19 +76,28 @@ class ReplayStore:
                 f"the replay capacity of {feed.capacity} transitions is less than one batch ({feed.batch}) or one "
                 f"window ({feed.length} steps of {envs} environments): raise feed.capacity"
             )
-        return replay.empty(example, min(feed.capacity, self.steps), envs, feed.every)
+        given = (example, min(feed.capacity, self.steps), envs, feed.every)
+        return frames.empty(*given, feed.length, feed.frames) if feed.frames else replay.empty(*given)
 
-    def add(self, store: replay.Ring, steps: Transition, written: Int[Array, ""]) -> replay.Ring:
+    def add(self, store: Ring, steps: Transition, written: Int[Array, ""]) -> Ring:
         """The store with ``steps[time, env]`` added after ``written`` ticks."""
-        return replay.write(store, steps, written)
+        return store.write(steps, written)
 
     def batch(
-        self, store: replay.Ring, fresh: Transition, memory: Any, written: Int[Array, ""], index: Array,
+        self, store: Ring, fresh: Transition, memory: Any, written: Int[Array, ""], index: Array,
         key: Key[Array, ""],
     ) -> Batch:  # fmt: skip
         """What the next update eats: windows drawn uniformly; replayed windows begin without memory."""
-        steps, mask = replay.sample(store, written, key, self.feed.batch, self.feed.length)
+        steps, mask = store.sample(written, key, self.feed.batch, self.feed.length)
         return Batch(steps, mask, (), index)
+
+    def check(self, store: Ring) -> None:
+        """Look at what has been stored, of any number of seeds.
+
+        Raises:
+            UserError: if it is not what the feed says.
+        """
+        store.check()
 
 
 def store_for(feed: Feed, steps: int) -> RolloutStore | ReplayStore:

@@ -129,6 +129,7 @@ class CompiledLoop:
                 with self.clock.spent_on("program"):
                     carry = self.placement.run(self.clock, self.parts, carry, count, train=train)
                     jax.block_until_ready(carry)
+        self.store.check(carry.learner.store)
         return carry
 
     def chunk(self, parts: Parts, carry: Carry, blocks: Int[Array, ""], *, train: bool) -> Carry:

@@ -141,6 +141,7 @@ class HostLoop:
             with self.clock.spent_on("learning"):
                 newest = [self._fixed.unflatten(x)[1] for x in jax.block_until_ready(settled(policies, self.pace.lag))]
         learner, tally = apart.joined([self._held.unflatten(desk.held) for desk in desks])
+        self.store.check(learner.store)
         return HostCarry(carry.roots, learner, tally, tuple(newest), world, ticks, updates)
 
     def _desks(self, carry: HostCarry) -> list[Desk]:

@@ -91,7 +91,7 @@ class LoggedLoop:
 
     def _update(self, parts: Parts, data: replay.Ring, root, states, index):
         held = jnp.asarray(self.rows, "int32")
-        steps, mask = replay.sample(data, held, fold(root, "batch", index), self.feed.batch, self.feed.length)
+        steps, mask = data.sample(held, fold(root, "batch", index), self.feed.batch, self.feed.length)
         batch = Batch(steps, mask, (), index)
         method, feedback = states
         update_key, feedback_key = fold(root, "update", index), fold(root, "feedback", index)

@@ -11,7 +11,6 @@ from thespis.cli.doctor_checks.learning import examine, train
 from thespis.core.apart import together
 from thespis.core.feeds import Replay, Rollouts
 from thespis.core.keys import key_of
-from thespis.data import replay
 from thespis.envs.probes.registry import PROBES
 from thespis.envs.probes.streams import follows
 from thespis.learners.advantages import WholeBatch
@@ -87,7 +86,7 @@ def replay_keeps_episodes_whole() -> str:
     true = follows(steps.view.observation, steps.next_view.observation)
     if not true.all():
         raise Failed(f"{(~true).sum()} of {true.size} stored steps have a wrong next observation: report it")
-    steps, mask = replay.sample(ring, jnp.int32(written), key_of(0), 1024, _WINDOW)
+    steps, mask = ring.sample(jnp.int32(written), key_of(0), 1024, _WINDOW)
     joined = follows(steps.view.observation[:-1], steps.view.observation[1:])
     if not np.array_equal(joined & mask[:-1] & ~steps.ended[:-1], mask[1:]):
         raise Failed("a replayed window crosses an episode's end or the write head: report it")
