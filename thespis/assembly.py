@@ -210,9 +210,8 @@ def resolved_config(
     method: Method, env: Any, *, steps: int, envs: int | None, seeds: list[int], feedback: Any, curriculum: Any,
     options: Options,
 ) -> dict[str, Any]:  # fmt: skip
-    """The content of run.json."""
+    """The content of run.json, but for :func:`circumstances`."""
     from thespis import __version__
-    from thespis.runs.environment_info import device_line, git_state, versions
 
     kind = loop_kind(method, env, options)
     feedback, curriculum = feedback_from(feedback), curriculum_from(curriculum)
@@ -223,9 +222,15 @@ def resolved_config(
         "format": 1, "thespis": __version__, "method_name": method.name, "method": to_config(method),
         "env": environment_name(env), "feedback": to_config(feedback), "curriculum": to_config(curriculum),
         "steps": steps, "envs": count, "seeds": seeds, "loop": kind, "options": dataclasses.asdict(options),
-        "versions": versions(), "device": device_line(), "git": git_state(), "details": list(method.details),
-        "bibliography": citations,
+        "details": list(method.details), "bibliography": citations,
     }  # fmt: skip
+
+
+def circumstances() -> dict[str, Any]:
+    """What run.json says of where it was written: versions, device, and the state of the user's repository."""
+    from thespis.runs.environment_info import device_line, git_state, versions
+
+    return {"versions": versions(), "device": device_line(), "git": git_state()}
 
 
 def schedule_of(config: dict[str, Any]) -> Schedule:

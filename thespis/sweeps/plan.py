@@ -1,0 +1,157 @@
+"""What a sweep will do, found out and checked before anything starts: settings, jobs, and the directories of both."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from thespis import api
+from thespis.core.errors import UserError
+from thespis.evaluation.comparison import kind
+from thespis.options import options_of, require_room_for
+from thespis.runs import disk
+from thespis.runs.store import RunDirectory, new_run_path
+from thespis.runs.text import parse_json, plain
+from thespis.sweeps.grid import Grid, points
+
+SUMMARY = "sweep.json"
+NOT_IN_A_JOB = ("devices", "workers")
+"""Options of training that would take more than the one CPU of a job."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One ordinary run: ``asked`` are the arguments of :func:`thespis.train`, ``name`` is that of its directory."""
+
+    name: str
+    asked: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One point of the grid, and the jobs that train its seeds."""
+
+    name: str
+    texts: tuple[str, ...]
+    jobs: tuple[Job, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A sweep. ``config`` is the content of run.json that all its runs share, but for settings and seeds."""
+
+    path: Path
+    id: str
+    config: dict[str, Any]
+    settings: tuple[Setting, ...]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """All jobs, the first seeds of every setting first, so that an early end leaves something to compare."""
+        ranks = max(len(setting.jobs) for setting in self.settings)
+        return [setting.jobs[i] for i in range(ranks) for setting in self.settings if i < len(setting.jobs)]
+
+    def run(self, job: Job) -> RunDirectory | None:
+        """The finished run of a job, if there is one."""
+        path = self.path / job.name
+        if not (path / "run.json").is_file():
+            return None
+        run = RunDirectory.open(path)
+        return run if finished(run) else None
+
+
+def finished(run: RunDirectory) -> bool:
+    """Whether a run has come to its end: without an environment nothing is played, and the report is the last word."""
+    last = "report.html" if run.config["env"] is None else "final.json"
+    return (run.path / last).is_file()
+
+
+def plan(
+    method: Any, env: Any, *, seeds: int | list[int], grid: Grid, seeds_per_job: int | None,
+    settings: list[str] | Mapping[str, Any] | None, out: str | Path | None, asked: dict[str, Any],
+) -> Plan:  # fmt: skip
+    """The jobs of a sweep, and its directory. ``asked``: further arguments of :func:`thespis.train`.
+
+    Raises :class:`UserError` for whatever can be seen to be wrong before a run begins.
+    """
+    if unfit := [name for name in NOT_IN_A_JOB if asked.get(name)]:
+        raise UserError(f"a job of a sweep has one CPU: leave out {unfit[0]}")
+    fixed = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, Mapping) else list(settings or [])
+    asked = {"method": method, "env": env} | asked
+    configs: dict[str, tuple[str, ...]] = {}
+    planned, config = [], {}
+    for texts in points(grid):
+        own = asked | {"settings": [*fixed, *texts]}
+        config = api.declared(**own, seeds=seeds)
+        require_room_for(options_of(config), config["loop"])
+        _told_apart(configs, config, texts)
+        first = ",".join(texts) or config["method_name"]
+        jobs = [Job(_name(first, some), own | {"seeds": some}) for some in _parts(config["seeds"], seeds_per_job)]
+        planned.append(Setting(" ".join(texts) or config["method_name"], texts, tuple(jobs)))
+    if len({job.name for setting in planned for job in setting.jobs}) < sum(len(s.jobs) for s in planned):
+        raise UserError("two points of the grid would share a directory: write their values with other letters")
+    root = Path(out) if out else new_run_path(f"sweep-{config['method_name']}", config["env"] or "dataset")
+    made = Plan(root, _claim(root), config, tuple(planned))
+    for job in made.jobs:
+        _check(made.path / job.name, job)
+    return made
+
+
+def _told_apart(configs: dict[str, tuple[str, ...]], config: dict[str, Any], texts: tuple[str, ...]) -> None:
+    """Raises if another point of the grid is the same setting: its seeds would count twice."""
+    before = configs.setdefault(json.dumps(config["method"], sort_keys=True), texts)
+    if before is not texts:
+        raise UserError(f"--grid: {' '.join(before)} and {' '.join(texts)} are the same setting: leave one of them out")
+
+
+def _parts(seeds: list[int], each: int | None) -> list[list[int]]:
+    each = len(seeds) if each is None else each
+    if each < 1:
+        raise UserError(f"--seeds-per-job {each}: a job needs at least one seed")
+    return [seeds[i : i + each] for i in range(0, len(seeds), each)]
+
+
+def _name(first: str, seeds: list[int]) -> str:
+    """A directory's name: ``learning_rate=1e-3,batch=64,seeds=0-3``."""
+    whole = seeds == list(range(seeds[0], seeds[-1] + 1))
+    told = f"{seeds[0]}-{seeds[-1]}" if whole and len(seeds) > 1 else "+".join(map(str, seeds))
+    text = f"{first},seed{'s' if len(seeds) > 1 else ''}={told}"
+    return re.sub(r"[^\w=,.+-]+", "-", text)
+
+
+def _claim(root: Path) -> str:
+    """The mark of the sweep in ``root``, which is made if there is none: jobs know the directory by it."""
+    with disk.one_line("the sweep", root):
+        if (root / "run.json").exists():
+            raise UserError(f"{root} holds a run: choose another --out for the sweep")
+        if (root / SUMMARY).exists():
+            return parse_json(root / SUMMARY)["id"]
+        if root.is_dir() and any(root.iterdir()):
+            raise UserError(f"{root} is not empty and holds no sweep: choose another --out")
+        root.mkdir(parents=True, exist_ok=True)
+    mark = uuid.uuid4().hex
+    write(root, {"format": 1, "id": mark})
+    return mark
+
+
+def write(root: Path, content: dict[str, Any]) -> None:
+    """Write sweep.json."""
+    text = json.dumps(plain(content), indent=1, allow_nan=False) + "\n"
+    with disk.one_line(SUMMARY, root), disk.replacing(root / SUMMARY) as file:
+        file.write(text.encode())
+
+
+def _check(path: Path, job: Job) -> None:
+    """Raises if ``path`` holds another run than the job's; what was only begun to be made is removed."""
+    if (path / "run.json").is_file():
+        found, wanted = RunDirectory.open(path).config, api.declared(**job.asked)
+        if kind(found) != kind(wanted) or found["seeds"] != wanted["seeds"]:
+            raise UserError(f"{path} holds a run of other settings: choose another --out, or remove it")
+    elif path.is_dir():
+        shutil.rmtree(path)
