@@ -57,6 +57,13 @@ class Plan:
         ranks = max(len(setting.jobs) for setting in self.settings)
         return [setting.jobs[i] for i in range(ranks) for setting in self.settings if i < len(setting.jobs)]
 
+    def begin(self) -> None:
+        """Make the directory, with the mark in it."""
+        if not (self.path / SUMMARY).exists():
+            with disk.one_line("the sweep", self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            write(self.path, {"format": 1, "id": self.id})
+
     def run(self, job: Job) -> RunDirectory | None:
         """The finished run of a job, if there is one."""
         path = self.path / job.name
@@ -76,7 +83,7 @@ def plan(
     method: Any, env: Any, *, seeds: int | list[int], grid: Grid, seeds_per_job: int | None,
     settings: list[str] | Mapping[str, Any] | None, out: str | Path | None, asked: dict[str, Any],
 ) -> Plan:  # fmt: skip
-    """The jobs of a sweep, and its directory. ``asked``: further arguments of :func:`thespis.train`.
+    """The jobs of a sweep, and where they belong. ``asked``: further arguments of :func:`thespis.train`.
 
     Raises :class:`UserError` for whatever can be seen to be wrong before a run begins.
     """
@@ -87,17 +94,17 @@ def plan(
     configs: dict[str, tuple[str, ...]] = {}
     planned, config = [], {}
     for texts in points(grid):
-        own = asked | {"settings": [*fixed, *texts]}
+        own: dict[str, Any] = asked | {"settings": [*fixed, *texts]}
         config = api.declared(**own, seeds=seeds)
         require_room_for(options_of(config), config["loop"])
         _told_apart(configs, config, texts)
-        first = ",".join(texts) or config["method_name"]
+        first = ",".join(map(_plain, texts)) or config["method_name"]
         jobs = [Job(_name(first, some), own | {"seeds": some}) for some in _parts(config["seeds"], seeds_per_job)]
         planned.append(Setting(" ".join(texts) or config["method_name"], texts, tuple(jobs)))
     if len({job.name for setting in planned for job in setting.jobs}) < sum(len(s.jobs) for s in planned):
         raise UserError("two points of the grid would share a directory: write their values with other letters")
     root = Path(out) if out else new_run_path(f"sweep-{config['method_name']}", config["env"] or "dataset")
-    made = Plan(root, _claim(root), config, tuple(planned))
+    made = Plan(root, _mark(root), config, tuple(planned))
     for job in made.jobs:
         _check(made.path / job.name, job)
     return made
@@ -121,12 +128,17 @@ def _name(first: str, seeds: list[int]) -> str:
     """A directory's name: ``learning_rate=1e-3,batch=64,seeds=0-3``."""
     whole = seeds == list(range(seeds[0], seeds[-1] + 1))
     told = f"{seeds[0]}-{seeds[-1]}" if whole and len(seeds) > 1 else "+".join(map(str, seeds))
-    text = f"{first},seed{'s' if len(seeds) > 1 else ''}={told}"
-    return re.sub(r"[^\w=,.+-]+", "-", text)
+    return f"{first},seed{'s' if len(seeds) > 1 else ''}={told}"
 
 
-def _claim(root: Path) -> str:
-    """The mark of the sweep in ``root``, which is made if there is none: jobs know the directory by it."""
+def _plain(text: str) -> str:
+    """A setting without what file systems and shells take for something else: ``hidden=64-64``."""
+    name, _, value = text.partition("=")
+    return name + "=" + re.sub(r"[^\w.+-]+", "-", value.strip("()[] "))
+
+
+def _mark(root: Path) -> str:
+    """The mark of the sweep in ``root``, by which jobs know the directory; a new one if there is no sweep yet."""
     with disk.one_line("the sweep", root):
         if (root / "run.json").exists():
             raise UserError(f"{root} holds a run: choose another --out for the sweep")
@@ -134,10 +146,7 @@ def _claim(root: Path) -> str:
             return parse_json(root / SUMMARY)["id"]
         if root.is_dir() and any(root.iterdir()):
             raise UserError(f"{root} is not empty and holds no sweep: choose another --out")
-        root.mkdir(parents=True, exist_ok=True)
-    mark = uuid.uuid4().hex
-    write(root, {"format": 1, "id": mark})
-    return mark
+    return uuid.uuid4().hex
 
 
 def write(root: Path, content: dict[str, Any]) -> None:

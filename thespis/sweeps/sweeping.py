@@ -56,11 +56,19 @@ def sweep(
         method, env, seeds=seeds, grid=grid, seeds_per_job=seeds_per_job, settings=settings, out=out,
         asked={"steps": steps} | asked,
     )  # fmt: skip
-    todo = [job for job in planned.jobs if planned.run(job) is None]
-    bus, total = Bus(callbacks), len(planned.jobs)
-    bus.emit("start", 0, run=str(planned.path), jobs=total, finished=total - len(todo))
-    failures, reason = _spread(planned, todo, jobs, cluster, bus) if todo else ([], "finished")
+    todo, bus = [job for job in planned.jobs if planned.run(job) is None], Bus(callbacks)
+    if todo:
+        failures, reason = _spread(planned, todo, jobs, cluster, bus)
+    else:
+        _begin(planned, 0, bus)
+        failures, reason = [], "finished"
     return gathered(planned, failures, reason)
+
+
+def _begin(planned: Plan, todo: int, bus: Bus) -> None:
+    planned.begin()
+    total = len(planned.jobs)
+    bus.emit("start", 0, run=str(planned.path), jobs=total, finished=total - todo)
 
 
 def _spread(
@@ -70,6 +78,7 @@ def _spread(
     failures: list[Failure] = []
     home = Home(str(planned.path.absolute()), planned.id, os.getcwd())
     with _pool(home, todo, jobs, cluster) as pool, interrupts() as asked:
+        _begin(planned, len(todo), bus)
         stopped = False
 
         def tell(job: Job, message: str) -> None:
