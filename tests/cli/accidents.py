@@ -77,7 +77,7 @@ class Raises(Calm):
 
 class EndsItsProcess(Calm):
     def reward(self):
-        if self.made == HAPPENS:
+        if self.made == 50:  # before there is a checkpoint
             os.kill(os.getpid(), signal.SIGKILL)
         return super().reward()
 

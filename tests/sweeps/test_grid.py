@@ -144,7 +144,9 @@ def test_a_run_comes_home_whole(away):
     assert row.runs == (str(path),) and row.seeds == (0, 1) and other.runs == () and other.summary is None
     assert json.loads((sweep.path / "sweep.json").read_text())["settings"][0]["scores"] == list(row.summary.scores)
     assert planned(sweep.path).run(job) is not None
-    with pytest.raises(UserError, match="holds a run of other settings"):
+    again = planned(sweep.path, {"learning_rate": [0.001]})
+    assert again.id == sweep.id and again.run(again.jobs[0]).path == path, "however its value is written"
+    with pytest.raises(UserError, match="is a run of other settings already: choose another --out"):
         planned(sweep.path, asked=TINY | {"steps": 512})
 
 

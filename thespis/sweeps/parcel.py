@@ -46,7 +46,7 @@ def unpack(parcel: Parcel, directory: Path) -> None:
             path = part / name
             path.parent.mkdir(parents=True, exist_ok=True)
             with disk.replacing(path) as file:
-                file.write(memoryview(np.ascontiguousarray(content)))
+                file.write(np.ascontiguousarray(content).data)
         if directory.exists():
             os.replace(directory, before)
         os.replace(part, directory)

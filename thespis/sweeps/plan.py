@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,31 +89,24 @@ def plan(
     if unfit := [name for name in NOT_IN_A_JOB if asked.get(name)]:
         raise UserError(f"a job of a sweep has one CPU: leave out {unfit[0]}")
     fixed = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, Mapping) else list(settings or [])
-    asked = {"method": method, "env": env} | asked
-    configs: dict[str, tuple[str, ...]] = {}
-    planned, config = [], {}
+    tried: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {}
+    config: dict[str, Any] = {}
     for texts in points(grid):
-        own: dict[str, Any] = asked | {"settings": [*fixed, *texts]}
+        own: dict[str, Any] = {"method": method, "env": env, **asked, "settings": [*fixed, *texts]}
         config = api.declared(**own, seeds=seeds)
         require_room_for(options_of(config), config["loop"])
-        _told_apart(configs, config, texts)
-        first = ",".join(map(_plain, texts)) or config["method_name"]
-        jobs = [Job(_name(first, some), own | {"seeds": some}) for some in _parts(config["seeds"], seeds_per_job)]
-        planned.append(Setting(" ".join(texts) or config["method_name"], texts, tuple(jobs)))
-    if len({job.name for setting in planned for job in setting.jobs}) < sum(len(s.jobs) for s in planned):
-        raise UserError("two points of the grid would share a directory: write their values with other letters")
+        before, _ = tried.setdefault(kind(config), (texts, own))
+        if before is not texts:
+            same = f"{' '.join(before)} and {' '.join(texts)}"
+            raise UserError(f"--grid: {same} are the same setting: leave one of them out")
     root = Path(out) if out else new_run_path(f"sweep-{config['method_name']}", config["env"] or "dataset")
-    made = Plan(root, _mark(root), config, tuple(planned))
-    for job in made.jobs:
-        _check(made.path / job.name, job)
-    return made
-
-
-def _told_apart(configs: dict[str, tuple[str, ...]], config: dict[str, Any], texts: tuple[str, ...]) -> None:
-    """Raises if another point of the grid is the same setting: its seeds would count twice."""
-    before = configs.setdefault(json.dumps(config["method"], sort_keys=True), texts)
-    if before is not texts:
-        raise UserError(f"--grid: {' '.join(before)} and {' '.join(texts)} are the same setting: leave one of them out")
+    mark, names, parts = _mark(root), _Names(root), _parts(config["seeds"], seeds_per_job)
+    planned = []
+    for same, (texts, own) in tried.items():
+        first = ",".join(map(_plain, texts)) or config["method_name"]
+        jobs = [Job(names.of(first, same, some), own | {"seeds": some}) for some in parts]
+        planned.append(Setting(" ".join(texts) or config["method_name"], texts, tuple(jobs)))
+    return Plan(root, mark, config, tuple(planned))
 
 
 def _parts(seeds: list[int], each: int | None) -> list[list[int]]:
@@ -124,17 +116,31 @@ def _parts(seeds: list[int], each: int | None) -> list[list[int]]:
     return [seeds[i : i + each] for i in range(0, len(seeds), each)]
 
 
-def _name(first: str, seeds: list[int]) -> str:
-    """A directory's name: ``learning_rate=1e-3,batch=64,seeds=0-3``."""
-    whole = seeds == list(range(seeds[0], seeds[-1] + 1))
-    told = f"{seeds[0]}-{seeds[-1]}" if whole and len(seeds) > 1 else "+".join(map(str, seeds))
-    return f"{first},seed{'s' if len(seeds) > 1 else ''}={told}"
-
-
 def _plain(text: str) -> str:
     """A setting without what file systems and shells take for something else: ``hidden=64-64``."""
     name, _, value = text.partition("=")
     return name + "=" + re.sub(r"[^\w.+-]+", "-", value.strip("()[] "))
+
+
+class _Names:
+    """Names of the directories in ``root``."""
+
+    def __init__(self, root: Path):
+        there = [RunDirectory.open(path.parent) for path in sorted(root.glob("[!.]*/run.json"))]
+        self._taken = {run.path.name: (kind(run.config), run.config["seeds"]) for run in there}
+
+    def of(self, first: str, same: str, seeds: list[int]) -> str:
+        """The name of the run of this kind and seeds, if it is there, else ``first`` and the seeds."""
+        for name, what in self._taken.items():
+            if what == (same, seeds):
+                return name
+        whole = seeds == list(range(seeds[0], seeds[-1] + 1))
+        told = f"{seeds[0]}-{seeds[-1]}" if whole and len(seeds) > 1 else "+".join(map(str, seeds))
+        name = f"{first},seed{'s' if len(seeds) > 1 else ''}={told}"
+        if name in self._taken:
+            raise UserError(f"{name} is a run of other settings already: choose another --out, or remove it")
+        self._taken[name] = same, seeds
+        return name
 
 
 def _mark(root: Path) -> str:
@@ -154,13 +160,3 @@ def write(root: Path, content: dict[str, Any]) -> None:
     text = json.dumps(plain(content), indent=1, allow_nan=False) + "\n"
     with disk.one_line(SUMMARY, root), disk.replacing(root / SUMMARY) as file:
         file.write(text.encode())
-
-
-def _check(path: Path, job: Job) -> None:
-    """Raises if ``path`` holds another run than the job's; what was only begun to be made is removed."""
-    if (path / "run.json").is_file():
-        found, wanted = RunDirectory.open(path).config, api.declared(**job.asked)
-        if kind(found) != kind(wanted) or found["seeds"] != wanted["seeds"]:
-            raise UserError(f"{path} holds a run of other settings: choose another --out, or remove it")
-    elif path.is_dir():
-        shutil.rmtree(path)

@@ -66,10 +66,10 @@ class Sweep:
 
     def _runs(self, row: Row) -> str:
         """The runs of a setting as a shell takes them."""
-        if len(row.runs) < 3:
-            return " ".join(shlex.quote(run) for run in row.runs)
-        common = row.runs[0].rpartition(",seed")[0]
-        return f"{shlex.quote(common)},seed*"
+        first = Path(row.runs[0]).name.rpartition(",seed")[0]
+        if len(row.runs) > 2 and {str(path) for path in self.path.glob(f"{first},seed*")} == set(row.runs):
+            return f"{shlex.quote(str(self.path / first))},seed*"
+        return shlex.join(row.runs)
 
     def to_json(self) -> dict[str, Any]:
         """As plain dictionaries and lists."""
