@@ -88,6 +88,7 @@ def test_no_words_at_all_is_help(thespis):
         ("sweep ppo --env CartPole-v1 --grid clip=0.1,high", "setting clip=high does not fit: a number is wanted"),
         ("sweep ppo --env CartPole-v1 --grid clip", "--grid clip is not of the form name=value,value"),
         ("sweep ppo --env CartPole-v1 --cluster 127.0.0.1:1", "nobody answers there"),
+        ("sweep ppo --env CartPole-v1 --jobs 0", "--jobs 0: at least one must run"),
         ("sweep cleanba --env CartPole-v1", "cleanba is a paper"),
         ("resume nothing", "nothing does not exist"),
         ("evaluate .", ". is not a run"),

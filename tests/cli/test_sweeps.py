@@ -14,11 +14,14 @@ import uuid
 from pathlib import Path
 
 import pytest
+from accidents import Calm
 from conftest import SMALL
 from processes import COMMAND, PATIENCE, one_line, outcome, run_to_end, started_in
 from rooms import inside
 
+from thespis import PPO, sweep
 from thespis.loops.cluster import connect
+from thespis.runs.events import Event
 
 SLOW = ["--env", "accidents:Slow", "--steps", "1024", "--envs", "4", "--episodes", "2", "--checkpoint-seconds", "0"]
 SLOW += ["--set", "length=32", "hidden=8", "epochs=1"]
@@ -56,6 +59,37 @@ def test_a_sweep_makes_the_runs_of_train_and_outlives_one_that_diverges(thespis,
     said = thespis("sweep", *words, "--grid", "learning_rate=1e-3", "--out", "s")
     assert "1 run in s, 1 of them finished before" in said.out and "1 of 1:" not in said.out
     assert Path(run, "final.json").stat().st_mtime_ns == before, "what is finished is not done again"
+
+
+@pytest.mark.slow
+def test_wide_networks_too_have_the_bits_of_train(thespis, ray):
+    """Where the number of XLA's threads would show."""
+    words = ("sac", "--env", "Pendulum-v1", "--steps", "1200", "--seeds", "2", "--episodes", "2", "--quiet", "--out")
+    thespis("sweep", *words, "s")
+    thespis("train", *words, "straight")
+    assert outcome(Path("s/sac,seeds=0-1")) == outcome(Path("straight"))
+
+
+@pytest.mark.slow
+def test_a_method_and_a_world_that_are_objects_in_python(tmp_path, ray):
+    """And a callback that stops the sweep: what is under way is saved and gone on with."""
+    asked = {"steps": 512, "seeds": [3, 5], "seeds_per_job": 1, "envs": 4, "episodes": 2, "out": tmp_path / "s"}
+    heard: list[Event] = []
+
+    def enough(event: Event) -> bool:
+        heard.append(event)
+        return event.kind == "done"
+
+    method, grid = PPO(length=32, hidden=(8,), epochs=1), {"hidden": [(8,), (16, 8)]}
+    done = sweep(method, Calm, grid=grid, jobs=1, callbacks=[enough], **asked)
+    assert done.reason == "stopped" and [event.kind for event in heard].count("done") == 1
+    assert sum(len(row.runs) for row in done.rows) == 1
+    done = sweep(method, Calm, grid=grid, **asked)
+    assert done.reason == "finished" and sorted(row.seeds for row in done.rows) == [(3, 5), (3, 5)]
+    assert {Path(run).name for row in done.rows for run in row.runs} == {
+        f"hidden={hidden},seed={seed}" for hidden in ("8", "16-8") for seed in (3, 5)
+    }
+    assert done.best.summary.iqm == max(row.summary.iqm for row in done.rows)
 
 
 # -- accidents ---------------------------------------------------------------------------------------------

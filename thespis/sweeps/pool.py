@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,10 @@ from thespis.sweeps.job import Ended, Home, work
 from thespis.sweeps.plan import Job
 
 TRIES = 4  # a job is started, and started again three times
+THREADS = 2
+"""XLA's threads in a job, though it has one CPU, where training here would have so many or more: alone, a thread cuts
+wide matrix products otherwise and so adds them up in another order. From two on their number changed no bit."""
+
 HEARD = 0.2  # seconds between two looks at whether somebody wants to stop
 
 
@@ -23,26 +28,28 @@ class Pool:
         import ray
 
         how = {"num_cpus": 1, "max_retries": 0, "max_calls": 1, "scheduling_strategy": "SPREAD"}
-        self._task = ray.remote(**how, runtime_env={"env_vars": joined.environment})(work)
+        environment = joined.environment | {"NPROC": str(min(THREADS, _threads()))}
+        self._task = ray.remote(**how, runtime_env={"env_vars": environment})(work)
         self._home, self._at_once = home, at_once
         self._under_way: dict[Any, Job] = {}
 
     def run(
-        self, jobs: Sequence[Job], asked: threading.Event, tell: Callable[[Job, str], None]
+        self, jobs: Sequence[Job], stop: threading.Event, tell: Callable[[Job, str], None]
     ) -> Iterator[tuple[Job, Ended]]:
-        """Jobs as they end. ``asked``: that all stop, saving what they have; ``tell`` is told of a job begun again."""
+        """Jobs as they end. ``stop`` makes all save what they have and end; ``tell`` is told of a job begun again."""
         waiting, tries, stopping = deque(jobs), Counter(), False
-        while self._under_way or (waiting and not asked.is_set()):
-            while waiting and len(self._under_way) < self._at_once and not asked.is_set():
+        while self._under_way or (waiting and not stop.is_set()):
+            while waiting and len(self._under_way) < self._at_once and not stop.is_set():
                 job = waiting.popleft()
                 tries[job.name] += 1
                 self._under_way[self._task.remote(job, self._home)] = job
-            if asked.is_set() and not stopping:
+            if stop.is_set() and not stopping:
                 stopping = True
                 self._stop()
             for job, ended in self._answers():
-                again = ended.reason == "lost" and not asked.is_set() and tries[job.name] < TRIES
-                if again:
+                if ended.reason == "interrupted" and not stop.is_set():  # by somebody else, where it ran
+                    ended = Ended("lost", f"its process was stopped from outside, {TRIES} times")
+                if ended.reason == "lost" and not stop.is_set() and tries[job.name] < TRIES:
                     tell(job, f"its process was lost and is started again ({tries[job.name]} of {TRIES - 1} times)")
                     waiting.appendleft(job)
                 else:
@@ -68,8 +75,21 @@ class Pool:
     def _answers(self) -> list[tuple[Job, Ended]]:
         import ray
 
+        if not self._under_way:
+            return []
         done, _ = ray.wait(list(self._under_way), num_returns=1, timeout=HEARD)
         return [(self._under_way.pop(answer), _ended(answer)) for answer in done]
+
+
+def cpus() -> int:
+    """CPUs of this machine that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _threads() -> int:
+    """XLA's threads where a run is trained in this process."""
+    asked = os.environ.get("NPROC", "")
+    return int(asked) if asked.isdigit() and int(asked) else cpus()
 
 
 def _ended(answer: Any) -> Ended:

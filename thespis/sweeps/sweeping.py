@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from thespis.core.contracts import Method
+from thespis.core.errors import UserError
 from thespis.loops.cluster import connect
 from thespis.loops.interrupts import interrupts
 from thespis.runs.events import Bus, Listener
@@ -16,7 +17,7 @@ from thespis.sweeps.grid import Grid
 from thespis.sweeps.job import Ended, Home
 from thespis.sweeps.parcel import unpack
 from thespis.sweeps.plan import Job, Plan, plan
-from thespis.sweeps.pool import Pool
+from thespis.sweeps.pool import Pool, cpus
 from thespis.sweeps.results import Failure, Sweep, gathered
 
 
@@ -52,6 +53,8 @@ def sweep(
         UserError: for whatever can be seen to be wrong before anything starts. What goes wrong in a job is in
             ``failures`` of the result, and the others go on.
     """
+    if jobs is not None and jobs < 1:
+        raise UserError(f"--jobs {jobs}: at least one must run")
     planned = plan(
         method, env, seeds=seeds, grid=grid, seeds_per_job=seeds_per_job, settings=settings, out=out,
         asked={"steps": steps} | asked,
@@ -77,14 +80,14 @@ def _spread(
     """Run the jobs. Returns what failed, and why it is over."""
     failures: list[Failure] = []
     home = Home(str(planned.path.absolute()), planned.id, os.getcwd())
-    with _pool(home, todo, jobs, cluster) as pool, interrupts() as asked:
+    with _pool(home, todo, jobs, cluster) as pool, interrupts() as stop:
         _begin(planned, len(todo), bus)
         stopped = False
 
         def tell(job: Job, message: str) -> None:
             bus.emit("warning", 0, message=f"{job.name}: {message}")
 
-        for job, ended in pool.run(todo, asked, tell):
+        for job, ended in pool.run(todo, stop, tell):
             path = planned.path / job.name
             if ended.parcel:
                 unpack(ended.parcel, path)
@@ -92,10 +95,10 @@ def _spread(
                 tell(job, message)
             if ended.reason not in ("finished", "interrupted"):
                 failures.append(Failure(str(path), ended.reason, ended.message))
-            if _done(bus, job, path, ended) and not asked.is_set():
+            if _done(bus, job, path, ended) and not stop.is_set():
                 stopped = True
-                asked.set()
-        reason = "stopped" if stopped else "interrupted" if asked.is_set() else "finished"
+                stop.set()
+        reason = "stopped" if stopped else "interrupted" if stop.is_set() else "finished"
     return failures, reason
 
 
@@ -108,7 +111,7 @@ def _done(bus: Bus, job: Job, path: Path, ended: Ended) -> bool:
 def _pool(home: Home, todo: list[Job], jobs: int | None, cluster: str | None) -> Iterator[Pool]:
     """Processes for the jobs; they, and a Ray of our own, are gone afterwards."""
     here = cluster is None
-    joined = connect(cluster, jobs or (min(_cpus(), len(todo)) if here else 1), "jobs")
+    joined = connect(cluster, jobs or (min(cpus(), len(todo)) if here else 1), "jobs")
     pool = None
     try:
         pool = Pool(joined, home, jobs or _room())
@@ -117,10 +120,6 @@ def _pool(home: Home, todo: list[Job], jobs: int | None, cluster: str | None) ->
         if pool is not None:
             pool.close()
         joined.leave()
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _room() -> int:
