@@ -71,20 +71,20 @@ def test_wide_networks_too_have_the_bits_of_train(thespis, ray):
 
 
 @pytest.mark.slow
-def test_a_method_and_a_world_that_are_objects_in_python(tmp_path, ray):
+def test_a_method_and_a_world_that_are_objects_in_python(tmp_path):
     """And a callback that stops the sweep: what is under way is saved and gone on with."""
-    asked = {"steps": 512, "seeds": [3, 5], "seeds_per_job": 1, "envs": 4, "episodes": 2, "out": tmp_path / "s"}
+    asked = {"steps": 512, "seeds": [3, 5], "seeds_per_job": 1, "envs": 4, "episodes": 2, "settings": ["length=32"]}
     heard: list[Event] = []
 
     def enough(event: Event) -> bool:
         heard.append(event)
         return event.kind == "done"
 
-    method, grid = PPO(length=32, hidden=(8,), epochs=1), {"hidden": [(8,), (16, 8)]}
-    done = sweep(method, Calm, grid=grid, jobs=1, callbacks=[enough], **asked)
-    assert done.reason == "stopped" and [event.kind for event in heard].count("done") == 1
+    method, grid = PPO(hidden=(8,), epochs=1), {"hidden": [(8,), (16, 8)]}
+    done = sweep(method, Calm, grid=grid, jobs=1, callbacks=[enough], out=tmp_path / "s", **asked)
+    assert done.reason == "stopped" and [event.kind for event in heard].count("done") == 1 and not done.failures
     assert sum(len(row.runs) for row in done.rows) == 1
-    done = sweep(method, Calm, grid=grid, **asked)
+    done = sweep(method, Calm, grid=grid, out=tmp_path / "s", **asked)
     assert done.reason == "finished" and sorted(row.seeds for row in done.rows) == [(3, 5), (3, 5)]
     assert {Path(run).name for row in done.rows for run in row.runs} == {
         f"hidden={hidden},seed={seed}" for hidden in ("8", "16-8") for seed in (3, 5)

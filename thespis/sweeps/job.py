@@ -37,7 +37,10 @@ class Ended(NamedTuple):
 
 
 def work(job: Job, home: Home) -> Ended:
-    """Train the run of ``job``, or go on with it where it was stopped. Nothing is raised but an interruption."""
+    """Train the run of ``job``, which is written, or go on with it where it was stopped.
+
+    Nothing is raised but an interruption.
+    """
     with contextlib.suppress(OSError):  # relative paths, where the disk is shared
         os.chdir(home.cwd)
     here = is_home(home)
@@ -75,12 +78,13 @@ def _trained(job: Job, path: Path) -> Ended:
             reasons.append(event.data["reason"])
 
     try:
+        asked = job.read().asked
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (path / "run.json").is_file():
-            api.resume(path, job.asked["env"], callbacks=[hear])
+            api.resume(path, asked["env"], callbacks=[hear])
         else:
             shutil.rmtree(path, ignore_errors=True)  # begun to be made by a process that was killed
-            api.train(**job.asked, out=path, callbacks=[hear])
+            api.train(**asked, out=path, callbacks=[hear])
     except Diverged as error:
         return Ended("diverged", str(error), tuple(warnings))
     except UserError as error:

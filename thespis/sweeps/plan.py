@@ -15,6 +15,7 @@ from thespis.core.errors import UserError
 from thespis.evaluation.comparison import kind
 from thespis.options import options_of, require_room_for
 from thespis.runs import disk
+from thespis.runs.config import from_config, to_config
 from thespis.runs.store import RunDirectory, new_run_path
 from thespis.runs.text import parse_json, plain
 from thespis.sweeps.grid import Grid, points
@@ -30,6 +31,21 @@ class Job:
 
     name: str
     asked: dict[str, Any]
+
+    def written(self) -> Job:
+        """The same with configured objects written down, as run.json does it: functions in them lose their names when
+        they are sent to another process."""
+        objects = {name: to_config(part) for name, part in self.asked.items() if _is_part(name, part)}
+        return Job(self.name, self.asked | objects)
+
+    def read(self) -> Job:
+        """What was :meth:`written`, as objects again."""
+        written = {name: from_config(part) for name, part in self.asked.items() if isinstance(part, dict)}
+        return Job(self.name, self.asked | written)
+
+
+def _is_part(name: str, value: Any) -> bool:
+    return name in ("method", "feedback", "curriculum") and dataclasses.is_dataclass(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +135,7 @@ def _parts(seeds: list[int], each: int | None) -> list[list[int]]:
 def _plain(text: str) -> str:
     """A setting without what file systems and shells take for something else: ``hidden=64-64``."""
     name, _, value = text.partition("=")
-    return name + "=" + re.sub(r"[^\w.+-]+", "-", value.strip("()[] "))
+    return name + "=" + re.sub(r"[^\w.+-]+", "-", value.strip("()[], "))
 
 
 class _Names:

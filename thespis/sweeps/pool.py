@@ -42,7 +42,7 @@ class Pool:
             while waiting and len(self._under_way) < self._at_once and not stop.is_set():
                 job = waiting.popleft()
                 tries[job.name] += 1
-                self._under_way[self._task.remote(job, self._home)] = job
+                self._under_way[self._task.remote(job.written(), self._home)] = job
             if stop.is_set() and not stopping:
                 stopping = True
                 self._stop()
