@@ -137,7 +137,7 @@ def test_starting_does_not_import_jax(command):
 
 
 PUBLIC = """
-A2C BC DDPG DQN DSAC IMPALA NQ PPO Run SAC SACV TD3 UserError load resume train
+A2C BC DDPG DQN DSAC IMPALA NQ PPO Run SAC SACV TD3 UserError load resume sweep train
 """
 
 

@@ -26,6 +26,7 @@ _PUBLIC = {
     "UserError": "thespis.core.errors",
     "load": "thespis.api",
     "resume": "thespis.api",
+    "sweep": "thespis.sweeps.sweeping",
     "train": "thespis.api",
 }
 
@@ -45,6 +46,7 @@ __all__ = [
     "UserError",
     "load",
     "resume",
+    "sweep",
     "train",
 ]
 
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from thespis.methods.online.sac import SAC
     from thespis.methods.online.sac_v import SACV
     from thespis.methods.online.td3 import TD3
+    from thespis.sweeps.sweeping import sweep
     from thespis.trained import Run
 
 

@@ -13,10 +13,12 @@ from jaxtyping import PyTree
 from thespis.assembly import (
     Assembled,
     assemble,
+    circumstances,
     method_from,
     resolved_config,
     schedule_of,
     use_compilation_cache,
+    use_cores,
 )
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
@@ -59,6 +61,40 @@ def train(
         UserError: for whatever the user can mend, in one line.
     """
     use_compilation_cache()
+    config = declared(
+        method, env, steps=steps, seeds=seeds, envs=envs, settings=settings, feedback=feedback, curriculum=curriculum,
+        **options,
+    )  # fmt: skip
+    use_cores(options_of(config).cores)
+    config |= circumstances()
+    assembled = assemble(config, env)
+    try:
+        path, planned = _path(out, config), _planned(assembled, config)
+        with own_directory(path) as own:
+            run = RunDirectory.create(own, config, assembled.loop.metrics)
+            _go(run, assembled, Bus(callbacks), planned, None)
+        return Run(RunDirectory.open(path), env)
+    finally:
+        assembled.loop.close()
+
+
+def declared(
+    method: str | Method,
+    env: Any,
+    *,
+    steps: int,
+    seeds: int | list[int],
+    envs: int | None = None,
+    settings: list[str] | dict[str, Any] | None = None,
+    feedback: Any = None,
+    curriculum: Any = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """What :func:`train` with these arguments writes into run.json, but for where it happens. Nothing begins.
+
+    Raises:
+        UserError: for a mistake that can be seen before the parts are made.
+    """
     texts = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, dict) else list(settings or [])
     chosen = method_from(method, texts)
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -71,18 +107,9 @@ def train(
         raise UserError(
             f"unknown option {unknown[0]!r}: it is one of {', '.join(Options.__dataclass_fields__)}"
         ) from None
-    config = resolved_config(
+    return resolved_config(
         chosen, env, steps=steps, envs=envs, seeds=seed_list, feedback=feedback, curriculum=curriculum, options=extra
     )
-    assembled = assemble(config, env)
-    try:
-        path, planned = _path(out, config), _planned(assembled, config)
-        with own_directory(path) as own:
-            run = RunDirectory.create(own, config, assembled.loop.metrics)
-            _go(run, assembled, Bus(callbacks), planned, None)
-        return Run(RunDirectory.open(path), env)
-    finally:
-        assembled.loop.close()
 
 
 def resume(
@@ -100,6 +127,7 @@ def resume(
     """
     use_compilation_cache()
     run = RunDirectory.open(path)
+    use_cores(options_of(run.config).cores)
     env, config = environment_of(run.config, env), run.config
     changed = {"devices": devices, "cluster": cluster}
     config = config | {"options": config["options"] | {k: v for k, v in changed.items() if v is not None}}

@@ -47,6 +47,12 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+def use_cores(count: int) -> None:
+    """Let XLA compute with ``count`` threads on a CPU, unless it has begun; 0 leaves it as it is."""
+    if count:
+        os.environ["PJRT_NPROC"] = str(count)
+
+
 def method_from(method: str | Method, settings: list[str]) -> Method:
     """A method by name or as it is, with settings applied."""
     built = load_method(method)() if isinstance(method, str) else method
@@ -210,9 +216,8 @@ def resolved_config(
     method: Method, env: Any, *, steps: int, envs: int | None, seeds: list[int], feedback: Any, curriculum: Any,
     options: Options,
 ) -> dict[str, Any]:  # fmt: skip
-    """The content of run.json."""
+    """The content of run.json, but for :func:`circumstances`."""
     from thespis import __version__
-    from thespis.runs.environment_info import device_line, git_state, versions
 
     kind = loop_kind(method, env, options)
     feedback, curriculum = feedback_from(feedback), curriculum_from(curriculum)
@@ -223,9 +228,15 @@ def resolved_config(
         "format": 1, "thespis": __version__, "method_name": method.name, "method": to_config(method),
         "env": environment_name(env), "feedback": to_config(feedback), "curriculum": to_config(curriculum),
         "steps": steps, "envs": count, "seeds": seeds, "loop": kind, "options": dataclasses.asdict(options),
-        "versions": versions(), "device": device_line(), "git": git_state(), "details": list(method.details),
-        "bibliography": citations,
+        "details": list(method.details), "bibliography": citations,
     }  # fmt: skip
+
+
+def circumstances() -> dict[str, Any]:
+    """What run.json says of where it was written: versions, device, and the state of the user's repository."""
+    from thespis.runs.environment_info import device_line, git_state, versions
+
+    return {"versions": versions(), "device": device_line(), "git": git_state()}
 
 
 def schedule_of(config: dict[str, Any]) -> Schedule:

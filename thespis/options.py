@@ -42,6 +42,8 @@ class Options:
     """Where the workers live: ``HOST:PORT`` of a Ray cluster, or ``auto``; None for a Ray of the run's own."""
     threads: int = 1
     """Threads that step host environments, in each worker; results do not depend on it."""
+    cores: int = 0
+    """Threads that XLA computes with on a CPU; 0 for one a core. It is heard if JAX has not computed yet."""
     loop: str | None = None
     """compiled, host or logged; None for what the environment and the method need."""
     data: str | None = None

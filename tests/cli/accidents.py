@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -71,6 +72,13 @@ class Raises(Calm):
     def reward(self):
         if self.made == HAPPENS:
             raise RuntimeError("the motor is on fire")
+        return super().reward()
+
+
+class EndsItsProcess(Calm):
+    def reward(self):
+        if self.made == 50:  # before there is a checkpoint
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().reward()
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from rooms import two_rooms
 
 from thespis.cli.main import run as command_line
 
@@ -51,3 +53,10 @@ def trained(tmp_path_factory) -> Path:
         == 0
     )
     return out
+
+
+@pytest.fixture
+def rooms() -> Iterator[tuple[str, str]]:
+    """The names of two network namespaces, 10.213.7.1 and 10.213.7.2."""
+    with two_rooms() as names:
+        yield names

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, "-m", "thespis"]
@@ -86,3 +88,46 @@ def killed(command: list, run: Path, cwd: Path, *, kills: int, seed: int) -> int
 def outcome(run: Path) -> tuple[str, bytes]:
     """What two equal runs share: the hash of the final state, and every byte of the metrics."""
     return json.loads((run / "final.json").read_text())["state_hash"], (run / "metrics.csv").read_bytes()
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def run_to_end(words: list[str], cwd: Path, meanwhile: Callable[[subprocess.Popen], None] | None = None) -> Ended:
+    """A command to its end, after which none of the processes that it started may be left."""
+    process = subprocess.Popen(
+        [*COMMAND, *words], cwd=cwd, env=environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        if meanwhile is not None:
+            meanwhile(process)
+        out, err = process.communicate(timeout=PATIENCE)
+        end = time.monotonic() + 100  # after SIGKILL, Ray takes a minute to notice
+        while started_in(cwd) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert not started_in(cwd), [Path(f"/proc/{number}/cmdline").read_text() for number in started_in(cwd)]
+        return Ended(process.returncode, out, err)
+    finally:
+        for number in started_in(cwd):
+            os.kill(number, signal.SIGKILL)
+
+
+def started_in(cwd: Path, name: str = "") -> list[int]:
+    """The processes that live in this directory, and whose command line has this name in it."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cwd").readlink() == cwd and name in (folder / "cmdline").read_text():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has ended, or is a zombie
+    return found
+
+
+def one_line(said: Ended) -> str:
+    assert said.err.count("\n") == 1 and said.err.startswith("thespis: "), said.err
+    return said.err

@@ -11,12 +11,11 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from processes import COMMAND, PATIENCE, environment, outcome
+from processes import COMMAND, PATIENCE, Ended, one_line, outcome, run_to_end, started_in
+from rooms import inside
 
 pytestmark = pytest.mark.slow
 
@@ -39,44 +38,6 @@ SLOW = [*TRAIN, "--env", "accidents:Slow", "--steps", "4096", *SMALL]
 """32 blocks of 128 steps; one takes 0.3 seconds."""
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def run_to_end(words: list[str], cwd: Path, meanwhile: Callable[[subprocess.Popen], None] | None = None) -> Ended:
-    """A command to its end, after which none of the processes that it started may be left."""
-    process = subprocess.Popen(
-        [*COMMAND, *words], cwd=cwd, env=environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    try:
-        if meanwhile is not None:
-            meanwhile(process)
-        out, err = process.communicate(timeout=PATIENCE)
-        end = time.monotonic() + 100  # after SIGKILL, Ray takes a minute to notice
-        while started_in(cwd) and time.monotonic() < end:
-            time.sleep(0.1)
-        assert not started_in(cwd), [Path(f"/proc/{number}/cmdline").read_text() for number in started_in(cwd)]
-        return Ended(process.returncode, out, err)
-    finally:
-        for number in started_in(cwd):
-            os.kill(number, signal.SIGKILL)
-
-
-def started_in(cwd: Path, name: str = "") -> list[int]:
-    """The processes that live in this directory, and whose command line has this name in it."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if (folder / "cwd").readlink() == cwd and name in (folder / "cmdline").read_text():
-                found.append(int(folder.name))
-        except OSError:
-            continue  # it has ended, or is a zombie
-    return found
-
-
 def blocks(cwd: Path) -> int:
     """Blocks that have been reported."""
     progress = cwd / "run" / "progress.csv"
@@ -92,11 +53,6 @@ def after(count: int, cwd: Path, process: subprocess.Popen) -> None:
 
 def before_verdict(said: Ended) -> str:
     return said.err.partition("\nFinal play")[0]
-
-
-def one_line(said: Ended) -> str:
-    assert said.err.count("\n") == 1 and said.err.startswith("thespis: "), said.err
-    return said.err
 
 
 @pytest.fixture(scope="module")
@@ -163,39 +119,6 @@ def test_a_world_that_fails_in_a_worker_is_named_with_its_step(tmp_path):
 
 
 # -- two machines ------------------------------------------------------------------------------------------
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=60)
-
-
-def inside(room: str, cwd: Path, *words: str, **more: str) -> None:
-    """Run a command in a network namespace."""
-    told = environment() | more
-    command = ["ip", "netns", "exec", room, *words]
-    done = subprocess.run(command, cwd=cwd, env=told, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture
-def rooms() -> Iterator[tuple[str, str]]:
-    """Two network namespaces joined by a cable: 10.213.7.1 and 10.213.7.2."""
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        pytest.skip("network namespaces need root and iproute2's ip")
-    mark = uuid.uuid4().hex[:6]
-    names = f"tha{mark}", f"thb{mark}"
-    try:
-        for name in names:
-            ip("netns", "add", name)
-        ip("link", "add", names[0], "netns", names[0], "type", "veth", "peer", "name", names[1], "netns", names[1])
-        for number, name in enumerate(names, 1):
-            ip("-n", name, "addr", "add", f"10.213.7.{number}/24", "dev", name)
-            for device in (name, "lo"):
-                ip("-n", name, "link", "set", device, "up")
-        yield names
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=60)
 
 
 def test_two_machines_give_what_one_gives(straight, rooms, tmp_path):

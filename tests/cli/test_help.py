@@ -6,6 +6,7 @@ import dataclasses
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,9 +52,10 @@ def test_every_option_says_what_it_does(thespis):
 
 
 def test_help_of_a_method_lists_its_settings(thespis):
-    said = thespis("train", "ppo", "--help")
-    assert "--checkpoint-seconds" in said.out
-    assert "learning_rate=0.0003" in said.out and "Largest change of the ratio" in said.out
+    for command, own in (("train", "--checkpoint-seconds"), ("sweep", "--seeds-per-job")):
+        said = thespis(command, "ppo", "--help")
+        assert own in said.out
+        assert "learning_rate=0.0003" in said.out and "Largest change of the ratio" in said.out
 
 
 def test_no_words_at_all_is_help(thespis):
@@ -82,6 +84,12 @@ def test_no_words_at_all_is_help(thespis):
         ("train ppo --env gymnasium:CartPole-v1 --cluster auto", "add --workers N"),
         ("train ppo --env gymnasium:CartPole-v1 --workers 2 --cluster 127.0.0.1:1", "nobody answers there"),
         ("train ppo --env gymnasium:CartPole-v1 --workers 2 --cluster ray://head:1", "give HOST:PORT or auto"),
+        ("sweep ppo --env CartPole-v1 --grid clip=0.1,0.2 learning_rat=1", "did you mean learning_rate"),
+        ("sweep ppo --env CartPole-v1 --grid clip=0.1,high", "setting clip=high does not fit: a number is wanted"),
+        ("sweep ppo --env CartPole-v1 --grid clip", "--grid clip is not of the form name=value,value"),
+        ("sweep ppo --env CartPole-v1 --cluster 127.0.0.1:1", "nobody answers there"),
+        ("sweep ppo --env CartPole-v1 --jobs 0", "--jobs 0: at least one must run"),
+        ("sweep cleanba --env CartPole-v1", "cleanba is a paper"),
         ("resume nothing", "nothing does not exist"),
         ("evaluate .", ". is not a run"),
         ("compare", "there is nothing to compare"),
@@ -95,7 +103,7 @@ def test_no_words_at_all_is_help(thespis):
 def test_a_mistake_is_one_line(words, said, thespis):
     answer = thespis(*words.split(), code=2)
     assert said in answer.err and answer.err.count("\n") == 1 and answer.err.startswith("thespis: ")
-    assert answer.out == ""
+    assert answer.out == "" and not Path("runs").exists()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from thespis.cli.commands.record import Record
 from thespis.cli.commands.report import MakeReport
 from thespis.cli.commands.reproduce import Reproduce
 from thespis.cli.commands.resume import Resume
+from thespis.cli.commands.sweep import Sweep
 from thespis.cli.commands.train import Train
 from thespis.cli.output import Command, Output, complain, output
 from thespis.core.errors import UserError
@@ -35,6 +36,7 @@ from thespis.core.errors import UserError
 COMMANDS: dict[str, type] = {
     "train": Train,
     "resume": Resume,
+    "sweep": Sweep,
     "evaluate": Evaluate,
     "compare": Compare,
     "report": MakeReport,
@@ -93,8 +95,8 @@ def _check_command(argv: list[str]) -> None:
 
 
 def _after_help(argv: list[str]) -> int:
-    """``thespis train sac --help`` goes on with the settings of SAC."""
-    if argv[0] != "train" or argv[1].startswith("-"):
+    """``thespis train sac --help`` (and sweep) goes on with the settings of SAC."""
+    if argv[0] not in ("train", "sweep") or argv[1].startswith("-"):
         return 0  # nobody asked about a method
     with _quiet_libraries():
         return _guarded(List("methods", argv[1]), Output())

@@ -114,7 +114,7 @@ def group_runs(run_dirs: Sequence[str | Path], mode: str = "greedy") -> list[Gro
         )
     members: dict[str, list[RunDirectory]] = defaultdict(list)
     for run in runs:
-        members[_kind(run.config)].append(run)
+        members[kind(run.config)].append(run)
     names = _names([group[0].config for group in members.values()])
     return [_group(name, group, mode) for name, group in zip(names, members.values(), strict=True)]
 
@@ -146,7 +146,8 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
     return {name: config.get(name) for name in SETTINGS} | {name: options.get(name) for name in OPTIONS}
 
 
-def _kind(config: dict[str, Any]) -> str:
+def kind(config: dict[str, Any]) -> str:
+    """What is equal for the content of two run.json, if the runs differ in their seeds alone."""
     return json.dumps(_settings(config) | {"method_name": config["method_name"]}, sort_keys=True)
 
 

@@ -34,11 +34,12 @@ class Connection(NamedTuple):
     environment: dict[str, str]
 
 
-def connect(address: str | None, workers: int) -> Connection:
+def connect(address: str | None, count: int, what: str = "workers") -> Connection:
     """Connect this process to Ray.
 
     ``address``: ``HOST:PORT`` of a cluster's head, ``auto`` for the cluster that this machine belongs to, ``None``
-    for a Ray of our own with room for ``workers``. A process that is connected already stays so.
+    for a Ray of our own with room for ``count``. A process that is connected already stays so. ``what`` needs a CPU
+    each: ``workers`` or ``jobs``, which is also the option that says how many.
 
     Raises:
         UserError: if Ray is missing, nobody answers at the address, or there are too few CPUs.
@@ -47,12 +48,20 @@ def connect(address: str | None, workers: int) -> Connection:
     if ray.is_initialized():
         joined = Connection(lambda: None, ENVIRONMENT)
     else:
-        joined = _join(ray, address) if address else _start(ray, workers)
+        joined = _join(ray, address) if address else _start(ray, count)
     cpus = int(ray.cluster_resources().get("CPU", 0))
-    if cpus < workers:
+    if cpus < count:
         joined.leave()
-        raise UserError(f"the cluster has {cpus} CPUs and {workers} workers need one each: --workers {max(cpus, 1)}")
+        raise UserError(f"the cluster has {cpus} CPUs and {count} {what} need one each: --{what} {max(cpus, 1)}")
     return joined
+
+
+def lost() -> tuple[type[Exception], ...]:
+    """The errors that mean that a process of Ray's, or what it had answered, is no more."""
+    from ray import exceptions
+
+    gone = exceptions.RayActorError, exceptions.WorkerCrashedError, exceptions.NodeDiedError
+    return *gone, exceptions.ObjectLostError, exceptions.OutOfMemoryError
 
 
 def _ray() -> Any:
@@ -66,7 +75,7 @@ def _ray() -> Any:
     return ray
 
 
-def _start(ray: Any, workers: int) -> Connection:
+def _start(ray: Any, count: int) -> Connection:
     """A Ray of our own, all of whose files lie in one folder that goes with it."""
     # not where TMPDIR points: the names of sockets must be short
     folder = tempfile.mkdtemp(prefix="thespis-", dir="/tmp")
@@ -79,7 +88,7 @@ def _start(ray: Any, workers: int) -> Connection:
         with warnings.catch_warnings():
             # what Ray's children do between fork and exec needs no lock that one of JAX's threads may hold
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-            _init(ray, "local", num_cpus=workers, include_dashboard=False, _temp_dir=folder)
+            _init(ray, "local", num_cpus=count, include_dashboard=False, _temp_dir=folder)
     except Exception as error:
         leave()
         raise UserError(f"Ray does not start on this machine: {_line(error)}") from error

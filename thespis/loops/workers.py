@@ -19,7 +19,7 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.loops.clock import Clock
-from thespis.loops.cluster import connect
+from thespis.loops.cluster import connect, lost
 from thespis.loops.host_state import HostWorld
 from thespis.loops.shares import Shares, Split
 from thespis.loops.worker import Collected, Recipe, Worker, bare
@@ -47,7 +47,7 @@ class Workers:
             self.spec: EnvSpec = [_opened(i, begun) for i, begun in enumerate(opening)][-1]
         except BaseException as error:
             self.close()
-            if isinstance(error, _lost()):
+            if isinstance(error, lost()):
                 raise UserError(f"a worker ended while it made its environments: {_first_line(error)}") from error
             raise
 
@@ -87,7 +87,7 @@ class Workers:
 
         asked, saved = [worker.save.remote() for worker in self._workers], {}
         for i, answer in enumerate(asked):
-            with _in_words(i), contextlib.suppress(*_lost()):  # the next block will find that it is lost
+            with _in_words(i), contextlib.suppress(*lost()):  # the next block will find that it is lost
                 own: Any = ray.get(answer)
                 if own is None:
                     return None
@@ -154,7 +154,7 @@ class Workers:
         import ray.exceptions
 
         for life in range(LIVES):
-            with _in_words(i), contextlib.suppress(*_lost()):
+            with _in_words(i), contextlib.suppress(*lost()):
                 if life:
                     self._replace(i)
                     answer = again(i)
@@ -212,13 +212,6 @@ def _in_words(i: int) -> Iterator[None]:
         raise UserError(
             f"worker {i} did not start within {STARTED_WITHIN:.0f} seconds: is there a free CPU for it?"
         ) from None
-
-
-def _lost() -> tuple[type[Exception], ...]:
-    """The errors that mean that a worker, or what it had answered, is no more."""
-    from ray import exceptions
-
-    return exceptions.RayActorError, exceptions.ObjectLostError, exceptions.NodeDiedError, exceptions.OutOfMemoryError
 
 
 def _first_line(error: BaseException) -> str:

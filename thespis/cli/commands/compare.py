@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Annotated
 
-from rich.table import Table
 from rich.text import Text
 
 from thespis.cli.options import JsonFlag, RunPaths, optional
 from thespis.cli.output import Output
+from thespis.cli.tables import summaries
 
 if TYPE_CHECKING:
     from thespis.evaluation.comparison import Comparison
@@ -53,12 +53,8 @@ class Compare:
 def _show(out: Output, comparison: Comparison, title: str) -> None:
     from thespis.evaluation import words
 
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for head in ("group", "IQM", "95% interval", "seeds"):
-        table.add_column(head, justify="left" if head == "group" else "right", overflow="fold")
-    for group in comparison.groups:
-        table.add_row(group.name, words.number(group.iqm), words.interval(group.interval), str(len(group.scores)))
-    out.say(table)
+    rows = [(g.name, words.number(g.iqm), words.interval(g.interval), str(len(g.scores))) for g in comparison.groups]
+    out.say(summaries(title, "group", rows))
     for pair in comparison.pairs:
         out.say(Text(f"{pair.sentence}.", style="bold"))
         span = words.interval(pair.interval)

@@ -1,0 +1,27 @@
+"""How many threads XLA computes with is settled before it begins."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import glob, sys, thespis
+short = {"steps": 64, "envs": 2, "settings": ["hidden=4"], "episodes": 1}
+thespis.train("a2c", "CartPole-v1", cores=int(sys.argv[1]), out=sys.argv[2], **short)
+names = [open(name).read().strip() for name in glob.glob("/proc/self/task/*/comm")]
+print(names.count("tf_XLAEigen"))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux names its threads there")
+@pytest.mark.parametrize("count", [1, 3])
+def test_xla_has_as_many_threads_as_asked_for(count, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(count), str(tmp_path / "run")], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split()[-1] == str(count)

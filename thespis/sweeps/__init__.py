@@ -1,0 +1,1 @@
+"""A grid of settings times seeds: ordinary runs, spread over the processes of a Ray."""
