@@ -155,6 +155,13 @@ def test_the_record_holds_all_and_says_when_it_is_outdated(outcome, tmp_path):
     )
     changed = dataclasses.replace(PAPER, miniature=dataclasses.replace(TRIAL, steps=641))
     assert state(PAPER, found) == NOT_SHOWN and state(changed, found) == "outdated" and state(PAPER, None) == "none yet"
+    settings = found["declaration"]["arms"]["one"]["method"]
+    older = settings.pop("trace")
+    assert older == A2C().trace and state(PAPER, found) == NOT_SHOWN  # a setting that came later
+    settings["trace"] = older / 2
+    assert state(PAPER, found) == "outdated"
+    settings["trace"], settings["gone"] = older, 1
+    assert state(PAPER, found) == "outdated"
     text = pages([PAPER], tmp_path)["papers/made-up.md"]
     assert "# made-up" in text and "| not shown | 0.5 |" in text
     path.write_text("{")

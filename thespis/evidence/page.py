@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from thespis.core.errors import UserError
 from thespis.evaluation import words
 from thespis.evidence import record
-from thespis.evidence.paper import Paper
+from thespis.evidence.paper import Paper, as_read_now, digest
 from thespis.runs import disk
 
 _HEAD = """# Papers
@@ -29,7 +30,11 @@ def state(paper: Paper, found: dict[str, Any] | None) -> str:
     """The verdict of a miniature's record; ``none yet`` without one, ``outdated`` if the declaration has changed."""
     if found is None:
         return "none yet"
-    return found["verdict"] if found["digest"] == paper.miniature.digest else "outdated"
+    try:
+        same = digest(as_read_now(found["declaration"])) == paper.miniature.digest
+    except UserError:
+        same = False
+    return found["verdict"] if same else "outdated"
 
 
 def write(papers: Sequence[Paper], evidence: Path, folder: Path) -> None:

@@ -18,7 +18,7 @@ from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.records import Citation
 from thespis.evidence.claims import Claim
-from thespis.runs.config import to_config
+from thespis.runs.config import from_config, to_config
 
 ERROR = 0.05
 """The largest probability with which a claim is decided where both arms are equal."""
@@ -127,6 +127,19 @@ class Paper:
         if full and self.full is None:
             raise UserError(f"{self.id} has no full-size trial: leave out --full")
         return self.full if full and self.full is not None else self.miniature
+
+
+def as_read_now(declaration: dict[str, Any]) -> dict[str, Any]:
+    """A declaration from a record, with the defaults of settings that have come since: what the same words say now.
+
+    Raises:
+        UserError: if a part is gone or has changed.
+    """
+
+    def arm(said: dict[str, Any]) -> dict[str, Any]:
+        return said | {part: to_config(from_config(said[part])) for part in ("method", "options")}
+
+    return declaration | {"arms": {name: arm(said) for name, said in declaration["arms"].items()}}
 
 
 def digest(declaration: Any) -> str:
