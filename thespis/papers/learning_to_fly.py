@@ -62,8 +62,8 @@ PAPER = Paper(
     "targets over three steps, 86% over five, 1% or less over one; the paper's ratio of updates was tried once and "
     "learnt in part. The craft that the first two claims are about is a fifth heavier and its rotors follow a third "
     "more slowly than in training; the third uses the weights at which the paper's curriculum ends. The paper's "
-    "sim-to-real transfer cannot be tried here. What is not shown: on the heavier craft, four of five seeds fly as well "
-    "without the critics' sight (under the final weights all but one do worse than ours, which is not what was "
-    "declared), and weights that are there from the start do no harm: they came with the world's lighter task, "
-    "three-step targets and small rewards, which leave the growing penalties little to mend. Five seeds decide neither.",
+    "sim-to-real transfer cannot be tried here. What is not shown: on the heavier craft four of five seeds fly as "
+    "well without the critics' sight (under the final weights all but one do worse, which is not what was declared), "
+    "and weights that are there from the start do no harm: perhaps three-step targets and small rewards leave the "
+    "growing penalties little to mend. Five seeds decide neither.",
 )
