@@ -8,6 +8,7 @@ of training, start and compilation not counted.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
@@ -69,14 +70,16 @@ def case(envs: int) -> dict[str, Any]:
     return work | {"rates": pairs, "ratios": ratios, "median": statistics.median(ratios), "machine": machine()}
 
 
-def main(cases: list[str]) -> None:
+def main() -> None:
     """Measure, print, and keep."""
-    for envs in cases:
+    parser = argparse.ArgumentParser(description="Measure what workers are worth in a slow world.")
+    parser.add_argument("envs", nargs="+", type=int, help="environments, of each case: 8 32")
+    for envs in parser.parse_args().envs:
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        found = kept | {envs: case(int(envs))}
+        found = kept | {str(envs): case(envs)}
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-        print(json.dumps(found[envs], indent=1))
+        print(json.dumps(found[str(envs)], indent=1))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

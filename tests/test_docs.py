@@ -13,7 +13,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -63,7 +63,16 @@ def run_bash(block: Block, page: Path) -> None:
     assert done.returncode == 0, f"{page.name}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+LONG = {"adding-a-paper", "methods", "sweeps"}
+"""Pages whose blocks train for most of a minute: they run with the slow tests."""
+
+
+def marked(page: Path) -> Any:
+    """A page as a parameter, named and marked."""
+    return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in LONG else [])
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES])
 def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
