@@ -40,16 +40,6 @@ class Apart:
         return self.parts if self.shape else self.parts[:1]
 
     @property
-    def ndim(self) -> int:
-        """Axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Numbers in it."""
-        return sum(part.size for part in self.held)
-
-    @property
     def nbytes(self) -> int:
         """Bytes that :attr:`held` takes."""
         return sum(part.nbytes for part in self.held)
@@ -95,6 +85,13 @@ def joined(trees: Sequence[PyTree]) -> PyTree:
         return Apart(parts)
 
     return trees[0] if len(trees) == 1 else jax.tree.map(leaf, *trees)
+
+
+def placed(tree: PyTree, count: int) -> PyTree:
+    """A copy of the arrays of a tree ``[seed, ...]``, those of each of ``count`` seeds in buffers of their own."""
+    if count == 1:
+        return jax.tree.map(jnp.array, tree)
+    return joined(pieces(jax.tree.map(lambda x: np.asarray(x) if isinstance(x, Apart) else x, tree), count))
 
 
 def together(tree: PyTree) -> PyTree:
@@ -156,10 +153,11 @@ def in_turn(threads: ThreadPoolExecutor, function: Callable[[Any], Answer], give
 
 def threads(name: str) -> ThreadPoolExecutor:
     """As many threads as this process has cores; none is started before it is needed."""
-    return ThreadPoolExecutor(_cores(), name)
+    return ThreadPoolExecutor(cores(), name)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores of this machine that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # Linux alone can tell

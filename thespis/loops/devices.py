@@ -46,7 +46,7 @@ class Here:
 
     def place(self, whole: PyTree) -> PyTree:
         """A copy, as what is given may lie where it cannot be donated."""
-        return jax.tree.map(jnp.array, whole)
+        return apart.placed(whole, 1)
 
     def run(self, clock: Clock, parts: PyTree, carry: PyTree, blocks: int, *, train: bool) -> PyTree:
         """The carry ``blocks`` later."""
@@ -66,7 +66,7 @@ class SeedsInTurn:
 
     def place(self, whole: PyTree) -> PyTree:
         """Each seed copied to buffers of its own."""
-        return apart.joined(apart.pieces(whole, len(self.programs.seeds)))
+        return apart.placed(whole, len(self.programs.seeds))
 
     def run(self, clock: Clock, parts: PyTree, carry: PyTree, blocks: int, *, train: bool) -> PyTree:
         """The carry ``blocks`` later."""

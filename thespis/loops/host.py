@@ -72,7 +72,7 @@ class HostLoop:
         self._policy = jax.jit(self._policies, static_argnames="seeds")
         self._learn = jax.jit(self._learn_piece, static_argnames="train", donate_argnames="held")
         # how the bare leaves that the programs are given are put together
-        self._parts = jax.tree.structure(self.parts)
+        self._bare, self._parts = jax.tree.flatten(self.parts)
         self._fixed = jax.tree.structure(acting_shapes(self.parts, self.spec))
         self._held: Any = None
 
@@ -153,18 +153,18 @@ class HostLoop:
     def _study(self, desks: list[Desk], block: Block, roots: Any, *, train: bool) -> list:
         """Learn from one block, waiting for nothing: what lies on the desks is replaced. What acts next, bare."""
         delay(self.jitter)
-        parts, width = jax.tree.leaves(self.parts), self.envs * len(self.seeds) // self._count
+        width = self.envs * len(self.seeds) // self._count
         rows, ends, memories = _stack(block.rows), _stack(block.ends), apart.pieces(block.memory, self._count)
 
         def one(i: int) -> list:
             mine = np.s_[:, i * width : (i + 1) * width]
             seen = [x[mine] for x in rows], memories[i], [x[mine] for x in ends]
-            given = (desks[i].held, parts, *seen, desks[i].roots, block.ticks, block.updates)
+            given = (desks[i].held, self._bare, *seen, desks[i].roots, block.ticks, block.updates)
             desks[i].held, policy = self.clock.call(("learn", train), self._learn, *given, train=train)
             return policy
 
         policies = apart.together(apart.joined(apart.in_turn(self._threads, one, range(self._count))))
-        return [*parts, *policies, roots]
+        return [*self._bare, *policies, roots]
 
     def taught(self, carry: HostCarry, learner: Learner) -> HostCarry:
         """The carry with another learner, who also acts."""
@@ -199,9 +199,8 @@ class HostLoop:
     def restore(self, snapshot: PyTree) -> tuple[HostCarry, list[str]]:
         """The carry of a checkpoint, and what could not be restored."""
         saved: HostCarry = snapshot["carry"]
-        device = (saved.roots, saved.learner, saved.tally, saved.policies, saved.world.memory)
-        seeds, learner, tally, policies, memory = jax.tree.map(jnp.array, device)
-        learner, tally = apart.joined(apart.pieces((learner, tally), self._count))
+        seeds, policies, memory = jax.tree.map(jnp.array, (saved.roots, saved.policies, saved.world.memory))
+        learner, tally = apart.placed((saved.learner, saved.tally), self._count)
         old, ticks = saved.world, int(saved.ticks)
         world = HostWorld(memory, old.view, old.first, old.returns, old.lengths)
         world, anew = self.worlds.load(snapshot["worlds"], seeds, world, ticks)

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from thespis.core.apart import cores
 from thespis.loops.cluster import Connection, lost
 from thespis.sweeps.job import Ended, Home, work
 from thespis.sweeps.plan import Job
@@ -81,15 +82,10 @@ class Pool:
         return [(self._under_way.pop(answer), _ended(answer)) for answer in done]
 
 
-def cpus() -> int:
-    """CPUs of this machine that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _threads() -> int:
     """XLA's threads where a run is trained in this process."""
     asked = os.environ.get("NPROC", "")
-    return int(asked) if asked.isdigit() and int(asked) else cpus()
+    return int(asked) if asked.isdigit() and int(asked) else cores()
 
 
 def _ended(answer: Any) -> Ended:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from thespis.core.apart import cores
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.loops.cluster import connect
@@ -17,7 +18,7 @@ from thespis.sweeps.grid import Grid
 from thespis.sweeps.job import Ended, Home
 from thespis.sweeps.parcel import unpack
 from thespis.sweeps.plan import Job, Plan, plan
-from thespis.sweeps.pool import Pool, cpus
+from thespis.sweeps.pool import Pool
 from thespis.sweeps.results import Failure, Sweep, gathered
 
 
@@ -111,7 +112,7 @@ def _done(bus: Bus, job: Job, path: Path, ended: Ended) -> bool:
 def _pool(home: Home, todo: list[Job], jobs: int | None, cluster: str | None) -> Iterator[Pool]:
     """Processes for the jobs; they, and a Ray of our own, are gone afterwards."""
     here = cluster is None
-    joined = connect(cluster, jobs or (min(cpus(), len(todo)) if here else 1), "jobs")
+    joined = connect(cluster, jobs or (min(cores(), len(todo)) if here else 1), "jobs")
     pool = None
     try:
         pool = Pool(joined, home, jobs or _room())
