@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -9,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from thespis.core.agents import per_group
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.keys import fold, key_of, per_index
 from thespis.core.laws import LawBroken, arrays_only, as_numpy, close, finite, fits, hold, same_bits, same_tree
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.core.samples import legal_action
-from thespis.core.spaces import Discrete, MultiDiscrete, legal_size, map_space, split_legal, to_world
+from thespis.core.spaces import Discrete, MultiDiscrete, Space, legal_size, map_space, split_legal, to_world
 
 
 def check_environment(environment: Environment, *, seed: int = 0, rows: int = 4, ticks: int = 64) -> None:
@@ -78,11 +80,14 @@ def _check_limit(spec: EnvSpec, lengths: np.ndarray, ended: np.ndarray) -> None:
 
 
 def _random_actions(spec: EnvSpec, view: View, rng: np.random.Generator, rows: int) -> PyTree:
-    return to_world(spec.action, legal_action(spec.action, as_numpy(view.legal), rng, (rows,)))
+    def choose(space: Space, axes: tuple[int, ...], legal: PyTree) -> PyTree:
+        return legal_action(space, legal, rng, (rows, *axes))
+
+    return to_world(spec.action, per_group(spec.groups, spec.action, choose, as_numpy(view.legal)))
 
 
 def _check_step(spec: EnvSpec, step: TimeStep, rows: int, where: str) -> None:
-    fits(spec.observation, step.observation, (rows,), f"{where} gives observations of the space")
+    _check_observation(spec, step.observation, rows, where)
     numbers = {"reward": "float32", "terminated": "bool", "truncated": "bool"}
     for name, dtype in numbers.items():
         value = getattr(step, name)
@@ -95,21 +100,42 @@ def _check_step(spec: EnvSpec, step: TimeStep, rows: int, where: str) -> None:
         fits(spec.privileged, step.privileged, (rows,), f"{where} gives privileged parts of the space")
     hold((step.legal is not None) == spec.legal, "legal masks come if and only if the spec says so")
     if spec.legal:
-        _check_masks(spec, step.legal, rows, where)
+        masks = functools.partial(_check_masks, rows=rows, where=where)
+        per_group(spec.groups, spec.action, masks, step.legal)
+    _check_agents(spec, step, rows, where)
 
 
-def _check_masks(spec: EnvSpec, legal: PyTree, rows: int, where: str) -> None:
+def _check_observation(spec: EnvSpec, observation: PyTree, rows: int, where: str) -> None:
+    def one(space: Space, axes: tuple[int, ...], seen: PyTree) -> None:
+        fits(space, seen, (rows, *axes), f"{where} gives observations of the space")
+
+    per_group(spec.groups, spec.observation, one, observation)
+
+
+def _check_agents(spec: EnvSpec, step: TimeStep, rows: int, where: str) -> None:
+    law = f"{where} says of every agent whether it decides, what it was given and whether it has gone"
+    counts = {group.name: (rows, group.count) for group in spec.groups}
+    alive, each = step.alive or {}, step.each or {}
+    hold({name: x.shape for name, x in alive.items()} == counts, law, "not so of `alive`")
+    hold({name: x.reward.shape for name, x in each.items()} == counts, law, "not so of `each`")
+    for name, x in each.items():
+        hold(x.reward.dtype == "float32" and x.gone.dtype == bool and alive[name].dtype == bool, law, "wrong dtypes")
+        finite(x.reward, f"{where} gives finite rewards")
+    hold((step.position is not None) == (spec.game is not None), "positions come if and only if there is a game")
+
+
+def _check_masks(space: Space, axes: tuple[int, ...], legal: PyTree, *, rows: int, where: str) -> None:
     law = f"{where} gives legal masks in which something is legal"
 
     def leaf(part: Any, mask: Any) -> None:
         if not isinstance(part, Discrete | MultiDiscrete):
             return hold(mask is None, law, "a box has a mask")
-        wanted = (rows, legal_size(part))
+        wanted = (rows, *axes, legal_size(part))
         hold(mask is not None and mask.shape == wanted and mask.dtype == bool, law, f"bool{list(wanted)} is wanted")
         pieces = split_legal(part, jnp.asarray(mask)) if isinstance(part, MultiDiscrete) else [mask]
         hold(all(np.all(np.any(piece, axis=-1)) for piece in pieces), law, "nothing is")
 
-    map_space(leaf, spec.action, legal)
+    map_space(leaf, space, legal)
 
 
 def check_host_environment(environment: HostEnvironment, *, seed: int = 0, ticks: int = 64) -> None:
@@ -148,7 +174,7 @@ def _continue(environment: HostEnvironment, view: View, begin: int, ticks: int) 
             law = "what a world has answered stays as it was"
             same_bits(answers[-1][1], as_numpy(answers[-1][0]), law)
         _check_step(spec, step, n, "step")
-        fits(spec.observation, following.observation, (n,), "the view to act on next is of the space")
+        _check_observation(spec, following.observation, n, "the view to act on next")
         going_on: Any = ~np.asarray(_ended(step))
         law = "the true next view and the one to act on differ at most where an episode ended"
         told, acted_on = (jax.tree.map(lambda x, keep=going_on: np.asarray(x)[keep], v) for v in (step.view, following))

@@ -8,13 +8,15 @@ are what a run says of its parts: how they are called, where they come from, whi
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Outcomes, Report, TimeStep, Transition, View
+from thespis.core.spaces import Space
 
 State = TypeVar("State")
 Policy = TypeVar("Policy")
@@ -122,6 +124,64 @@ class Environment(Protocol):
 
     def step(self, state: PyTree, action: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
         """One step; never resets. ``action`` is in the world's units."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What is known of a game before it begins.
+
+    ``observation`` is what one player sees; ``actions`` the number of choices, of which some are legal at a time;
+    ``perfect``: all players see everything, and nothing but the players' moves decides what follows; ``longest`` is the
+    largest number of moves (``None``: unknown).
+    """
+
+    name: str
+    players: int
+    observation: Space
+    actions: int
+    perfect: bool
+    longest: int | None = None
+
+
+@runtime_checkable
+class Game(Protocol):
+    """A compiled game in which players move in turn: pure functions of one position, to be vmapped.
+
+    Players are numbered by the order in which they first move: player 0 begins.
+    """
+
+    @property
+    def rules(self) -> Rules:
+        """Players, spaces and limits."""
+        ...
+
+    def start(self, key: Key[Array, ""]) -> PyTree:
+        """A first position, cards dealt."""
+        ...
+
+    def play(self, position: PyTree, action: Int[Array, ""], key: Key[Array, ""]) -> PyTree:
+        """The position after a legal move of the player to move; a game that is over stays as it is."""
+        ...
+
+    def player(self, position: PyTree) -> Int[Array, ""]:
+        """Whose move it is; meaningless once the game is over."""
+        ...
+
+    def observe(self, position: PyTree, player: Int[Array, ""]) -> PyTree:
+        """What a player sees, also when it is another's move."""
+        ...
+
+    def legal(self, position: PyTree) -> Bool[Array, " actions"]:
+        """What the player to move may do; never nothing."""
+        ...
+
+    def over(self, position: PyTree) -> Bool[Array, ""]:
+        """Whether the game has ended."""
+        ...
+
+    def payoff(self, position: PyTree) -> Float[Array, " players"]:
+        """What the last move brought to every player."""
         ...
 
 

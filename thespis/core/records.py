@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PyTree, Shaped
 
+from thespis.core.agents import Group
 from thespis.core.spaces import Space
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ class EnvSpec:
     critics may see, and see in place of the observation (``None``: nothing); ``time_limit`` is the number of
     steps after which an episode is truncated (``None``: unknown or none); ``params`` are the default
     parameters of one episode, ``()`` where an environment has none.
+
+    ``groups`` are the agents of a world of many (``()``: there is one). Spaces, observations, actions and legal masks
+    are then dicts by group: a space is that of one agent, an array has the axis ``[agent]`` behind all others.
+    ``game`` can be played on from the ``position`` that views then carry (``None``: it cannot, or nobody may see it).
     """
 
     name: str
@@ -43,6 +48,8 @@ class EnvSpec:
     time_limit: int | None = None
     params: PyTree = ()
     privileged: Space | None = None
+    groups: tuple[Group, ...] = ()
+    game: Any = None
 
 
 class View(eqx.Module):
@@ -50,14 +57,32 @@ class View(eqx.Module):
 
     ``legal`` mirrors the action space: ``Bool[n]`` for a discrete choice, ``Bool[sum(nvec)]`` for a
     vector of choices, a tree of these (``None`` for boxes) for trees, ``None`` where nothing is masked.
+    ``alive`` says, by group, which agents decide now: the others wait for their turn, have gone or have not come yet,
+    and what they are asked to do means nothing. ``position`` is the state of ``spec.game``, for actors that search.
     """
 
     observation: PyTree[Leaf]
     legal: PyTree[Bool[Array, "..."]] = None
+    alive: dict[str, Bool[Array, "..."]] | None = None
+    position: PyTree = None
+
+
+class Each(eqx.Module):
+    """What a step brought to each agent of a group ``[agent]``.
+
+    ``gone``: the agent's own part of the episode ended with this step, and no value follows for it. What comes to an
+    agent that does not decide belongs to its last decision.
+    """
+
+    reward: Float[Array, "..."]
+    gone: Bool[Array, "..."]
 
 
 class TimeStep(eqx.Module):
-    """What a world answers. ``privileged`` is for critics alone: no ``act`` has an argument for it."""
+    """What a world answers. ``privileged`` is for critics alone: no ``act`` has an argument for it.
+
+    In a world of many agents ``reward`` is what the episode counts for, ``each`` what it was for every agent, by group.
+    """
 
     observation: PyTree[Leaf]
     reward: Float[Array, "..."]
@@ -65,11 +90,14 @@ class TimeStep(eqx.Module):
     truncated: Bool[Array, "..."]
     legal: PyTree[Bool[Array, "..."]] = None
     privileged: PyTree[Leaf] = None
+    alive: dict[str, Bool[Array, "..."]] | None = None
+    position: PyTree = None
+    each: dict[str, Each] | None = None
 
     @property
     def view(self) -> View:
         """The part of this step an actor may see."""
-        return View(self.observation, self.legal)
+        return View(self.observation, self.legal, self.alive, self.position)
 
 
 _VIEW = jax.tree.structure(View(np.zeros(()), np.zeros((), bool)))
@@ -103,6 +131,7 @@ class Transition(eqx.Module):
     extras: PyTree[Leaf] = ()
     privileged: PyTree[Leaf] = None
     next_privileged: PyTree[Leaf] = None
+    each: dict[str, Each] | None = None
 
     @property
     def ended(self) -> Bool[Array, "..."]:

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.core.records import EnvSpec, Transition, View
+from thespis.core.agents import per_group
+from thespis.core.records import Each, EnvSpec, Transition, View
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, dtype_of, from_world, map_space, shape_of
 
 
@@ -44,6 +45,21 @@ def random_value(space: Space, rng: np.random.Generator, batch: tuple[int, ...] 
 def random_view(spec: EnvSpec, rng: np.random.Generator, batch: tuple[int, ...] = ()) -> View:
     """Views with leading axes ``batch``; of each choice about half is legal, and never nothing."""
 
+    def value(space: Space, axes: tuple[int, ...]) -> Any:
+        return random_value(space, rng, (*batch, *axes))
+
+    def masks(space: Space, axes: tuple[int, ...]) -> Any:
+        return random_masks(space, rng, (*batch, *axes))
+
+    observation = per_group(spec.groups, spec.observation, value)
+    legal = per_group(spec.groups, spec.action, masks) if spec.legal else None
+    alive = {g.name: rng.uniform(size=(*batch, g.count)) < 0.75 for g in spec.groups} or None
+    return View(observation, legal, alive, None if spec.game is None else _positions(spec.game, rng, batch))
+
+
+def random_masks(space: Space, rng: np.random.Generator, batch: tuple[int, ...]) -> Any:
+    """Legal masks with leading axes ``batch``: of each choice about half, and never nothing."""
+
     def mask(n: int) -> np.ndarray:
         always = rng.integers(0, n, (*batch, 1))
         return (rng.uniform(size=(*batch, n)) < 0.5) | (np.arange(n) == always)
@@ -57,7 +73,16 @@ def random_view(spec: EnvSpec, rng: np.random.Generator, batch: tuple[int, ...] 
             case _:
                 return None
 
-    return View(random_value(spec.observation, rng, batch), map_space(leaf, spec.action) if spec.legal else None)
+    return map_space(leaf, space)
+
+
+def _positions(game: Any, rng: np.random.Generator, batch: tuple[int, ...]) -> PyTree:
+    """First positions of a game."""
+    keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), batch)
+    start = game.start
+    for _ in batch:
+        start = jax.vmap(start)
+    return jax.tree.map(np.asarray, start(keys))
 
 
 def legal_action(space: Space, legal: PyTree, rng: np.random.Generator, batch: tuple[int, ...]) -> Any:
@@ -92,13 +117,22 @@ def random_steps(spec: EnvSpec, rng: np.random.Generator, time: int, rows: int) 
     terminated, truncated = ends < 0.125, (ends >= 0.125) & (ends < 0.25)
     first = np.concatenate([np.ones((1, rows), bool), (terminated | truncated)[:-1]])
     now = jax.tree.map(lambda new, old: _where(first, new, old[:-1]), fresh, path)
-    action = legal_action(spec.action, now.legal, rng, (time, rows))
+
+    def choose(space: Space, axes: tuple[int, ...], legal: PyTree) -> Any:
+        return legal_action(space, legal, rng, (time, rows, *axes))
+
+    action = per_group(spec.groups, spec.action, choose, now.legal)
     following = jax.tree.map(lambda x: x[1:], path)
     reward = rng.normal(size=(time, rows)).astype("float32")
     told = None if spec.privileged is None else random_value(spec.privileged, rng, (2, time, rows))
     shown, next_shown = jax.tree.map(lambda x: x[0], told), jax.tree.map(lambda x: x[1], told)
-    steps = Transition(now, action, reward, terminated, truncated, following, first, (), shown, next_shown)
+    each = {g.name: _each(rng, (time, rows, g.count)) for g in spec.groups} or None
+    steps = Transition(now, action, reward, terminated, truncated, following, first, (), shown, next_shown, each)
     return jax.tree.map(jnp.asarray, steps)
+
+
+def _each(rng: np.random.Generator, axes: tuple[int, ...]) -> Each:
+    return Each(rng.normal(size=axes).astype("float32"), rng.uniform(size=axes) < 0.05)
 
 
 def until_end(ended: Any) -> np.ndarray:

@@ -1,5 +1,5 @@
-"""Environments by name. ``probe:constant``, ``gymnax:Pendulum-v1``, ``gymnasium:Ant-v5``, ``envpool:Ant-v5``,
-``my_module:MyEnv``; a bare name means gymnax where gymnax has it, else Gymnasium.
+"""Environments by name. ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``,
+``envpool:Ant-v5``, ``my_module:MyEnv``; a bare name means gymnax where gymnax has it, else Gymnasium.
 
 An environment may also be given as an object, a class or a function that makes one. Nothing heavy is
 imported before a world of that library is asked for.
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError
 
-_LIBRARIES = ("probe", "gymnax", "gymnasium", "envpool")
+_LIBRARIES = ("probe", "gymnax", "pgx", "gymnasium", "envpool")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ def resolve(environment: Any) -> Entry:
         return Entry(_kind(_load(environment)), environment)
     if not _known(library, rest):
         raise _unknown(environment)
-    return Entry("compiled" if library in ("probe", "gymnax") else "host", environment)
+    return Entry("compiled" if library in ("probe", "gymnax", "pgx") else "host", environment)
 
 
 def names() -> list[str]:
@@ -56,10 +56,12 @@ def names() -> list[str]:
     """
     from thespis.envs.compiled.gymnax import NAMES
     from thespis.envs.host.envpool import NAMES as POOLED
+    from thespis.envs.games.pgx import NAMES as GAMES
     from thespis.envs.probes import registry as probes
 
     found = [f"probe:{name}" for name in probes.PROBES]
     found += [f"gymnax:{name}" for name in NAMES] if _installed("gymnax") else []
+    found += [f"pgx:{name}" for name in GAMES] if _installed("pgx") else []
     found += [f"gymnasium:{name}" for name in _gymnasium_names()]
     found += [f"envpool:{name}" for name in POOLED] if _installed("envpool") else []
     return found
@@ -83,6 +85,10 @@ def compiled(environment: Any) -> Environment:
         from thespis.envs.compiled.gymnax import Gymnax
 
         return Gymnax(rest)
+    if library == "pgx":
+        from thespis.envs.games.naming import world
+
+        return world(rest)
     if library == "probe":
         from thespis.envs.probes.registry import PROBES
 
@@ -155,6 +161,10 @@ def _known(library: str, name: str) -> bool:
 
             registered = sys.modules.get("gymnax")  # the user's own, registered with gymnax in this process
             return name in NAMES or (registered is not None and name in registered.registered_envs)
+        case "pgx":
+            from thespis.envs.games.pgx import NAMES
+
+            return name in NAMES
         case "gymnasium":
             import gymnasium
 

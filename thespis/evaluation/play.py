@@ -66,7 +66,7 @@ def play(
         step, following = worlds.step(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), sent))
         step, following = by_seed(step), by_seed(following)
         answer = step.reward, step.terminated, step.truncated, step.view
-        transition = Transition(view, action, *answer, first, extras, privileged, step.privileged)
+        transition = Transition(view, action, *answer, first, extras, privileged, step.privileged, step.each)
         for s, e in zip(*np.nonzero(playing[:, :keep]), strict=True):
             kept[s][e].append(jax.tree.map(lambda x, at=(s, e): np.asarray(x[at]), transition))
         returns += np.where(playing, step.reward, 0.0)

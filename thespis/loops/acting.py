@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 from thespis.core.apart import each
 from thespis.core.contracts import HostEnvironment, Mode
 from thespis.core.keys import fold, key_of, world_seed
-from thespis.core.records import EnvSpec, View
+from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.loops.clock import Clock
 from thespis.loops.host_state import HostWorld
 from thespis.loops.parts import Parts, act
@@ -122,7 +122,7 @@ class WorldsHere:
 
         Between the programs stand lists of arrays: building one record of ours takes longer than a step of many worlds.
         """
-        memory, view, first = world.memory, (world.view.observation, world.view.legal), world.first
+        memory, view, first = world.memory, _bare(world.view), world.first
         returns, lengths = world.returns, world.lengths
         rows: list[list[Any]] = []
         ends: list[list[Any]] = []
@@ -137,11 +137,11 @@ class WorldsHere:
             with clock.spent_on("environment"):
                 step, following = self.environment.step(sent)
             ended = np.logical_or(step.terminated, step.truncated)
-            led = (step.reward, step.terminated, step.truncated, (step.observation, step.legal))
-            rows.append(jax.tree.leaves((view, action, *led, first, extras)))
+            led = (step.reward, step.terminated, step.truncated, _bare(step))
+            rows.append(jax.tree.leaves((view, action, *led, first, extras, step.each)))
             returns, lengths = returns + step.reward, lengths + np.int32(1)
             ends.append([ended, returns, lengths])
-            view, first = (following.observation, following.legal), ended
+            view, first = _bare(following), ended
             if ended.any():
                 returns, lengths = np.where(ended, np.float32(0), returns), np.where(ended, np.int32(0), lengths)
         return HostWorld(memory, View(*view), first, returns, lengths), Ticks(rows), Ticks(ends)
@@ -164,3 +164,8 @@ class WorldsHere:
     def close(self) -> None:
         """Close the environments."""
         self.environment.close()
+
+
+def _bare(view: View | TimeStep) -> tuple[PyTree, ...]:
+    """The fields of a view."""
+    return view.observation, view.legal, view.alive, view.position

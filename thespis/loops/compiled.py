@@ -170,7 +170,7 @@ class CompiledLoop:
         state, step = self._step(world.state, sent, keys)
         transition = Transition(
             world.view, action, step.reward, step.terminated, step.truncated, step.view, world.first, extras,
-            world.privileged, step.privileged,
+            world.privileged, step.privileged, step.each,
         )  # fmt: skip
         returns, lengths = world.returns + step.reward, world.lengths + 1
         ended = transition.ended

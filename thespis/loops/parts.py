@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from thespis.core.agents import per_group
 from thespis.core.apart import together
 from thespis.core.contracts import Curriculum, Feedback, Method, Mode
 from thespis.core.keys import fold, key_of
-from thespis.core.records import Batch, EnvSpec, Outcomes, Report, Transition, View
+from thespis.core.records import Batch, Each, EnvSpec, Outcomes, Report, Transition, View
 from thespis.core.separate import separate
 from thespis.core.spaces import Discrete, MultiDiscrete, legal_size, map_space, to_world, zeros
 from thespis.data.stores import ReplayStore, RolloutStore
@@ -73,17 +74,25 @@ def example_transition(parts: Parts, spec: EnvSpec, method_state: PyTree) -> Tra
     shapes = jax.eval_shape(lambda p, v: parts.method.act(p, parts.method.begin(p, 1), v, key_of(0))[2], policy, rows)
     extras = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), shapes)
     no, number = jnp.zeros((), bool), jnp.zeros(())
+    action = per_group(spec.groups, spec.action, zeros)
     privileged = None if spec.privileged is None else zeros(spec.privileged)
-    return Transition(view, zeros(spec.action), number, no, no, view, no, extras, privileged, privileged)
+    each = {g.name: Each(jnp.zeros(g.count), jnp.zeros(g.count, bool)) for g in spec.groups} or None
+    return Transition(view, action, number, no, no, view, no, extras, privileged, privileged, each)
 
 
 def example_view(spec: EnvSpec) -> View:
     """One view of zeros in which everything is legal."""
 
-    def mask(part):
-        return jnp.ones(legal_size(part), bool) if isinstance(part, Discrete | MultiDiscrete) else None
+    def masks(space, axes):
+        def mask(part):
+            return jnp.ones((*axes, legal_size(part)), bool) if isinstance(part, Discrete | MultiDiscrete) else None
 
-    return View(zeros(spec.observation), map_space(mask, spec.action) if spec.legal else None)
+        return map_space(mask, space)
+
+    observation = per_group(spec.groups, spec.observation, zeros)
+    legal = per_group(spec.groups, spec.action, masks) if spec.legal else None
+    alive = {g.name: jnp.ones(g.count, bool) for g in spec.groups} or None
+    return View(observation, legal, alive, None if spec.game is None else spec.game.start(key_of(0)))
 
 
 def kinds_of_rows(parts: Parts, spec: EnvSpec) -> tuple[Any, Any]:

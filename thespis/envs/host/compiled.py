@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
+from thespis.core.agents import per_group
 from thespis.core.contracts import Environment
 from thespis.core.errors import UserError
 from thespis.core.keys import fold, roots
 from thespis.core.records import EnvSpec, TimeStep, View
+from thespis.core.spaces import Space
 from thespis.envs.host import values
 
 
@@ -52,7 +54,11 @@ class AsHost:
 
     def step(self, actions: PyTree) -> tuple[TimeStep, View]:
         """What the actions led to, and the view to act on next; actions in the world's units."""
-        actions = values.check_actions(self._spec.action, actions, self._n)
+
+        def check(space: Space, axes: tuple[int, ...], given: PyTree) -> PyTree:
+            return values.check_actions(space, given, self._n, axes)
+
+        actions = per_group(self._spec.groups, self._spec.action, check, actions)
         self._tick += 1
         self._state, step, view = self._step(
             self._environment, self._state, actions, self._roots, jnp.int32(self._tick)

@@ -61,15 +61,15 @@ def replace_legal(space: Space, whole: Any, where: np.ndarray, rows: list[Any]) 
     return map_space(leaf, space, whole, stack_legal(space, rows))
 
 
-def check_actions(space: Space, actions: Any, n: int) -> Any:
-    """The actions as numpy arrays with leading axis ``n``, in the space's dtypes.
+def check_actions(space: Space, actions: Any, n: int, axes: tuple[int, ...] = ()) -> Any:
+    """The actions as numpy arrays with leading axes ``n, *axes``, in the space's dtypes.
 
     Raises:
         UserError: if a part is missing or has another shape.
     """
 
     def leaf(part, value):
-        value, wanted = np.asarray(value), (n, *shape_of(part))
+        value, wanted = np.asarray(value), (n, *axes, *shape_of(part))
         if value.shape != wanted:
             raise UserError(f"actions for {part} must have shape {wanted} (worlds first), not {value.shape}")
         return value.astype(dtype_of(part), copy=False)

@@ -1,0 +1,1 @@
+"""Compiled games, and the worlds that are made of them."""

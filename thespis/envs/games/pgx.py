@@ -1,0 +1,102 @@
+"""The games of pgx behind our :class:`~thespis.core.contracts.Game`.
+
+pgx draws by lot which of its players begins; here players are numbered by the order in which they first move, so a seat
+is a seat. What a player sees is pgx's observation and its own seat, which some of pgx's observations do not tell.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from thespis.core.contracts import Rules
+from thespis.core.errors import UserError, missing_extra
+from thespis.core.spaces import Box, Discrete, dict_space
+
+NAMES = (
+    "2048", "animal_shogi", "backgammon", "chess", "connect_four", "gardner_chess", "go_9x9", "go_19x19", "hex",
+    "kuhn_poker", "leduc_holdem", "othello", "shogi", "sparrow_mahjong", "tic_tac_toe",
+)  # fmt: skip
+"""The games pgx brings, known without importing it."""
+
+_HIDDEN = ("2048", "backgammon", "kuhn_poker", "leduc_holdem", "sparrow_mahjong")  # cards or chance
+_LONGEST = {"connect_four": 42, "hex": 122, "kuhn_poker": 3, "leduc_holdem": 8, "othello": 120, "tic_tac_toe": 9}
+
+
+class Position(eqx.Module):
+    """pgx's own state, and the number that pgx gave to the player who began."""
+
+    inner: PyTree
+    first: Int[Array, ""]
+
+
+class Pgx(eqx.Module):
+    """The game that pgx calls ``name``.
+
+    Raises:
+        UserError: if pgx is missing or has no such game.
+    """
+
+    name: str = eqx.field(static=True)
+
+    @property
+    def rules(self) -> Rules:
+        """Players, spaces and limits."""
+        return _made(self.name)[1]
+
+    def start(self, key: Key[Array, ""]) -> Position:
+        """A first position, cards dealt."""
+        inner = _made(self.name)[0].init(key)
+        return Position(inner, inner.current_player)
+
+    def play(self, position: Position, action: Int[Array, ""], key: Key[Array, ""]) -> Position:
+        """The position after a legal move; a game that is over stays as it is."""
+        return Position(_made(self.name)[0].step(position.inner, action, key), position.first)
+
+    def player(self, position: Position) -> Int[Array, ""]:
+        """Whose move it is."""
+        return (position.inner.current_player - position.first) % self.rules.players
+
+    def observe(self, position: Position, player: Int[Array, ""]) -> PyTree:
+        """``seen``: pgx's observation as floats; ``seat``: the player's number."""
+        seen = _made(self.name)[0].observe(position.inner, self._theirs(position, player))
+        return {"seat": jnp.asarray(player, "int32"), "seen": seen.astype("float32")}
+
+    def legal(self, position: Position) -> Bool[Array, " actions"]:
+        """What the player to move may do."""
+        return position.inner.legal_action_mask
+
+    def over(self, position: Position) -> Bool[Array, ""]:
+        """Whether the game has ended."""
+        return position.inner.terminated | position.inner.truncated
+
+    def payoff(self, position: Position) -> Float[Array, " players"]:
+        """What the last move brought to every player."""
+        return position.inner.rewards[self._theirs(position, jnp.arange(self.rules.players))]
+
+    def _theirs(self, position: Position, player: Int[Array, "*players"]) -> Int[Array, "*players"]:
+        return (player + position.first) % self.rules.players
+
+
+@functools.cache
+def _made(name: str) -> tuple[Any, Rules]:
+    try:
+        import pgx
+    except ImportError as error:
+        raise missing_extra("pgx", "games") from error
+    if name not in NAMES:
+        raise UserError(f"pgx has no game named {name!r}; see: thespis list envs")
+    with jax.ensure_compile_time_eval(), warnings.catch_warnings():  # the cache must not hold tracers
+        warnings.simplefilter("ignore")
+        game: Any = pgx.make(name)  # pyright: ignore[reportArgumentType]
+        seen = jax.eval_shape(lambda key: game.observe(game.init(key)), jax.random.key(0))
+    bounds = {"low": 0.0, "high": 1.0} if seen.dtype == bool else {}
+    observation = dict_space(seat=Discrete(game.num_players), seen=Box(seen.shape, **bounds))
+    perfect = name not in _HIDDEN
+    return game, Rules(f"pgx:{name}", game.num_players, observation, game.num_actions, perfect, _LONGEST.get(name))
