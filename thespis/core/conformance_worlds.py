@@ -121,7 +121,7 @@ def _check_agents(spec: EnvSpec, step: TimeStep, rows: int, where: str) -> None:
     for name, x in each.items():
         hold(x.reward.dtype == "float32" and x.gone.dtype == bool and alive[name].dtype == bool, law, "wrong dtypes")
         finite(x.reward, f"{where} gives finite rewards")
-    hold((step.position is not None) == (spec.game is not None), "positions come if and only if there is a game")
+    hold((step.position is not None) == spec.searchable, "positions come if and only if all players see everything")
 
 
 def _check_masks(space: Space, axes: tuple[int, ...], legal: PyTree, *, rows: int, where: str) -> None:

@@ -38,7 +38,8 @@ class EnvSpec:
 
     ``groups`` are the agents of a world of many (``()``: there is one). Spaces, observations, actions and legal masks
     are then dicts by group: a space is that of one agent, an array has the axis ``[agent]`` behind all others.
-    ``game`` can be played on from the ``position`` that views then carry (``None``: it cannot, or nobody may see it).
+    ``game`` is the :class:`~thespis.core.contracts.Game` that is played, if one is; where its rules say that players
+    see everything, views carry its ``position``, from which it can be played on.
     """
 
     name: str
@@ -50,6 +51,11 @@ class EnvSpec:
     privileged: Space | None = None
     groups: tuple[Group, ...] = ()
     game: Any = None
+
+    @property
+    def searchable(self) -> bool:
+        """Whether views carry positions."""
+        return self.game is not None and self.game.rules.perfect
 
 
 class View(eqx.Module):
@@ -101,7 +107,8 @@ class TimeStep(eqx.Module):
 
 
 _VIEW = jax.tree.structure(View(np.zeros(()), np.zeros((), bool)))
-_STEP = jax.tree.structure(TimeStep(*(np.zeros((), kind) for kind in ("float32", "float32", bool, bool, bool))))
+_NUMBER, _NO = np.zeros((), "float32"), np.zeros((), bool)
+_STEP = jax.tree.structure(TimeStep(_NUMBER, _NUMBER, _NO, _NO, _NO))
 
 
 def view(observation: PyTree, legal: PyTree) -> View:

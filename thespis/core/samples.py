@@ -54,7 +54,7 @@ def random_view(spec: EnvSpec, rng: np.random.Generator, batch: tuple[int, ...] 
     observation = per_group(spec.groups, spec.observation, value)
     legal = per_group(spec.groups, spec.action, masks) if spec.legal else None
     alive = {g.name: rng.uniform(size=(*batch, g.count)) < 0.75 for g in spec.groups} or None
-    return View(observation, legal, alive, None if spec.game is None else _positions(spec.game, rng, batch))
+    return View(observation, legal, alive, _positions(spec.game, rng, batch) if spec.searchable else None)
 
 
 def random_masks(space: Space, rng: np.random.Generator, batch: tuple[int, ...]) -> Any:

@@ -55,8 +55,8 @@ def names() -> list[str]:
     EnvPool's classic control and MuJoCo are listed; any other of its worlds can be named too.
     """
     from thespis.envs.compiled.gymnax import NAMES
-    from thespis.envs.host.envpool import NAMES as POOLED
     from thespis.envs.games.pgx import NAMES as GAMES
+    from thespis.envs.host.envpool import NAMES as POOLED
     from thespis.envs.probes import registry as probes
 
     found = [f"probe:{name}" for name in probes.PROBES]

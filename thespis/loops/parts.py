@@ -92,7 +92,7 @@ def example_view(spec: EnvSpec) -> View:
     observation = per_group(spec.groups, spec.observation, zeros)
     legal = per_group(spec.groups, spec.action, masks) if spec.legal else None
     alive = {g.name: jnp.ones(g.count, bool) for g in spec.groups} or None
-    return View(observation, legal, alive, None if spec.game is None else spec.game.start(key_of(0)))
+    return View(observation, legal, alive, spec.game.start(key_of(0)) if spec.searchable else None)
 
 
 def kinds_of_rows(parts: Parts, spec: EnvSpec) -> tuple[Any, Any]:

@@ -35,7 +35,7 @@ class Everyone(eqx.Module):
             legal=True,
             time_limit=rules.longest,
             groups=(Group(SEATS, rules.players),),
-            game=self.game if rules.perfect else None,
+            game=self.game,
         )
 
     def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:

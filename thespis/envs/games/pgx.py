@@ -1,7 +1,9 @@
 """The games of pgx behind our :class:`~thespis.core.contracts.Game`.
 
 pgx draws by lot which of its players begins; here players are numbered by the order in which they first move, so a seat
-is a seat. What a player sees is pgx's observation and its own seat, which some of pgx's observations do not tell.
+is a seat. What a player sees is pgx's observation and its own seat, which some of pgx's observations do not tell, and
+in games of cards where all moves are public, these moves: then what is seen is all that a player may know (its
+information state), so that no memory is needed.
 """
 
 from __future__ import annotations
@@ -29,11 +31,19 @@ _HIDDEN = ("2048", "backgammon", "kuhn_poker", "leduc_holdem", "sparrow_mahjong"
 _LONGEST = {"connect_four": 42, "hex": 122, "kuhn_poker": 3, "leduc_holdem": 8, "othello": 120, "tic_tac_toe": 9}
 
 
+_PUBLIC = ("kuhn_poker", "leduc_holdem")  # cards are hidden, moves are not
+
+
 class Position(eqx.Module):
-    """pgx's own state, and the number that pgx gave to the player who began."""
+    """pgx's own state, the number that pgx gave to the player who began, and the moves so far, -1 where none is yet.
+
+    Moves are kept for games that show them.
+    """
 
     inner: PyTree
     first: Int[Array, ""]
+    moves: Int[Array, " kept"]
+    count: Int[Array, ""]
 
 
 class Pgx(eqx.Module):
@@ -53,20 +63,25 @@ class Pgx(eqx.Module):
     def start(self, key: Key[Array, ""]) -> Position:
         """A first position, cards dealt."""
         inner = _made(self.name)[0].init(key)
-        return Position(inner, inner.current_player)
+        return Position(inner, inner.current_player, jnp.full(_kept(self.name), -1, "int32"), jnp.zeros((), "int32"))
 
     def play(self, position: Position, action: Int[Array, ""], key: Key[Array, ""]) -> Position:
         """The position after a legal move; a game that is over stays as it is."""
-        return Position(_made(self.name)[0].step(position.inner, action, key), position.first)
+        inner, here = _made(self.name)[0].step(position.inner, action, key), jnp.arange(_kept(self.name))
+        going_on = ~self.over(position)
+        moves = jnp.where((here == position.count) & going_on, action, position.moves)
+        return Position(inner, position.first, moves, position.count + going_on)
 
     def player(self, position: Position) -> Int[Array, ""]:
         """Whose move it is."""
         return (position.inner.current_player - position.first) % self.rules.players
 
     def observe(self, position: Position, player: Int[Array, ""]) -> PyTree:
-        """``seen``: pgx's observation as floats; ``seat``: the player's number."""
+        """``seen``: pgx's observation as floats; ``seat``: the player's number; ``moves``, each one-hot, if shown."""
         seen = _made(self.name)[0].observe(position.inner, self._theirs(position, player))
-        return {"seat": jnp.asarray(player, "int32"), "seen": seen.astype("float32")}
+        told = {"seat": jnp.asarray(player, "int32"), "seen": seen.astype("float32")}
+        shown = jax.nn.one_hot(position.moves, self.rules.actions)
+        return told | {"moves": shown} if _kept(self.name) else told
 
     def legal(self, position: Position) -> Bool[Array, " actions"]:
         """What the player to move may do."""
@@ -74,7 +89,7 @@ class Pgx(eqx.Module):
 
     def over(self, position: Position) -> Bool[Array, ""]:
         """Whether the game has ended."""
-        return position.inner.terminated | position.inner.truncated
+        return jnp.logical_or(position.inner.terminated, position.inner.truncated)
 
     def payoff(self, position: Position) -> Float[Array, " players"]:
         """What the last move brought to every player."""
@@ -82,6 +97,10 @@ class Pgx(eqx.Module):
 
     def _theirs(self, position: Position, player: Int[Array, "*players"]) -> Int[Array, "*players"]:
         return (player + position.first) % self.rules.players
+
+
+def _kept(name: str) -> int:
+    return _LONGEST[name] if name in _PUBLIC else 0
 
 
 @functools.cache
@@ -96,7 +115,8 @@ def _made(name: str) -> tuple[Any, Rules]:
         warnings.simplefilter("ignore")
         game: Any = pgx.make(name)  # pyright: ignore[reportArgumentType]
         seen = jax.eval_shape(lambda key: game.observe(game.init(key)), jax.random.key(0))
-    bounds = {"low": 0.0, "high": 1.0} if seen.dtype == bool else {}
-    observation = dict_space(seat=Discrete(game.num_players), seen=Box(seen.shape, **bounds))
+    box = Box(seen.shape, 0.0, 1.0) if seen.dtype == bool else Box(seen.shape)
+    moves = {"moves": Box((_kept(name), game.num_actions), 0.0, 1.0)} if _kept(name) else {}
+    observation = dict_space(seat=Discrete(game.num_players), seen=box, **moves)
     perfect = name not in _HIDDEN
     return game, Rules(f"pgx:{name}", game.num_players, observation, game.num_actions, perfect, _LONGEST.get(name))
