@@ -69,7 +69,7 @@ class View(eqx.Module):
 
     observation: PyTree[Leaf]
     legal: PyTree[Bool[Array, "..."]] = None
-    alive: dict[str, Bool[Array, "..."]] | None = None
+    alive: PyTree[Bool[Array, "..."]] = None
     position: PyTree = None
 
 
@@ -96,7 +96,7 @@ class TimeStep(eqx.Module):
     truncated: Bool[Array, "..."]
     legal: PyTree[Bool[Array, "..."]] = None
     privileged: PyTree[Leaf] = None
-    alive: dict[str, Bool[Array, "..."]] | None = None
+    alive: PyTree[Bool[Array, "..."]] = None
     position: PyTree = None
     each: dict[str, Each] | None = None
 
