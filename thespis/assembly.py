@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from thespis.core.contracts import HostEnvironment, Method
+from thespis.core.contracts import ForMany, HostEnvironment, Method
 from thespis.core.errors import UserError
 from thespis.core.feeds import Logged
 from thespis.core.keys import roots
@@ -57,6 +57,13 @@ def method_from(method: str | Method, settings: list[str]) -> Method:
     """A method by name or as it is, with settings applied."""
     built = load_method(method)() if isinstance(method, str) else method
     return apply_settings(built, settings)
+
+
+def fitted(method: Method, env: Any) -> Method:
+    """The method, or in a world of many agents the same for each of them, if it is one for a single agent."""
+    from thespis.learners.crowd import EachAlone
+
+    return EachAlone(method) if registry.has_many(env) and not isinstance(method, ForMany) else method
 
 
 def feedback_from(feedback: Any) -> Any:
@@ -219,7 +226,7 @@ def resolved_config(
     """The content of run.json, but for :func:`circumstances`."""
     from thespis import __version__
 
-    kind = loop_kind(method, env, options)
+    kind, method = loop_kind(method, env, options), fitted(method, env)
     feedback, curriculum = feedback_from(feedback), curriculum_from(curriculum)
     count = 1 if isinstance(method.feed, Logged) or kind == "logged" else envs or method.feed.envs
     used = (method, feedback, curriculum)

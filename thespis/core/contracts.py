@@ -70,6 +70,13 @@ class Method(Protocol[State, Policy, Memory]):
 
 
 @runtime_checkable
+class ForMany(Protocol):
+    """What a method says that acts for all agents of a world at once; it takes worlds of many agents alone."""
+
+    for_many: ClassVar[bool]
+
+
+@runtime_checkable
 class Feedback(Protocol[State]):
     """Where the learning signal comes from."""
 
