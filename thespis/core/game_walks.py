@@ -99,9 +99,9 @@ def exploitability(tree: GameTree, policy: Policy) -> Float[Array, ""]:
     return jnp.mean(best - outcome(tree, policy))
 
 
-def uniform(tree: GameTree) -> Policy:
+def uniform(tree: GameTree) -> Float[np.ndarray, "information action"]:
     """Every legal choice with the same probability."""
-    return jnp.asarray(tree.legal / tree.legal.sum(axis=1, keepdims=True))
+    return tree.legal / tree.legal.sum(axis=1, keepdims=True)
 
 
 def _backwards(tree: GameTree) -> list[tuple[int, int]]:
