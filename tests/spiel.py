@@ -16,8 +16,8 @@ from thespis.envs.games.naming import game
 class Pair:
     """One game in both libraries.
 
-    ``move`` turns our move into OpenSpiel's; ``cards`` are the ranks dealt in a position, players first; ``extra`` are our
-    moves that OpenSpiel's game does not have.
+    ``move`` turns our move into OpenSpiel's; ``cards`` are the ranks dealt in a position, players first; ``extra`` are
+    moves of ours that OpenSpiel's game does not have.
     """
 
     name: str

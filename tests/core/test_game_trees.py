@@ -18,7 +18,7 @@ from thespis.envs.games.naming import game
 
 
 def test_sizes_that_are_known():
-    """Kuhn (1950): 12 information states, 54 histories and deals. Tic-tac-toe: 5,478 positions, 4,520 with a move to make."""
+    """Kuhn (1950): 12 information states, 54 histories. Tic-tac-toe: 5,478 positions, 4,520 of them with a move to make."""
     kuhn, nought = game_tree(game("kuhn_poker")), game_tree(game("tic_tac_toe"))
     assert (len(kuhn.player), len(kuhn.owner)) == (54, 12)
     assert (len(nought.player), len(nought.owner)) == (5478, 4520)
@@ -115,13 +115,11 @@ def test_players_must_know_what_they_did():
 
 def test_what_is_legal_must_be_seen():
     game_tree(Forgetful(True, hint=True))
-    with pytest.raises(UserError, match="does not tell|does not see"):
+    with pytest.raises(UserError, match="does not tell"):
         game_tree(Forgetful(False, hint=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "why"), [("connect_four", "more than 200 positions"), ("2048", "chance goes on")]
-)
+@pytest.mark.parametrize(("name", "why"), [("connect_four", "more than 200 positions"), ("2048", "chance goes on")])
 def test_games_that_cannot_be(name, why):
     with pytest.raises(UserError, match=why):
         game_tree(game(name), 200)

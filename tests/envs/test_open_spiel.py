@@ -12,7 +12,15 @@ from spiel import PAIRS
 
 from thespis.core.keys import key_of
 
-GAMES = {"kuhn_poker": 30, "leduc_holdem": 60, "tic_tac_toe": 30, "connect_four": 15, "othello": 5, "hex": 3, "go_9x9": 3}
+GAMES = {
+    "kuhn_poker": 30,
+    "leduc_holdem": 60,
+    "tic_tac_toe": 30,
+    "connect_four": 15,
+    "othello": 5,
+    "hex": 3,
+    "go_9x9": 3,
+}
 
 
 @pytest.mark.parametrize("name", GAMES)

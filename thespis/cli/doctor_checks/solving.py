@@ -36,7 +36,7 @@ def _solves(method: Method) -> str:
     found = judge_method(method, states, world.game)[0]
     if found.exploitability > _NEAR or abs(found.values[0] - _VALUE) > _NEAR:
         raise Failed(
-            f"{method.name} plays {_GAME} with exploitability {found.exploitability:.3g} and value {found.values[0]:.3g}, "
-            f"which is worth {_VALUE:.3g}: report it"
+            f"{method.name} plays {_GAME} with exploitability {found.exploitability:.3g} and value "
+            f"{found.values[0]:.3g}, and it is worth {_VALUE:.3g}: report it"
         )
     return f"best replies to what it learnt win {found.exploitability:.2g} beyond it; value {found.values[0]:.4f}"
