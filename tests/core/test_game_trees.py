@@ -18,7 +18,7 @@ from thespis.envs.games.naming import game
 
 
 def test_sizes_that_are_known():
-    """Kuhn (1950): 12 information states, 54 histories. Tic-tac-toe: 5,478 positions, 4,520 of them with a move to make."""
+    """Kuhn (1950): 12 information states, 54 histories. Tic-tac-toe: 5,478 positions, 4,520 that go on."""
     kuhn, nought = game_tree(game("kuhn_poker")), game_tree(game("tic_tac_toe"))
     assert (len(kuhn.player), len(kuhn.owner)) == (54, 12)
     assert (len(nought.player), len(nought.owner)) == (5478, 4520)

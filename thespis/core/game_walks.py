@@ -52,8 +52,8 @@ def values(tree: GameTree, policy: Policy) -> tuple[Numbers, Float[Array, "node 
 def regrets(tree: GameTree, policy: Policy) -> tuple[Policy, Float[Array, " information"]]:
     """Counterfactual regrets of every choice, and how likely each player is to come to its information states.
 
-    What a choice would have won beyond the policy, weighted by how likely chance and the others lead there (Zinkevich et
-    al., 2007). The second is by the player's own choices alone.
+    What a choice would have won beyond the policy, weighted by how likely chance and the others lead there (Zinkevich
+    et al., 2007). The second is by the player's own choices alone.
     """
     own, others = reach(tree, policy)
     choices = values(tree, policy)[1]

@@ -111,7 +111,7 @@ class Tabular(eqx.Module):
     def walk(self, state: Tables, order: Order, keep: Callable[[Table], Table], weight: Callable[[Array], Any]):
         """``iterations`` times: sum regrets, of which ``keep`` says what is kept, and policies with a ``weight``.
 
-        ``weight`` is given the number of the iteration, from 1 on. Returns the state, and what the average policy is worth.
+        ``weight`` is given the number of the iteration, from 1 on. Reported is what the average policy is worth.
         """
         tree = game_tree(state.game)
         turns: list[Bool[Any, " information"]] = order.turns(tree)
