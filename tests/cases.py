@@ -14,6 +14,8 @@ from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.sharing import Separate
 from thespis.learners.temperature import TunedTemperature
+from thespis.methods.games.cfr import CFR
+from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
@@ -76,6 +78,8 @@ CASES = {
         ),
         KUHN,
     ),
+    "cfr": Case(CFR(), KUHN),
+    "cfr-plus": Case(CFRPlus(iterations=2), KUHN),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]
