@@ -5,8 +5,8 @@ one, the magnet:
 
 .. math:: \pi_{t+1} = \arg\max_\pi \; E_\pi[A] - \alpha_t \, KL(\pi \| uniform) - \tfrac{1}{\eta_t} KL(\pi \| \pi_t)
 
-whose last iterate converges to the equilibrium regularised by :math:`\alpha`. Both :math:`\alpha` and :math:`\eta` shrink
-as :math:`1 / \sqrt{1 + t / \tau}`, so that it nears an equilibrium of the game itself.
+whose last iterate converges to the equilibrium regularised by :math:`\alpha`. Both :math:`\alpha` and :math:`\eta`
+shrink as :math:`1 / \sqrt{1 + t / \tau}`, so that it nears an equilibrium of the game itself.
 
 Source: Sokota et al., 2023, section 3 and its deep version, which is PPO with these two terms.
 Differs from common code: advantages are not standardised, as that would change the weights; the second divergence is
@@ -45,10 +45,10 @@ class MirrorDescent(OnPolicy):
     """Largest change of the ratio that still earns."""
     magnet: Number = 0.2
     """First weight of the divergence from the uniform policy, in units of reward."""
-    inertia: Number = 0.5
+    inertia: Number = 2.0
     """First weight of the divergence from the policy before, which grows as the other one shrinks."""
     halfway: Number = 50.0
-    """Updates after which the magnet's weight is 0.7 of the first one; then it shrinks with the root of their number."""
+    """Updates after which the magnet's weight is 0.7 of the first one; it shrinks with the root of their number."""
     epochs: int = eqx.field(static=True, default=4)
     """Passes over each rollout."""
     minibatch: int = eqx.field(static=True, default=1024)
