@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,13 +21,13 @@ from thespis.feedback.environment import EnvironmentReward
 from thespis.learners.crowd import EachAlone, one_of
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
-from thespis.methods.games.mmd import MMD, MirrorDescent
+from thespis.methods.games.mmd import MMD, mirror_descent
 
 SEAT = one_of(KUHN.spec, KUHN.spec.groups[0])
 
 
 def test_the_average_is_the_mean_of_all_policies_at_first_and_then_forgets():
-    method = MMD(MirrorDescent(hidden=(8,), epochs=1, minibatch=12), decay=0.75)
+    method = MMD(dataclasses.replace(mirror_descent(), hidden=(8,), epochs=1, minibatch=12), decay=0.75)
     state = method.init(SEAT, key_of(0))
     steps = random_steps(SEAT, np.random.default_rng(0), 4, 3)
     memory = method.begin(method.policy(state, Mode.EXPLORE), 3)
@@ -47,7 +49,8 @@ def test_the_average_is_the_mean_of_all_policies_at_first_and_then_forgets():
 @pytest.mark.slow
 def test_self_play_comes_to_rest_in_kuhn_poker():
     """Plain policy gradients circle; this ends near an equilibrium (uniform play is exploitable by 0.458)."""
-    mirror = MirrorDescent(hidden=(32, 32), minibatch=512, feed=Rollouts(length=32, envs=64))
+    feed = Rollouts(length=32, envs=64)
+    mirror = dataclasses.replace(mirror_descent(), hidden=(32, 32), minibatch=512, feed=feed)
     method = EachAlone(MMD(mirror))
     loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), KUHN, 64, [0, 1], 10**7)
     states = loop.learner(loop.advance(loop.init(), 600)).method

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,12 +14,13 @@ from thespis.curricula.fixed import Fixed
 from thespis.envs import registry
 from thespis.evaluation.exploitability import judge_method
 from thespis.feedback.environment import EnvironmentReward
+from thespis.learners.anchors import Magnet
 from thespis.learners.crowd import EachAlone
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
-from thespis.methods.games.mmd import MMD, MirrorDescent
+from thespis.methods.games.mmd import MMD, mirror_descent
 
 _GAME, _VALUE = "kuhn_poker", -1 / 18  # Kuhn (1950)
 
@@ -33,7 +35,8 @@ class Solver(NamedTuple):
 
 def solvers() -> list[tuple[str, Callable[[], str]]]:
     """Names and questions of checks."""
-    mirror = MirrorDescent(hidden=(32,), minibatch=512, halfway=10.0, feed=Rollouts(length=16, envs=64))
+    feed = Rollouts(length=16, envs=64)
+    mirror = dataclasses.replace(mirror_descent(), hidden=(32,), minibatch=512, anchor=Magnet(halfway=10.0), feed=feed)
     found = [
         Solver(CFR(iterations=100), 10, 0.02),
         Solver(CFRPlus(iterations=20), 10, 0.02),
