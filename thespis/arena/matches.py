@@ -1,4 +1,7 @@
-"""Playing: games of the same players in the same seats, side by side in one program."""
+"""Playing: games of the same players in the same seats, side by side.
+
+There is a program for each player and one for the world, not one for each pair: many players are compiled quickly.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from thespis.arena.players import Player
@@ -26,12 +30,11 @@ class Games(NamedTuple):
     trail: UInt32[Array, " game"]
 
 
-class _Going(NamedTuple):
-    """Games under way."""
+class Going(NamedTuple):
+    """Games under way: states of the worlds, what is seen of them, which are over, and what came of them so far."""
 
     state: PyTree
     view: View
-    memories: list[PyTree]
     over: Bool[Array, " game"]
     games: Games
 
@@ -41,39 +44,68 @@ def seats_of(spec: EnvSpec) -> int:
     return sum(group.count for group in spec.groups)
 
 
-@eqx.filter_jit
 def play(world: Environment, players: tuple[Player, ...], seats: tuple[int, ...], n: int, key: Key[Array, ""]) -> Games:
     """``n`` games with ``players[seats[i]]`` in seat i. The same key gives the same games.
 
     A player is asked once a step, for all its seats; of its answer the actions of its seats are taken.
     """
-    spec, keys = world.spec, per_index(fold(key, "worlds"), n)
-    state, begun = jax.vmap(lambda key: world.reset(spec.params, fold(key, "reset")))(keys)
-    games = Games(jnp.zeros((n, len(seats))), jnp.zeros(n, "int32"), jnp.zeros(n, "uint32"))
-    over, memories = jnp.zeros(n, bool), [player.begin(n) for player in players]
-
-    def step(carry: tuple[Array, _Going]) -> tuple[Array, _Going]:
-        tick, (state, view, memories, over, games) = carry
-        asked = [p.act(m, view, fold(key, f"player/{i}", tick)) for i, (p, m) in enumerate(zip(players, memories))]
-        actions = _taken(spec, seats, [action for action, _ in asked])
-        state, told = jax.vmap(world.step)(state, actions, jax.vmap(lambda key: fold(key, "step", tick))(keys))
-        won = jnp.where(over[:, None], 0.0, _by_seat(spec, told))
-        trail = jnp.where(over, games.trail, _marked(games.trail, spec, view, actions))
-        games = Games(games.payoffs + won, games.length + ~over, trail)
-        return tick + 1, _Going(state, told.view, [m for _, m in asked], over | told.terminated | told.truncated, games)
-
-    def going_on(carry: tuple[Array, _Going]) -> Bool[Array, ""]:
-        return (carry[0] < (spec.time_limit or LONGEST)) & ~carry[1].over.all()
-
-    start = jnp.zeros((), "int32"), _Going(state, begun.view, memories, over, games)
-    return jax.lax.while_loop(going_on, step, start)[1].games
+    sitting, keys = jnp.array(seats), [fold(key, f"player/{i}") for i in range(len(players))]
+    going, memories = begin(world, n, fold(key, "worlds")), [remember(player, n) for player in players]
+    for tick in range(world.spec.time_limit or LONGEST):
+        asked = [answer(p, m, going.view, k, np.int32(tick)) for p, m, k in zip(players, memories, keys, strict=True)]
+        memories = [memory for _, memory in asked]
+        actions = tuple(action for action, _ in asked)
+        going = step(world, going, actions, sitting, fold(key, "worlds"), np.int32(tick))
+        if going.over.all():
+            break
+    return going.games
 
 
-def _taken(spec: EnvSpec, seats: tuple[int, ...], actions: list[PyTree]) -> PyTree:
+@eqx.filter_jit
+def begin(world: Environment, n: int, key: Key[Array, ""]) -> Going:
+    """Fresh games."""
+    spec = world.spec
+    state, begun = jax.vmap(lambda key: world.reset(spec.params, fold(key, "reset")))(per_index(key, n))
+    games = Games(jnp.zeros((n, seats_of(spec))), jnp.zeros(n, "int32"), jnp.zeros(n, "uint32"))
+    return Going(state, begun.view, jnp.zeros(n, bool), games)
+
+
+@eqx.filter_jit
+def remember(player: Player, n: int) -> PyTree:
+    """A player's memory of fresh games."""
+    return player.begin(n)
+
+
+@eqx.filter_jit
+def answer(player: Player, memory: PyTree, view: View, key: Key[Array, ""], tick: Int[Array, ""]):
+    """What a player does in all seats, and its memory after it."""
+    return player.act(memory, view, fold(key, "act", tick))
+
+
+@eqx.filter_jit
+def step(
+    world: Environment,
+    going: Going,
+    actions: tuple[PyTree, ...],
+    seats: Int[Array, " seat"],
+    key: Key[Array, ""],
+    tick: Int[Array, ""],
+) -> Going:
+    """The games after one step, in which seat i does what the answer of number ``seats[i]`` has for it."""
+    spec, keys = world.spec, per_index(key, len(going.over))
+    taken = _taken(spec, seats, actions)
+    state, told = jax.vmap(world.step)(going.state, taken, jax.vmap(lambda key: fold(key, "step", tick))(keys))
+    won = jnp.where(going.over[:, None], 0.0, _by_seat(spec, told))
+    trail = jnp.where(going.over, going.games.trail, _marked(going.games.trail, spec, going.view, taken))
+    games = Games(going.games.payoffs + won, going.games.length + ~going.over, trail)
+    return Going(state, told.view, going.over | told.terminated | told.truncated, games)
+
+
+def _taken(spec: EnvSpec, seats: Int[Array, " seat"], actions: tuple[PyTree, ...]) -> PyTree:
     """Of every player the actions of its own seats, by group ``[game, agent, ...]``."""
     found, first = {}, 0
     for group in spec.groups:
-        sitting = jnp.array(seats[first : first + group.count])
+        sitting = seats[first : first + group.count]
         first += group.count
 
         def choose(*answers: Array, sitting: Array = sitting) -> Array:

@@ -1,0 +1,127 @@
+"""Everybody against everybody in every seat, and what is to be said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thespis.arena.matches import Games, play, seats_of
+from thespis.arena.naming import Entrant, entrant, environment
+from thespis.arena.players import Player
+from thespis.core.contracts import Environment, Mode
+from thespis.core.errors import UserError
+from thespis.core.keys import fold, key_of
+from thespis.evaluation.crossplay import Entry, matrix, seating_of
+from thespis.evaluation.ratings import Meeting, Ratings, rate
+
+
+@dataclasses.dataclass(frozen=True)
+class Standings:
+    """What came of a tournament. ``entries[i][j]`` is player i against j; ``ratings`` ``None`` if nobody ever won.
+
+    ``games`` are those of one pairing in one order of seats; ``names`` are short, ``entrants`` as they were given.
+    """
+
+    env: str
+    mode: Mode
+    games: int
+    seats: int
+    names: tuple[str, ...]
+    entrants: tuple[Entrant, ...]
+    meetings: tuple[Meeting, ...]
+    entries: list[list[Entry]]
+    ratings: Ratings | None
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain dictionaries and lists; matrices are ``[player][other]``."""
+
+        def table(of: Any) -> list[list[Any]]:
+            return [[of(entry) for entry in row] for row in self.entries]
+
+        def means(part: str) -> dict[str, Any]:
+            found = table(lambda entry: dataclasses.asdict(entry)[part])
+            return {key: [[cell[key] for cell in row] for row in found] for key in ("value", "interval", "by_seat")}
+
+        players = [
+            {"name": name, "player": who.text, "seeds": list(who.seeds)}
+            for name, who in zip(self.names, self.entrants, strict=True)
+        ]
+        rated = None if self.ratings is None else dataclasses.asdict(self.ratings)
+        for player, rating in zip(players, rated["players"] if rated else [], strict=False):
+            player["rating"] = rating
+        return {
+            "format": 1, "env": self.env, "mode": self.mode.value, "games": self.games, "players": players,
+            "points": means("points"), "payoff": means("payoff"), "played": table(lambda entry: entry.games),
+            "seats": rated["seats"] if rated else None, "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def tournament(
+    texts: list[str], env: Any = None, *, games: int = 100, greedy: bool = False, all_seeds: bool = False, seed: int = 0
+) -> Standings:
+    """Let everybody play everybody, and itself, ``games`` games in every order of seats.
+
+    ``texts`` name the players (see :mod:`thespis.arena.naming`). A run plays with its first training seed, or, with
+    ``all_seeds``, each of them with each of the other's. Equal calls give equal numbers: games of a pair have keys of
+    its own under ``seed``.
+
+    Raises:
+        UserError: for whatever the user can mend, in one line.
+    """
+    if len(texts) < 2 or len(set(texts)) < len(texts) or games < 1:
+        raise UserError("an arena needs at least two players, all different, and one game: add bot:random, for instance")
+    name, world = environment(texts, env)
+    mode = Mode.EXPLOIT if greedy else Mode.SAMPLE
+    found = [entrant(text, world, name, mode, all_seeds=all_seeds) for text in texts]
+    seats, members = seats_of(world.spec), [len(each.players) for each in found]
+    pairs = [(i, j, s) for i in range(len(found)) for j in range(len(found)) for s in range(seats)]
+    seatings = dict.fromkeys(seating_of(s, i, j, seats) for i, j, s in pairs)
+    met = [_meet(world, found, seating, games, seed) for seating in seatings]
+    meetings, names = [meeting for meeting, _ in met], short(texts)
+    notes = [f"{_versus(m, names)}: {note}" for m, note in met if note]
+    ratings = rate(meetings, members)
+    notes += [] if ratings else ["everybody always won as much as everybody else: there is nothing to rate"]
+    return Standings(
+        name, mode, games, seats, names, tuple(found), tuple(meetings), matrix(meetings, members), ratings, tuple(notes)
+    )
+
+
+def _meet(
+    world: Environment, found: list[Entrant], seating: tuple[int, ...], n: int, seed: int
+) -> tuple[Meeting, str | None]:
+    """All games in one order of seats, each training seed of the one with each of the other, and what to note."""
+    who = list(dict.fromkeys(seating))
+    seats = tuple(who.index(player) for player in seating)
+    choices = np.stack(np.meshgrid(*(range(len(found[i].players)) for i in who), indexing="ij"), -1).reshape(-1, len(who))
+
+    def one(chosen: np.ndarray) -> Games:
+        players: tuple[Player, ...] = tuple(found[i].players[c] for i, c in zip(who, chosen, strict=True))
+        address = "/".join(f"{found[i].text}@{c}" for i, c in zip(who, chosen, strict=True))
+        return play(world, players, seats, n, fold(key_of(seed), f"arena/{seats}/{address}"))
+
+    played = [one(chosen) for chosen in choices]
+    payoffs = np.stack([np.asarray(games.payoffs, np.float64) for games in played])
+    same = n > 1 and all(_alike(games) for games in played)
+    note = f"all {n} games were the same one, so that they say no more than one" if same else None
+    return Meeting(seating, choices[:, list(seats)], payoffs), note
+
+
+def _alike(games: Games) -> bool:
+    marks = np.column_stack([np.asarray(games.trail, np.float64), np.asarray(games.payoffs)])
+    return bool((marks == marks[0]).all())
+
+
+def _versus(meeting: Meeting, names: tuple[str, ...]) -> str:
+    return " against ".join(names[player] for player in dict.fromkeys(meeting.seating))
+
+
+def short(texts: list[str]) -> tuple[str, ...]:
+    """The last part of each path where that tells the players apart, else what tells them apart."""
+    paths = [text if ":" in text else os.path.normpath(text) for text in texts]
+    last = [text if ":" in text else Path(text).name for text in paths]
+    return tuple(name if last.count(name) == 1 else path for name, path in zip(last, paths, strict=True))
