@@ -13,10 +13,13 @@ import jax
 
 from thespis.arena.mcts import MCTS
 from thespis.arena.players import Player, Random, Trained
-from thespis.core.contracts import Environment, ForMany, Mode
+from thespis.core.contracts import Environment, ForMany, Method, Mode
 from thespis.core.errors import UserError
+from thespis.core.records import EnvSpec
 from thespis.envs import registry
-from thespis.runs.config import locate
+from thespis.learners.crowd import EachAlone, Members, one_of
+from thespis.runs.checkpoint import CheckpointError
+from thespis.runs.config import from_config, locate
 from thespis.runs.paths import no_run
 from thespis.runs.store import RunDirectory
 from thespis.trained import Run, environment_of
@@ -79,22 +82,30 @@ def _runs(texts: list[str]) -> dict[str, RunDirectory]:
 def _trained(
     text: str, directory: RunDirectory, seed: int | None, world: Environment, name: str, mode: Mode, all_seeds: bool
 ) -> Entrant:
-    run = Run(directory, name)
-    if not isinstance(run.method, ForMany):
-        raise UserError(f"{directory.path} was trained for one agent on {run.config['env']}: it cannot sit in {name}")
-    seeds = [seed] if seed is not None else run.config["seeds"][: None if all_seeds else 1]
+    config, spec = directory.config, world.spec
+    for_many = isinstance(from_config(config["method"]), ForMany)
+    run = Run(directory, name if for_many else environment_of(config, None))
+    seeds = [seed] if seed is not None else config["seeds"][: None if all_seeds else 1]
     try:
         states = run.states_of(seeds)
-    except UserError as error:
-        if run.config["env"] == name:
-            raise
-        raise UserError(f"{text} was trained on {run.config['env']} and does not fit {name}: {error}") from error
+    except CheckpointError as error:
+        raise UserError(f"{text} was trained on {config['env']} and does not fit {name}: {error}") from error
+    method = run.method if for_many else _for_every_seat(run, spec)
 
     def player(i: int) -> Player:
-        policy = run.method.policy(jax.tree.map(lambda x: x[i], states), mode)
-        return Trained(run.method, policy, world.spec.action)
+        state = jax.tree.map(lambda x: x[i], states)
+        state = state if for_many else Members({group.name: state for group in spec.groups}, spec.groups)
+        return Trained(method, method.policy(state, mode), spec.action)
 
     return Entrant(text, tuple(player(i) for i in range(len(seeds))), tuple(seeds))
+
+
+def _for_every_seat(run: Run, spec: EnvSpec) -> Method:
+    """The method of a run of one agent, acting for all agents of a world, each of which sees and does as that one."""
+    alike = [one_of(spec, group) for group in spec.groups]
+    if any((one.observation, one.action) != (run.spec.observation, run.spec.action) for one in alike):
+        raise UserError(f"{run.path} was trained for one agent on {run.config['env']}: it cannot sit in {spec.name}")
+    return EachAlone(run.method)
 
 
 def _bot(text: str, world: Environment) -> Player:

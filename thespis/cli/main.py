@@ -18,6 +18,7 @@ from typing import NoReturn, cast
 
 import tyro
 
+from thespis.cli.commands.arena import Arena
 from thespis.cli.commands.collect import Collect
 from thespis.cli.commands.compare import Compare
 from thespis.cli.commands.doctor import Doctor
@@ -39,6 +40,7 @@ COMMANDS: dict[str, type] = {
     "sweep": Sweep,
     "evaluate": Evaluate,
     "compare": Compare,
+    "arena": Arena,
     "report": MakeReport,
     "record": Record,
     "collect": Collect,

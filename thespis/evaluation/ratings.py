@@ -131,13 +131,13 @@ def wilson(share: float, games: int, level_quantile: float = 1.959964) -> Interv
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def seed_weights(members: list[int], samples: int, rng: np.random.Generator) -> list[Float[np.ndarray, "sample seed"]]:
+def seed_weights(members: list[int], samples: int, rng: np.random.Generator) -> list[Float[np.ndarray, "sample _"]]:
     """For each player, how often each of its seeds is drawn in each resample, over their number; 1 for one alone."""
     return [rng.multinomial(n, np.full(n, 1 / n), samples) / n for n in members]
 
 
 def over_seeds(
-    m: Meeting, values: Float[np.ndarray, " pairing"], drawn: list[Float[np.ndarray, "sample seed"]]
+    m: Meeting, values: Float[np.ndarray, " pairing"], drawn: list[Float[np.ndarray, "sample _"]]
 ) -> Float[np.ndarray, " sample"]:
     """Means over the pairings of a meeting with its players' seeds resampled, each player's alike in all its seats."""
     weight = np.ones((len(drawn[0]), len(values)))
@@ -156,17 +156,15 @@ def over_games(
     return rng.multinomial(len(points), chances, samples) @ kinds / len(points)
 
 
-def spread(
-    middle: float, drawn: Float[np.ndarray, " sample"], seeds: int, low: float = -math.inf, high: float = math.inf
-) -> Interval | None:
+def spread(middle: float, drawn: Float[np.ndarray, " sample"], seeds: int) -> Interval | None:
     """The interval around ``middle`` of something resampled over ``seeds`` training seeds; ``None`` for fewer than three.
 
     The bootstrap's standard error, which is too small for a handful, times Student's quantile (see ``statistics``).
     """
     if seeds < SMALLEST_N:
         return None
-    half = student(0.975, seeds - 1) * math.sqrt(seeds / (seeds - 1)) * float(drawn.std())
-    return max(low, middle - half), min(high, middle + half)
+    half = student(0.975, float(seeds - 1)) * math.sqrt(seeds / (seeds - 1)) * float(drawn.std())
+    return middle - half, middle + half
 
 
 def fewest(members: list[int]) -> int | None:
