@@ -95,7 +95,7 @@ def _trained(
     def player(i: int) -> Player:
         state = jax.tree.map(lambda x: x[i], states)
         state = state if for_many else Members({group.name: state for group in spec.groups}, spec.groups)
-        return Trained(method, method.policy(state, mode), spec.action)
+        return Trained(method, state, mode, spec.action)
 
     return Entrant(text, tuple(player(i) for i in range(len(seeds))), tuple(seeds))
 

@@ -9,10 +9,12 @@ import jax
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.agents import Group, per_group
-from thespis.core.contracts import Method
+from thespis.core.contracts import Game, Method, Mode
+from thespis.core.game_trees import game_tree
 from thespis.core.keys import fold
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import Space, random_action, to_world
+from thespis.evaluation.exploitability import Judgement, judge, judge_method
 
 
 @runtime_checkable
@@ -31,21 +33,35 @@ class Player(Protocol):
         ...
 
 
+@runtime_checkable
+class Judged(Protocol):
+    """A player that can be judged exactly where a game is small."""
+
+    def judged(self, game: Game) -> Judgement:
+        """All seats of it against best replies. Raises ``UserError`` where this cannot be computed."""
+        ...
+
+
 class Trained(eqx.Module):
-    """A policy of a method for many agents."""
+    """What a method for many agents has learnt."""
 
     method: Method
-    policy: PyTree
+    state: PyTree
+    mode: Mode = eqx.field(static=True)
     action: Space = eqx.field(static=True)
 
     def begin(self, n: int) -> PyTree:
         """The method's memory."""
-        return self.method.begin(self.policy, n)
+        return self.method.begin(self.method.policy(self.state, self.mode), n)
 
     def act(self, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any]:
         """The method's actions."""
-        action, memory, _ = self.method.act(self.policy, memory, view, key)
+        action, memory, _ = self.method.act(self.method.policy(self.state, self.mode), memory, view, key)
         return to_world(self.action, action), memory
+
+    def judged(self, game: Game) -> Judgement:
+        """By the probabilities that the method tells."""
+        return judge_method(self.method, jax.tree.map(lambda x: x[None], self.state), game, self.mode)[0]
 
 
 class Random(eqx.Module):
@@ -58,6 +74,11 @@ class Random(eqx.Module):
     def of(cls, spec: EnvSpec) -> Random:
         """For one world."""
         return cls(spec.action, spec.groups)
+
+    def judged(self, game: Game) -> Judgement:
+        """By equal probabilities."""
+        tree = game_tree(game)
+        return judge(tree, tree.legal / tree.legal.sum(axis=1, keepdims=True))
 
     def begin(self, n: int) -> PyTree:
         """Nothing to remember."""

@@ -11,12 +11,15 @@ import numpy as np
 
 from thespis.arena.matches import Games, play, seats_of
 from thespis.arena.naming import Entrant, entrant, environment
-from thespis.arena.players import Player
-from thespis.core.contracts import Environment, Mode
+from thespis.arena.players import Judged, Player
+from thespis.core.contracts import Environment, Game, Mode
 from thespis.core.errors import UserError
 from thespis.core.keys import fold, key_of
 from thespis.evaluation.crossplay import Entry, matrix, seating_of
 from thespis.evaluation.ratings import Meeting, Ratings, rate
+
+DEEPEST = 12
+"""Moves of the longest games that are written out to be judged exactly: it takes seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Standings:
     meetings: tuple[Meeting, ...]
     entries: list[list[Entry]]
     ratings: Ratings | None
+    exploitability: tuple[float | None, ...]
+    """How much best replies win beyond each player in all seats, the mean of its seeds; ``None`` where not known."""
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -48,8 +53,8 @@ class Standings:
             return {key: [[cell[key] for cell in row] for row in found] for key in ("value", "interval", "by_seat")}
 
         players = [
-            {"name": name, "player": who.text, "seeds": list(who.seeds)}
-            for name, who in zip(self.names, self.entrants, strict=True)
+            {"name": name, "player": who.text, "seeds": list(who.seeds), "exploitability": exact}
+            for name, who, exact in zip(self.names, self.entrants, self.exploitability, strict=True)
         ]
         rated = None if self.ratings is None else dataclasses.asdict(self.ratings)
         for player, rating in zip(players, rated["players"] if rated else [], strict=False):
@@ -86,9 +91,22 @@ def tournament(
     notes = [f"{_versus(m, names)}: {note}" for m, note in met if note]
     ratings = rate(meetings, members)
     notes += [] if ratings else ["everybody always won as much as everybody else: there is nothing to rate"]
+    exact = tuple(_exploitability(each, world.spec.game) for each in found)
+    entries = matrix(meetings, members)
     return Standings(
-        name, mode, games, seats, names, tuple(found), tuple(meetings), matrix(meetings, members), ratings, tuple(notes)
+        name, mode, games, seats, names, tuple(found), tuple(meetings), entries, ratings, exact, tuple(notes)
     )
+
+
+def _exploitability(who: Entrant, game: Game | None) -> float | None:
+    """The mean of its training seeds; ``None`` for a game that is long or a player that cannot be judged."""
+    if game is None or not 0 < (game.rules.longest or 0) <= DEEPEST:
+        return None
+    judged = [player.judged for player in who.players if isinstance(player, Judged)]
+    try:
+        return float(np.mean([judge(game).exploitability for judge in judged])) if judged else None
+    except UserError:
+        return None
 
 
 def _meet(

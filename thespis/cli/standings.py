@@ -18,19 +18,22 @@ _WIDE = 6  # players; for more, the matrix has no room for intervals
 def ratings_table(standings: Standings) -> Table:
     """Players from the best one down."""
     from thespis.arena.picture import ranking
+    from thespis.evaluation import words
 
     ratings = standings.ratings
     assert ratings is not None
     table = Table(title=f"Ratings on {standings.env}", title_justify="left", title_style="bold")
-    heads = ("", "player", "rating", "95% interval", "points")
+    exact = any(value is not None for value in standings.exploitability)
+    heads = ("", "player", "rating", "95% interval", "points", *(["exploitability"] if exact else []))
     for head in heads:
         table.add_column(head, justify="left" if head == "player" else "right", no_wrap=True)
     for rank, player in enumerate(ranking(standings), 1):
         rating, entries = ratings.players[player], standings.entries[player]
         others = [entry.points.value for other, entry in enumerate(entries) if other != player]
         share = sum(others) / len(others)
-        cells = (str(rank), standings.names[player], _elo(rating.elo), _interval(rating), f"{share:.3f}")
-        table.add_row(*map(Text, cells))
+        cells = [str(rank), standings.names[player], _elo(rating.elo), _interval(rating), f"{share:.2f}"]
+        told = [words.number(standings.exploitability[player], 3)] if exact else []
+        table.add_row(*map(Text, cells + told))
     return table
 
 
