@@ -25,6 +25,7 @@ from thespis.cli.commands.doctor import Doctor
 from thespis.cli.commands.evaluate import Evaluate
 from thespis.cli.commands.listing import List
 from thespis.cli.commands.papers import Papers
+from thespis.cli.commands.play import Play
 from thespis.cli.commands.record import Record
 from thespis.cli.commands.report import MakeReport
 from thespis.cli.commands.reproduce import Reproduce
@@ -41,6 +42,7 @@ COMMANDS: dict[str, type] = {
     "evaluate": Evaluate,
     "compare": Compare,
     "arena": Arena,
+    "play": Play,
     "report": MakeReport,
     "record": Record,
     "collect": Collect,
