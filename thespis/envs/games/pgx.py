@@ -104,7 +104,8 @@ class Pgx(eqx.Module):
 
     def observe(self, position: Position, player: Int[Array, ""]) -> PyTree:
         """``seen``: pgx's observation as floats; ``seat``: the player's number; ``moves``, each one-hot, if shown."""
-        seen = _made(self.name)[0].observe(position.inner, self._theirs(position, player))
+        # the public name warns that it will show the player to move alone
+        seen = _made(self.name)[0]._observe(position.inner, self._theirs(position, player))
         told = {"seat": jnp.asarray(player, "int32"), "seen": seen.astype("float32")}
         shown = jax.nn.one_hot(position.moves, self.rules.actions)
         return told | {"moves": shown} if _kept(self.name) else told
