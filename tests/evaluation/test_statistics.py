@@ -6,10 +6,10 @@ from scipy import stats
 
 from thespis.evaluation.statistics import (
     SMALLEST_N,
-    student,
     interval,
     iqm,
     probability_of_improvement,
+    student,
 )
 
 

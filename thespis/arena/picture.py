@@ -14,26 +14,19 @@ _LONG = 28  # characters of a name
 
 
 def draw(standings: Standings, kind: str = "png") -> bytes:
-    """Players from the best one down. Without ratings the matrix shows payoffs, and stands alone. ``png`` or ``svg``."""
-    order, count = ranking(standings), len(standings.names)
+    """Players from the best one down, as ``png`` or ``svg``. Where nobody is rated the matrix stands alone."""
+    order, count = standings.ranking, len(standings.names)
     names = [_short(standings.names[i]) for i in order]
-    height, square = 1.6 + 0.42 * count, 1.5 + 0.62 * count
-    margin = 0.075 * max(map(len, names))
-    if standings.ratings is None:
-        with figure((square + margin + 1.0, height)) as fig:
-            _matrix(fig, fig.subplots(), standings, order, names, "payoff")
-            return render(fig, kind)
-    with figure((4.2 + square + margin, height)) as fig:
-        left, right = fig.subplots(1, 2, width_ratios=[4.2, square])
-        _ratings(left, standings, order, names)
-        _matrix(fig, right, standings, order, None, "points")
+    height, square, margin = 1.6 + 0.42 * count, 1.5 + 0.62 * count, 0.075 * max(map(len, names))
+    rated = standings.ratings is not None
+    widths = ([4.2 + margin] if rated else []) + [square] * len(standings.shown)
+    with figure((sum(widths) + (0 if rated else margin + 1), height)) as fig:
+        panels = list(fig.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
+        if rated:
+            _ratings(panels.pop(0), standings, order, names)
+        for axes, what in zip(panels, standings.shown, strict=True):
+            _matrix(axes, standings, order, None if rated else names, what)
         return render(fig, kind)
-
-
-def ranking(standings: Standings) -> list[int]:
-    """Players from the best one down; in the order given where they are not rated."""
-    ratings = standings.ratings
-    return sorted(range(len(standings.names)), key=lambda i: -ratings.players[i].elo if ratings else i)
 
 
 def _ratings(axes: Any, standings: Standings, order: list[int], names: list[str]) -> None:
@@ -57,17 +50,20 @@ def _ratings(axes: Any, standings: Standings, order: list[int], names: list[str]
     axes.set_xlabel(f"rating on {standings.env}, with 95% intervals")
 
 
-def _matrix(fig: Any, axes: Any, standings: Standings, order: list[int], names: list[str] | None, what: str) -> None:
+def _matrix(axes: Any, standings: Standings, order: list[int], names: list[str] | None, what: str) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     means = {(i, j): vars(standings.entries[i][j])[what] for i in order for j in order}
     values = np.array([[means[i, j].value for j in order] for i in order])
-    low, high = (0.0, 1.0) if what == "points" else (values.min(), max(values.max(), values.min() + 1e-9))
+    largest = float(np.abs(values).max()) or 1.0
+    low, high = (0.0, 1.0) if what == "points" else (-largest, largest)
     colours = LinearSegmentedColormap.from_list("points", [LINES[1], "#ffffff", LINES[0]])
     axes.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto")
     for row, column in np.ndindex(values.shape):
         value, far = values[row, column], abs(values[row, column] - (low + high) / 2) > 0.35 * (high - low)
-        axes.text(column, row, _cell(value, what), ha="center", va="center", color="#ffffff" if far else INK, fontsize=8)
+        axes.text(
+            column, row, _cell(value, what), ha="center", va="center", color="#ffffff" if far else INK, fontsize=8
+        )
     axes.set_xticks(range(len(order)), [str(rank) for rank in range(1, len(order) + 1)], color=INK)
     ranks = [str(rank) for rank in range(1, len(order) + 1)]
     labels = ranks if names is None else [f"{name}  {rank}" for name, rank in zip(names, ranks, strict=True)]

@@ -42,6 +42,20 @@ class Standings:
     """How much best replies win beyond each player in all seats, the mean of its seeds; ``None`` where not known."""
     notes: tuple[str, ...]
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Which matrices say something of their own: of points, of payoffs, or of both where stakes differ."""
+        if self.ratings is None:
+            return ("payoff",)
+        stakes = {float(stake) for m in self.meetings for stake in np.unique(np.abs(m.payoffs))} - {0.0}
+        return ("points", "payoff") if len(stakes) > 1 else ("points",)
+
+    @property
+    def ranking(self) -> list[int]:
+        """Players from the best one down; in the order given where they are not rated."""
+        ratings = self.ratings
+        return sorted(range(len(self.names)), key=lambda i: -ratings.players[i].elo if ratings else i)
+
     def to_json(self) -> dict[str, Any]:
         """As plain dictionaries and lists; matrices are ``[player][other]``."""
 
@@ -79,7 +93,9 @@ def tournament(
         UserError: for whatever the user can mend, in one line.
     """
     if len(texts) < 2 or len(set(texts)) < len(texts) or games < 1:
-        raise UserError("an arena needs at least two players, all different, and one game: add bot:random, for instance")
+        raise UserError(
+            "an arena needs at least two players, all different, and one game: add bot:random, for instance"
+        )
     name, world = environment(texts, env)
     mode = Mode.EXPLOIT if greedy else Mode.SAMPLE
     found = [entrant(text, world, name, mode, all_seeds=all_seeds) for text in texts]
@@ -115,7 +131,9 @@ def _meet(
     """All games in one order of seats, each training seed of the one with each of the other, and what to note."""
     who = list(dict.fromkeys(seating))
     seats = tuple(who.index(player) for player in seating)
-    choices = np.stack(np.meshgrid(*(range(len(found[i].players)) for i in who), indexing="ij"), -1).reshape(-1, len(who))
+    choices = np.stack(np.meshgrid(*(range(len(found[i].players)) for i in who), indexing="ij"), -1).reshape(
+        -1, len(who)
+    )
 
     def one(chosen: np.ndarray) -> Games:
         players: tuple[Player, ...] = tuple(found[i].players[c] for i, c in zip(who, chosen, strict=True))

@@ -17,7 +17,6 @@ _WIDE = 6  # players; for more, the matrix has no room for intervals
 
 def ratings_table(standings: Standings) -> Table:
     """Players from the best one down."""
-    from thespis.arena.picture import ranking
     from thespis.evaluation import words
 
     ratings = standings.ratings
@@ -27,7 +26,7 @@ def ratings_table(standings: Standings) -> Table:
     heads = ("", "player", "rating", "95% interval", "points", *(["exploitability"] if exact else []))
     for head in heads:
         table.add_column(head, justify="left" if head == "player" else "right", no_wrap=True)
-    for rank, player in enumerate(ranking(standings), 1):
+    for rank, player in enumerate(standings.ranking, 1):
         rating, entries = ratings.players[player], standings.entries[player]
         others = [entry.points.value for other, entry in enumerate(entries) if other != player]
         share = sum(others) / len(others)
@@ -37,11 +36,9 @@ def ratings_table(standings: Standings) -> Table:
     return table
 
 
-def matrix_table(standings: Standings) -> Table:
-    """What the row makes against the column: points, or payoffs where nobody is rated."""
-    from thespis.arena.picture import ranking
-
-    what, order = "points" if standings.ratings else "payoff", ranking(standings)
+def matrix_table(standings: Standings, what: str) -> Table:
+    """What the row makes against the column, ``points`` or ``payoff``."""
+    order = standings.ranking
     table = Table(title=f"Mean {what} of the row against the column", title_justify="left", title_style="bold")
     table.add_column("", justify="right")
     table.add_column("player", no_wrap=True)
@@ -63,7 +60,9 @@ def seats_line(standings: Standings) -> str:
     between = "too few seeds for an interval"
     if first.interval is not None:
         between = f"95% interval {_elo(2 * first.interval[0])} to {_elo(2 * first.interval[1])}"
-    return f"sitting in the first seat and not in the second is worth {_elo(2 * first.elo)} points of rating ({between})"
+    return (
+        f"sitting in the first seat and not in the second is worth {_elo(2 * first.elo)} points of rating ({between})"
+    )
 
 
 def _cell(mean: Mean, what: str, players: int) -> Text:
@@ -84,4 +83,6 @@ def _interval(rating: Rating) -> str:
 
 
 def _elo(value: float) -> str:
-    return f"{value:+.0f}".replace("-", "−").replace("+0", "0") if abs(value) < 0.5 else f"{value:+.0f}".replace("-", "−")
+    return (
+        f"{value:+.0f}".replace("-", "−").replace("+0", "0") if abs(value) < 0.5 else f"{value:+.0f}".replace("-", "−")
+    )

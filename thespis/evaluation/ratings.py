@@ -1,19 +1,21 @@
-"""Ratings from games: the model of Bradley and Terry (1952, "Rank analysis of incomplete block designs"), on Elo's scale.
+"""Ratings from games: the model of Bradley and Terry (1952, "Rank analysis of incomplete block designs").
 
 The one who sits in seat i expects this share of the points against the one in seat j, a draw being half of them:
 
     sigma((r_p + a_i) - (r_q + a_j)),    sigma(x) = 1 / (1 + exp(-x))
 
-with a strength ``r`` for each player and an advantage ``a`` for each seat. Strengths are those of largest likelihood under
-a weak prior, without which one who never lost would be infinitely strong: it is as if everybody had also drawn one game,
-and every seat too, against an imaginary player of strength 0. Printed ratings are 400 / ln 10 times the strengths, so that
-400 points are odds of ten to one, moved so that their mean is 0.
+with a strength ``r`` for each player and an advantage ``a`` for each seat. Strengths are those of largest likelihood
+under a weak prior, without which one who never lost would be infinitely strong: it is as if everybody had also drawn
+one game, and every seat too, against an imaginary player of strength 0. Printed ratings are 400 / ln 10 times the
+strengths, so that 400 points are odds of ten to one, moved so that their mean is 0.
 
-Intervals are bootstrapped over games (of a meeting in which all went alike, half a win and half a loss are added to what
-is drawn from: the plain bootstrap would be certain), or over training seeds where a player is several.
+Intervals are bootstrapped over games (half a win and half a loss are added to what is drawn from: a player who always
+won would else be sure to win the next), or over training seeds where a player is several.
 
-Measured, how often 95% intervals hold the truth (400 tournaments of 4 players 0 to 300 points apart, a first move worth 70
-points, a fifth of the games drawn): see ``tests/evaluation/test_ratings.py``, which measures it anew.
+Measured, how often 95% intervals hold the truth (150 tournaments of 4 players up to 330 points apart, a first move
+worth 70 points, a fifth of the games drawn): of ratings 94% with 20 and 96% with 200 games a meeting, of the first
+move 92 and 93%. For a run of 5 seeds whose strengths spread by 80 points: 93% over seeds, and 25% over games as if
+they were one player.
 """
 
 from __future__ import annotations

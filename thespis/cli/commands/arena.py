@@ -67,7 +67,8 @@ def _show(out: Output, standings: Standings) -> None:
 
     if standings.ratings is not None:
         out.say(ratings_table(standings))
-    out.say(matrix_table(standings))
+    for what in standings.shown:
+        out.say(matrix_table(standings, what))
     if standings.ratings is not None:
         out.say(Text(seats_line(standings)))
     out.say(Text(_how(standings)))
