@@ -30,8 +30,8 @@ def after(world: Everyone, moves: list[int]):
 
 @pytest.mark.parametrize(
     ("moves", "only"),
-    [([0, 3, 1, 4], 2), ([0, 3, 1], 2), ([0, 1, 4], 8), ([0, 8, 1, 2, 6, 3], 4)],
-    ids=["the first wins at once", "the second must block", "on the diagonal", "a win before a block"],
+    [([0, 3, 1, 4], 2), ([0, 3, 1], 2), ([0, 1, 4], 8)],
+    ids=["a win before a block", "the second must block", "on the diagonal"],
 )
 def test_what_is_forced_is_found(world, moves, only):
     action, _ = MCTS.of(world.spec, 200).act((), after(world, moves), key_of(0))
