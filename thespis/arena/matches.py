@@ -5,7 +5,7 @@ There is a program for each player and one for the world, not one for each pair:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -77,7 +77,7 @@ def remember(player: Player, n: int) -> PyTree:
 
 
 @eqx.filter_jit
-def answer(player: Player, memory: PyTree, view: View, key: Key[Array, ""], tick: Int[Array, ""]):
+def answer(player: Player, memory: PyTree, view: View, key: Key[Array, ""], tick: Any):
     """What a player does in all seats, and its memory after it."""
     return player.act(memory, view, fold(key, "act", tick))
 
@@ -89,7 +89,7 @@ def step(
     actions: tuple[PyTree, ...],
     seats: Int[Array, " seat"],
     key: Key[Array, ""],
-    tick: Int[Array, ""],
+    tick: Any,
 ) -> Going:
     """The games after one step, in which seat i does what the answer of number ``seats[i]`` has for it."""
     spec, keys = world.spec, per_index(key, len(going.over))

@@ -52,12 +52,13 @@ class MCTS(eqx.Module):
         import mctx
 
         position, legal = view.position, jax.vmap(self.game.legal)(view.position)
+        follow: Any = self._follow
         root = mctx.RootFnOutput(prior_logits=_logits(legal), value=jnp.zeros(len(legal)), embedding=position)  # pyright: ignore
         tree = mctx.search(
             params=(),
             rng_key=fold(key, "search"),
             root=root,
-            recurrent_fn=self._follow,
+            recurrent_fn=follow,
             root_action_selection_fn=lambda key, tree, node: _select(key, tree, node, 0),
             interior_action_selection_fn=_select,
             num_simulations=self.simulations,

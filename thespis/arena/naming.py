@@ -105,7 +105,8 @@ def _for_every_seat(run: Run, spec: EnvSpec) -> Method:
     alike = [one_of(spec, group) for group in spec.groups]
     if any((one.observation, one.action) != (run.spec.observation, run.spec.action) for one in alike):
         raise UserError(f"{run.path} was trained for one agent on {run.config['env']}: it cannot sit in {spec.name}")
-    return EachAlone(run.method)
+    every: Any = EachAlone(run.method)
+    return every
 
 
 def _bot(text: str, world: Environment) -> Player:

@@ -84,7 +84,7 @@ class Against(eqx.Module):
         taken = {group: actions[group][0].at[table.seat].set(own.astype(actions[group].dtype))}
         state, told = self.world.step(table.state, taken, fold(key, "step"))
         each: Any = told.each
-        over = told.terminated | told.truncated
+        over: Any = told.terminated | told.truncated
         return Seat(state, told.view, memory, table.seat, over), each[group].reward[table.seat]
 
     def _told(self, table: Seat, won: Float[Array, ""]) -> TimeStep:
@@ -98,4 +98,5 @@ def reply(world: Environment, player: Player, steps: int, out: Path, seed: int =
     run = api.train("ppo", Against(world, player), steps=steps, seeds=[seed], out=out, episodes=2)
     state, groups = jax.tree.map(lambda x: x[0], run.states), world.spec.groups
     members = Members({group.name: state for group in groups}, groups)
-    return Trained(EachAlone(run.method), members, Mode.EXPLOIT, world.spec.action)
+    method: Any = EachAlone(run.method)
+    return Trained(method, members, Mode.EXPLOIT, world.spec.action)

@@ -65,7 +65,7 @@ def seats_line(standings: Standings) -> str:
     """What it is worth to sit somewhere."""
     assert standings.ratings is not None
     seats = standings.ratings.seats
-    if len(seats) > 2:
+    if len(seats) != 2:
         return "seats: " + ", ".join(f"{i} {_elo(seat.elo)}" for i, seat in enumerate(seats))
     first = seats[0]
     between = "too few seeds for an interval"
