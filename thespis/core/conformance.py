@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from thespis.core.agents import per_group
 from thespis.core.conformance_parts import begun, check_curriculum, check_feedback
 from thespis.core.conformance_worlds import check_environment, check_host_environment
 from thespis.core.contracts import Method, Mode
@@ -84,14 +85,16 @@ def _check_acting(
     key = fold(root, "act")
     action, after, extras = chosen = act(policy, memory, views, key)
 
-    fits(spec.action, action, (rows,), f"{where} gives canonical actions of the space", bounded=False)
+    law = f"{where} gives canonical actions of the space"
+    per_group(spec.groups, spec.action, lambda s, axes, a: fits(s, a, (rows, *axes), law, bounded=False), action)
     same_tree(memory, after, f"{where} keeps the memory's tree")
     for path, leaf in jax.tree_util.tree_leaves_with_path((after, extras)):
         path = jax.tree_util.keystr(path)
         hold(leaf.shape[:1] == (rows,), f"{where}: memory and extras have one row an environment", f"not so {path}")
     finite(chosen, f"{where} gives finite actions, memory and extras")
     if spec.legal:
-        allowed(spec.action, action, views.legal, f"{where} takes legal choices only")
+        law = f"{where} takes legal choices only"
+        per_group(spec.groups, spec.action, lambda s, axes, a, legal: allowed(s, a, legal, law), action, views.legal)
     same_bits(chosen, act(policy, memory, views, key), f"{where} is repeatable")
     saved = jax.tree.map(lambda x, like: _restored(x, like), as_numpy(policy), policy)
     same_bits(chosen, act(saved, memory, views, key), f"{where} needs nothing but the policy")

@@ -35,6 +35,11 @@ class Shared(eqx.Module):
         """Actions, memories and extras ``[row, agent, ...]``."""
         return _apart(method.act(policy, _joined(memory, 0), _joined(view, 0), key), count)
 
+    def follow(self, method: Any, state: PyTree, view: View, key: Key[Array, ""]) -> PyTree:
+        """What targets take all to do at views ``[row, agent, ...]``."""
+        count = jax.tree.leaves(view)[0].shape[1]
+        return _apart(method.follow(state, _joined(view, 0), key), count)
+
     def update(self, method: Method, state: PyTree, batch: Batch, key: Key[Array, ""]) -> tuple[PyTree, Report]:
         """One update on what all have seen: ``[time, row, agent, ...]``."""
         steps, mask = _joined((batch.steps, batch.mask), 1)
@@ -59,6 +64,11 @@ class Separate(eqx.Module):
     def act(self, method: Method, policy: PyTree, memory: Any, view: View, key: Key[Array, ""], count: int) -> Any:
         """Actions, memories and extras ``[row, agent, ...]``."""
         return jax.vmap(method.act, in_axes=(0, 1, 1, 0), out_axes=1)(policy, memory, view, per_index(key, count))
+
+    def follow(self, method: Any, state: PyTree, view: View, key: Key[Array, ""]) -> PyTree:
+        """What targets take each to do at views ``[row, agent, ...]``."""
+        keys = per_index(key, jax.tree.leaves(view)[0].shape[1])
+        return jax.vmap(method.follow, in_axes=(0, 1, 0), out_axes=1)(state, view, keys)
 
     def update(self, method: Method, state: PyTree, batch: Batch, key: Key[Array, ""]) -> tuple[PyTree, Report]:
         """One update of each on what it has seen; metrics are means over agents."""
