@@ -70,6 +70,13 @@ class Method(Protocol[State, Policy, Memory]):
 
 
 @runtime_checkable
+class ForMany(Protocol):
+    """What a method says that acts for all agents of a world at once; it takes worlds of many agents alone."""
+
+    for_many: ClassVar[bool]
+
+
+@runtime_checkable
 class Feedback(Protocol[State]):
     """Where the learning signal comes from."""
 
@@ -106,6 +113,15 @@ class Curriculum(Protocol[State]):
 
     def update(self, state: State, outcomes: Outcomes, key: Key[Array, ""]) -> tuple[State, Report]:
         """Learn from how the drawn episodes went."""
+        ...
+
+
+@runtime_checkable
+class Seating(Protocol):
+    """What a curriculum says that fills seats of a game: it draws in a world of its own making."""
+
+    def world(self, environment: Any, method: Method) -> Any:
+        """The world in which ``method`` learns, made from the one that was asked for."""
         ...
 
 

@@ -138,6 +138,14 @@ def host(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
     return host(_load(environment), n, threads=threads)
 
 
+def has_many(environment: Any) -> bool:
+    """Whether a world has many agents; that of a host world that is not yet made cannot be known."""
+    if environment is None or resolve(environment).kind == "host":
+        made = environment is not None and not isinstance(environment, str | type)
+        return made and isinstance(environment, HostEnvironment) and bool(environment.spec.groups)
+    return bool(compiled(environment).spec.groups)
+
+
 def _kind(environment: Any) -> Literal["compiled", "host"]:
     import gymnasium
 

@@ -19,6 +19,7 @@ from thespis.learners.gradient import Number
 from thespis.learners.normalisers import ObservationScale, RewardScale
 from thespis.nets.body import GRU, Body, unroll
 from thespis.nets.mlp import orthogonal
+from thespis.objectives.decisions import at_decisions
 from thespis.objectives.returns import gae
 
 
@@ -103,7 +104,8 @@ class OnPolicyActor(eqx.Module):
 class Seen(eqx.Module):
     """A rollout as learning sees it: observations and rewards scaled, with its critic's values; ``[time, row, ...]``.
 
-    ``next_value`` is that of the true next observation, also where an episode was truncated.
+    ``next_value`` is that of the true next observation, also where an episode was truncated. ``alive``: where the actor
+    decided (``None``: everywhere); what stands elsewhere takes no part in learning.
     """
 
     view: View
@@ -115,10 +117,17 @@ class Seen(eqx.Module):
     terminated: Bool[Array, "time row"]
     ended: Bool[Array, "time row"]
     first: Bool[Array, "time row"]
+    alive: Bool[Array, "time row"] | None = None
 
     def judged(self, advantage: Float[Array, "time row"], target: Float[Array, "time row"]) -> Evaluated:
         """The rollout with a verdict."""
-        return Evaluated(self.view, self.action, self.log_prob, self.value, advantage, target, self.first)
+        return Evaluated(self.view, self.action, self.log_prob, self.value, advantage, target, self.first, self.alive)
+
+    def estimated(self, objective: Callable[..., PyTree], *others: Float[Array, "time row"]) -> PyTree:
+        """``objective(reward, value, next_value, terminated, ended, *others)`` of every row's decisions."""
+        rows = (self.reward, self.value, self.next_value, self.terminated, self.ended, *others)
+        over = jax.vmap(lambda alive, *row: at_decisions(objective, alive)(*row), in_axes=1, out_axes=1)
+        return over(self.alive, *rows)
 
 
 class Evaluated(eqx.Module):
@@ -131,6 +140,7 @@ class Evaluated(eqx.Module):
     advantage: Float[Array, "time row"]
     target: Float[Array, "time row"]
     first: Bool[Array, "time row"]
+    alive: Bool[Array, "time row"] | None = None
 
 
 class Assessor(eqx.Module):
@@ -145,27 +155,26 @@ class Assessor(eqx.Module):
         """Every step, scaled, with the values of both its ends."""
         steps = batch.steps
         apply = jax.vmap(jax.vmap(lambda o: self.observations.apply(scales[0], o)))
-        view = View(apply(steps.view.observation), steps.view.legal)
+        view, alive = View(apply(steps.view.observation), steps.view.legal), steps.view.alive
         value, memories = network.values(batch.memory, view.observation, steps.first)
         next_value = network.next_values(memories, apply(steps.next_view.observation))
         reward, log_prob = self.rewards.apply(scales[1], steps.reward), steps.extras["log_prob"]
         ends = steps.terminated, steps.ended
-        return Seen(view, steps.action, log_prob, reward, value, next_value, *ends, steps.first)
+        return Seen(view, steps.action, log_prob, reward, value, next_value, *ends, steps.first, alive)
 
     def assess(self, network: ActorCritic, scales: tuple[PyTree, PyTree], batch: Batch) -> Evaluated:
         """Values, advantages and value targets of every step."""
         seen = self.see(network, scales, batch)
-        advantage = jax.vmap(gae, in_axes=(1, 1, 1, 1, 1, None, None), out_axes=1)(
-            seen.reward, seen.value, seen.next_value, seen.terminated, seen.ended, self.discount, self.trace
-        )
+        advantage = seen.estimated(lambda *row: gae(*row, self.discount, self.trace))
         return seen.judged(advantage, seen.value + advantage)
 
     def learn_scales(self, scales: tuple[PyTree, PyTree], batch: Batch) -> tuple[PyTree, PyTree]:
         """Scales with this rollout added. Called after learning, so that learning sees what acting saw."""
-        steps = batch.steps
+        steps, alive = batch.steps, batch.steps.view.alive
+        mask = batch.mask if alive is None else batch.mask & alive
         return (
-            self.observations.update(scales[0], steps.view.observation, batch.mask),
-            self.rewards.update(scales[1], steps.reward, steps.ended, self.discount),
+            self.observations.update(scales[0], steps.view.observation, mask),
+            self.rewards.update(scales[1], steps.reward, steps.ended, self.discount, alive),
         )
 
     def judge(self, network: ActorCritic, scales: tuple[PyTree, PyTree], episode: Transition) -> Critique:

@@ -106,7 +106,7 @@ class RawReward(eqx.Module):
         """What one unit of the learner's reward is worth in the world's."""
         return jnp.ones(())
 
-    def update(self, state: PyTree, reward: Array, ended: Array, discount: Any) -> PyTree:
+    def update(self, state: PyTree, reward: Array, ended: Array, discount: Any, mask: Array | None = None) -> PyTree:
         """No state."""
         return state
 
@@ -133,9 +133,14 @@ class ReturnScale(eqx.Module):
         return jnp.sqrt(state.variance + 1e-8)
 
     def update(
-        self, state: PyTree, reward: Float[Array, "time row"], ended: Bool[Array, "time row"], discount: Any
+        self,
+        state: PyTree,
+        reward: Float[Array, "time row"],
+        ended: Bool[Array, "time row"],
+        discount: Any,
+        mask: Bool[Array, "time row"] | None = None,
     ) -> PyTree:
-        """Moments with the sums of a rollout added."""
+        """Moments with the sums of a rollout added, those that ``mask`` lets through."""
 
         def step(total, inputs):
             reward, ended = inputs
@@ -143,7 +148,7 @@ class ReturnScale(eqx.Module):
             return jnp.where(ended, 0.0, total), total
 
         _, totals = jax.lax.scan(step, jnp.zeros(reward.shape[1]), (reward, ended))
-        return state.merge(totals.ravel())
+        return state.merge(totals.ravel(), None if mask is None else mask.ravel())
 
 
 ObservationScale = AsTheyAre | RunningScale

@@ -19,6 +19,7 @@ from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPo
 from thespis.learners.gradient import Adam, Number, Optimiser, RMSProp, gradient_step
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
+from thespis.objectives.normalise import mean
 from thespis.objectives.policies import policy_gradient
 
 
@@ -92,8 +93,8 @@ class OnPolicy(eqx.Module):
 
         def loss(network: ActorCritic):
             now = replay(network, batch.memory, verdict)
-            actor_loss = jnp.mean(policy_gradient(now.log_prob, verdict.advantage))
-            critic_loss = jnp.mean(jnp.square(now.value - verdict.target))
+            actor_loss = mean(policy_gradient(now.log_prob, verdict.advantage), verdict.alive)
+            critic_loss = mean(jnp.square(now.value - verdict.target), verdict.alive)
             total = actor_loss + self.value_weight * critic_loss - self.entropy_weight * now.entropy
             return total, {"actor_loss": actor_loss, "critic_loss": critic_loss, "entropy": now.entropy}
 
@@ -114,6 +115,6 @@ def replay(network: ActorCritic, memory: Any, data: Seen | Evaluated) -> Replaye
     """Log-probabilities of the stored actions, values and mean entropy, from the memory before the first step."""
     policy = network.distributions(memory, data.view, data.first)
     log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, data.action)
-    entropy = jnp.mean(jax.vmap(jax.vmap(lambda p: p.entropy()))(policy))
+    entropy = mean(jax.vmap(jax.vmap(lambda p: p.entropy()))(policy), data.alive)
     value, _ = network.values(memory, data.view.observation, data.first)
     return Replayed(log_prob, entropy, value)

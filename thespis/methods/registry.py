@@ -16,6 +16,7 @@ NAMES = {
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
     "impala": "thespis.methods.online.impala:IMPALA",
+    "ippo": "thespis.methods.teams.ippo:IPPO",
     "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",
     "sac": "thespis.methods.online.sac:SAC",

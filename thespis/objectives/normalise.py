@@ -23,11 +23,24 @@ def standardise(
     return centred / (jnp.sqrt(jnp.sum(centred**2) / count) + epsilon)
 
 
-def explained_variance(prediction: Float[Array, "*shape"], target: Float[Array, "*shape"]) -> Float[Array, ""]:
+def mean(x: Float[Array, "*shape"], mask: Bool[Array, "*shape"] | None = None) -> Float[Array, ""]:
+    """The mean of all entries that ``mask`` lets through; 0 if there are none. Others add nothing, not even a NaN."""
+    if mask is None:
+        return jnp.mean(x)
+    return jnp.sum(jnp.where(mask, x, 0.0)) / jnp.maximum(jnp.sum(mask, dtype=x.dtype), 1.0)
+
+
+def explained_variance(
+    prediction: Float[Array, "*shape"], target: Float[Array, "*shape"], mask: Bool[Array, "*shape"] | None = None
+) -> Float[Array, ""]:
     r""":math:`1 - \mathrm{Var}(target - prediction) / \mathrm{Var}(target)`: 1 is perfect, 0 a constant.
 
     0 where the target does not vary, so that the metric stays finite.
     """
-    variance = jnp.var(target)
+    variance = _variance(target, mask)
     varies = variance > 0
-    return jnp.where(varies, 1.0 - jnp.var(target - prediction) / jnp.where(varies, variance, 1.0), 0.0)
+    return jnp.where(varies, 1.0 - _variance(target - prediction, mask) / jnp.where(varies, variance, 1.0), 0.0)
+
+
+def _variance(x: Float[Array, "*shape"], mask: Bool[Array, "*shape"] | None) -> Float[Array, ""]:
+    return jnp.var(x) if mask is None else mean(jnp.square(x - mean(x, mask)), mask)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
@@ -23,6 +22,7 @@ from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
 from thespis.learners.gradient import Number
 from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
+from thespis.objectives.normalise import mean
 from thespis.objectives.policies import kl_k3
 from thespis.objectives.returns import vtrace
 
@@ -59,10 +59,8 @@ class IMPALA(OnPolicy):
         """One step on one rollout."""
         seen = self.assessor().see(state.network, state.scales, batch)
         log_ratio = replay(state.network, batch.memory, seen).log_prob - seen.log_prob
-        target, advantage = jax.vmap(vtrace, in_axes=(1,) * 6 + (None,) * 4, out_axes=1)(
-            log_ratio, seen.reward, seen.value, seen.next_value, seen.terminated, seen.ended,
-            self.discount, self.trace, self.rho_bar, self.c_bar,
-        )  # fmt: skip
+        bounds = self.discount, self.trace, self.rho_bar, self.c_bar
+        target, advantage = seen.estimated(lambda *row: vtrace(row[-1], *row[:-1], *bounds), log_ratio)
         after, metrics = self.descend(state, batch, seen.judged(advantage, target))
-        cut = jnp.mean((jnp.exp(log_ratio) > self.rho_bar).astype("float32"))
-        return after, Report(metrics | {"kl": jnp.mean(kl_k3(log_ratio)), "cut": cut})
+        cut = mean((jnp.exp(log_ratio) > self.rho_bar).astype("float32"), seen.alive)
+        return after, Report(metrics | {"kl": mean(kl_k3(log_ratio), seen.alive), "cut": cut})

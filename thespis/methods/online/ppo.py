@@ -24,7 +24,7 @@ from thespis.learners.advantages import AdvantageScale, WholeBatch
 from thespis.learners.gradient import Number, gradient_step
 from thespis.learners.minibatches import columns, epochs
 from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
-from thespis.objectives.normalise import explained_variance
+from thespis.objectives.normalise import explained_variance, mean
 from thespis.objectives.policies import kl_k3, ppo_clip
 
 
@@ -65,7 +65,7 @@ class PPO(OnPolicy):
         """All epochs on one rollout."""
         assessor, stepper = self.assessor(), self.stepper()
         verdict = assessor.assess(state.network, state.scales, batch)
-        verdict = eqx.tree_at(lambda v: v.advantage, verdict, self.advantages.whole(verdict.advantage))
+        verdict = eqx.tree_at(lambda v: v.advantage, verdict, self.advantages.whole(verdict.advantage, verdict.alive))
         data = columns((verdict, batch.memory), joined=self.memory is not None)
 
         def step(carry, minibatch):
@@ -74,19 +74,20 @@ class PPO(OnPolicy):
             return (network, opt), metrics | {"gradient": norm}
 
         (network, opt), metrics = epochs(step, (state.network, state.opt), data, self.epochs, self.minibatch, key)
-        metrics["explained_variance"] = explained_variance(verdict.value.ravel(), verdict.target.ravel())
+        metrics["explained_variance"] = explained_variance(verdict.value, verdict.target, verdict.alive)
         return OnPolicyState(network, opt, assessor.learn_scales(state.scales, batch)), Report(metrics)
 
     def _loss(self, network: ActorCritic, data: Evaluated, memory: Any) -> tuple[Array, dict[str, Array]]:
         now = replay(network, memory, data)
         log_ratio = now.log_prob - data.log_prob
-        actor_loss = jnp.mean(ppo_clip(log_ratio, self.advantages.part(data.advantage), self.clip))
-        critic_loss = jnp.mean(jnp.square(now.value - data.target))
+        advantage = self.advantages.part(data.advantage, data.alive)
+        actor_loss = mean(ppo_clip(log_ratio, advantage, self.clip), data.alive)
+        critic_loss = mean(jnp.square(now.value - data.target), data.alive)
         loss = actor_loss + self.value_weight * critic_loss - self.entropy_weight * now.entropy
         return loss, {
             "actor_loss": actor_loss,
             "critic_loss": critic_loss,
             "entropy": now.entropy,
-            "kl": jnp.mean(kl_k3(log_ratio)),
-            "clipped": jnp.mean((jnp.abs(jnp.expm1(log_ratio)) > self.clip).astype("float32")),
+            "kl": mean(kl_k3(log_ratio), data.alive),
+            "clipped": mean((jnp.abs(jnp.expm1(log_ratio)) > self.clip).astype("float32"), data.alive),
         }

@@ -1,0 +1,1 @@
+"""Many agents that learn together."""
