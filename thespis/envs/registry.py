@@ -18,7 +18,8 @@ from typing import Any, Literal
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError
 
-_LIBRARIES = ("probe", "gymnax", "pgx", "gymnasium", "envpool")
+_COMPILED = ("probe", "gymnax", "pgx", "jaxmarl")
+_LIBRARIES = (*_COMPILED, "gymnasium", "envpool")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ def resolve(environment: Any) -> Entry:
         return Entry(_kind(_load(environment)), environment)
     if not _known(library, rest):
         raise _unknown(environment)
-    return Entry("compiled" if library in ("probe", "gymnax", "pgx") else "host", environment)
+    return Entry("compiled" if library in _COMPILED else "host", environment)
 
 
 def names() -> list[str]:
@@ -55,6 +56,7 @@ def names() -> list[str]:
     EnvPool's classic control and MuJoCo are listed; any other of its worlds can be named too.
     """
     from thespis.envs.compiled.gymnax import NAMES
+    from thespis.envs.compiled.jaxmarl_worlds import NAMES as TEAMS
     from thespis.envs.games.pgx import NAMES as GAMES
     from thespis.envs.host.envpool import NAMES as POOLED
     from thespis.envs.probes import registry as probes
@@ -62,6 +64,7 @@ def names() -> list[str]:
     found = [f"probe:{name}" for name in probes.PROBES]
     found += [f"gymnax:{name}" for name in NAMES] if _installed("gymnax") else []
     found += [f"pgx:{name}" for name in GAMES] if _installed("pgx") else []
+    found += [f"jaxmarl:{name}" for name in TEAMS] if _installed("jaxmarl") else []
     found += [f"gymnasium:{name}" for name in _gymnasium_names()]
     found += [f"envpool:{name}" for name in POOLED] if _installed("envpool") else []
     return found
@@ -89,6 +92,10 @@ def compiled(environment: Any) -> Environment:
         from thespis.envs.games.naming import world
 
         return world(rest)
+    if library == "jaxmarl":
+        from thespis.envs.compiled.jaxmarl import JaxMarl
+
+        return JaxMarl(rest)
     if library == "probe":
         from thespis.envs.probes.registry import PROBES
 
@@ -173,6 +180,10 @@ def _known(library: str, name: str) -> bool:
             from thespis.envs.games.pgx import NAMES
 
             return name in NAMES
+        case "jaxmarl":
+            from thespis.envs.compiled.jaxmarl_worlds import known
+
+            return known(name)
         case "gymnasium":
             import gymnasium
 
