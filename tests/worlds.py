@@ -177,9 +177,7 @@ class Crew(eqx.Module):
             turn = numbers[1].astype("int32")
             first = (jnp.arange(4) + turn) % 3 != 0
             masks = {"movers": jnp.stack([first, ~first | (jnp.arange(4) == 0)]), "x": jnp.ones((1, 2), bool)}
-        return TimeStep(
-            seen, step.reward, step.terminated, step.truncated, masks, alive=alive, each=each
-        )
+        return TimeStep(seen, step.reward, step.terminated, step.truncated, masks, alive=alive, each=each)
 
 
 class AsHost:

@@ -46,7 +46,10 @@ VALUES = {
     "feed": Replay(capacity=200_000, batch=256, warmup=5_000, every=4, envs=16),
 }  # fmt: skip
 SAC = thespis.SAC(
-    learning_rate=1e-3, discount=0.9, hidden=(128, 128), feed=Replay(capacity=200_000, batch=128, warmup=5_000, every=4, envs=16)
+    learning_rate=1e-3,
+    discount=0.9,
+    hidden=(128, 128),
+    feed=Replay(capacity=200_000, batch=128, warmup=5_000, every=4, envs=16),
 )
 METHODS = {"ippo": IPPO(PPO), "mappo": MAPPO(PPO), "vdn": VDN(**VALUES), "qmix": QMIX(**VALUES), "masac": MASAC(SAC)}
 

@@ -72,9 +72,7 @@ class EveryoneAndActions(eqx.Module):
         """What all see, and what the others do; the agent's own action is left out, as critics are given it apart."""
         steps, seen = batch.steps, Everyone().shown(groups, batch, follow)
         done, next_done = (_split(groups, *x) for x in ((steps.action, steps.view), (follow(), steps.next_view)))
-        return {
-            g.name: ((seen[g.name][0], _others(g, done)), (seen[g.name][1], _others(g, next_done))) for g in groups
-        }
+        return {g.name: ((seen[g.name][0], _others(g, done)), (seen[g.name][1], _others(g, next_done))) for g in groups}
 
 
 Sight = Own | Everyone | EveryoneAndActions

@@ -71,9 +71,7 @@ class ActorCritic(eqx.Module):
         features, _ = unroll(self.body, memory[0], views.observation, first)
         return jax.vmap(jax.vmap(self.head))(features, views.legal)
 
-    def values(
-        self, memory: Any, seen: PyTree, first: Bool[Array, "time row"]
-    ) -> tuple[Float[Array, "time row"], Any]:
+    def values(self, memory: Any, seen: PyTree, first: Bool[Array, "time row"]) -> tuple[Float[Array, "time row"], Any]:
         """State values of a whole rollout of what the critic sees, and its memory after each step."""
         begun = memory[1] if self.carried else self.critic.body.begin(first.shape[1])
         features, memories = unroll(self.critic.body, begun, seen, first)
@@ -112,7 +110,7 @@ class Seen(eqx.Module):
     """A rollout as learning sees it: observations and rewards scaled, with its critic's values; ``[time, row, ...]``.
 
     ``next_value`` is that of the true next observation, also where an episode was truncated. ``alive``: where the actor
-    decided (``None``: everywhere); what stands elsewhere takes no part in learning. ``told``: what only the critic sees.
+    decided (``None``: everywhere); what stands elsewhere takes no part in learning. ``told``: what only critics see.
     """
 
     view: View

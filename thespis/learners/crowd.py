@@ -92,7 +92,9 @@ class Crowd(eqx.Module):
 
     def update(self, state: Members, batch: Batch, key: Key[Array, ""]) -> tuple[Members, Report]:
         """Every group learns from what it has seen."""
-        shown = self.critics.shown(state.groups, batch, lambda: self._following(state, batch.steps, fold(key, "follow")))
+        shown = self.critics.shown(
+            state.groups, batch, lambda: self._following(state, batch.steps, fold(key, "follow"))
+        )
         learnt, metrics = {}, {}
         for group in state.groups:
             name, seen = group.name, batch_of(batch, group, *shown[group.name])

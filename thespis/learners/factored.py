@@ -102,7 +102,9 @@ class Factored(eqx.Module):
         def utility(group: Group) -> Utility:
             one = numbered(spec, group)
             if not isinstance(one.action, Discrete):
-                raise UserError(f"{self.name} needs one discrete choice, {one.name} has {one.action}: use mappo or masac")
+                raise UserError(
+                    f"{self.name} needs one discrete choice, {one.name} has {one.action}: use mappo or masac"
+                )
             return Utility(one, self.hidden, self.memory, fold(key, group.name))
 
         agents = sum(group.count for group in spec.groups)
@@ -205,7 +207,9 @@ def valued(team: Team, steps: Transition) -> tuple[Values, Values]:
     return now, following
 
 
-def taken(values: Values, actions: dict[str, Int[Array, "time row agent"]]) -> dict[str, Float[Array, "time row agent"]]:
+def taken(
+    values: Values, actions: dict[str, Int[Array, "time row agent"]]
+) -> dict[str, Float[Array, "time row agent"]]:
     """The values of what the agents do."""
     return {name: jnp.take_along_axis(x, actions[name][..., None], axis=-1)[..., 0] for name, x in values.items()}
 

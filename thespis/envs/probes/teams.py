@@ -20,7 +20,7 @@ class TwoStep(eqx.Module):
     """Two agents, two steps, two choices each; all see the state, one-hot (Rashid et al., 2018, section 6).
 
     The first agent's first choice decides which game is played next: one that pays 7 whatever is done, or one that pays
-    8 if both choose 1, 0 if both choose 0, else 1. A sum of one value for each agent cannot tell that 8 is to be had.
+    8 if both choose 1, 0 if both choose 0, else 1. Played at random, a sum of values cannot tell that 8 is to be had.
     At the first step the second agent has no choice (in the paper it is one without consequence).
     """
 
@@ -36,7 +36,9 @@ class TwoStep(eqx.Module):
         """The choice between two games."""
         return Place(zero(), zero()), self._answer(zero(), jnp.zeros(()))
 
-    def step(self, state: Place, action: dict[str, Int[Array, " agent"]], key: Key[Array, ""]) -> tuple[Place, TimeStep]:
+    def step(
+        self, state: Place, action: dict[str, Int[Array, " agent"]], key: Key[Array, ""]
+    ) -> tuple[Place, TimeStep]:
         """One of the two steps; ``cue`` is the game."""
         mine, other = action["pair"][0], action["pair"][1]
         together = jnp.asarray([[0.0, 1.0], [1.0, 8.0]])[mine, other]
@@ -113,6 +115,53 @@ class Shifts(eqx.Module):
             done = (np.array([2, 1, 1]) * cues * there).astype("int32")
             if not cues[1 + (time == 0)]:  # of who is not there nothing is shown: one for both cues
                 found.append(Known(seen, 2.0 + (1 - time) * 2.0 * discount, {"eye": done[:1], "hand": done[1:]}))
+        return found
+
+
+class Meeting(eqx.Module):
+    """One step: a ``runner`` and two ``guards`` each choose a number, and the two sides are paid unlike each other.
+
+    Guards are shown 1 or -1, and are both paid 1 less the squared distance of their sum from it, and less a tenth of
+    their squares: each does best with 1 / 2.1 of it. The runner is shown 1 or -1 too, and is paid 1 less the squared
+    distance from half of that. The run counts what guards are paid.
+    """
+
+    name: str = eqx.field(static=True, default="meeting")
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Spaces and limits."""
+        seen = dict_space(guard=Box((2,), -1.0, 1.0), runner=Box((1,), -1.0, 1.0))
+        done = dict_space(guard=Box((1,), -1.0, 1.0), runner=Box((1,), -1.0, 1.0))
+        return EnvSpec(f"probe:{self.name}", seen, done, groups=(Group("guard", 2), Group("runner", 1)))
+
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
+        """A place for each side by chance."""
+        cue = jax.random.rademacher(key, (2,), "float32")
+        return Place(zero(), cue), self._answer(cue, jnp.zeros(2), jnp.zeros((), bool))
+
+    def step(self, state: Place, action: dict[str, Array], key: Key[Array, ""]) -> tuple[Place, TimeStep]:
+        """The verdict."""
+        guards, runner = action["guard"][:, 0], action["runner"][0, 0]
+        apart = jnp.sum(guards) - state.cue[0], runner - 0.5 * state.cue[1]
+        paid = jnp.stack([1.0 - apart[0] ** 2 - 0.1 * jnp.sum(guards**2), 1.0 - apart[1] ** 2])
+        return Place(state.time + 1, state.cue), self._answer(state.cue, paid, jnp.ones((), bool))
+
+    def _answer(self, cue: Float[Array, 2], paid: Float[Array, 2], over: Array) -> TimeStep:
+        first = jnp.broadcast_to(cue[0], (2, 1))
+        seen = {"guard": jnp.concatenate([first, -first], axis=1), "runner": cue[1:, None]}
+        none = {"guard": jnp.zeros(2, bool), "runner": jnp.zeros(1, bool)}
+        each = {"guard": Each(jnp.broadcast_to(paid[0], (2,)), none["guard"]), "runner": Each(paid[1:], none["runner"])}
+        alive = {name: jnp.broadcast_to(~over, x.shape) for name, x in none.items()}
+        return TimeStep(seen, paid[0], over, jnp.zeros((), bool), alive=alive, each=each)
+
+    def known(self, discount: float) -> list[Known]:
+        """Where the slope of what is paid is 0."""
+        part, found = 1 / 2.1, []
+        for guard, runner in itertools.product((-1.0, 1.0), repeat=2):
+            seen = {"guard": np.tile(np.float32([guard, -guard]), (2, 1)), "runner": np.float32([[runner]])}
+            done = {"guard": np.full((2, 1), part * guard, "float32"), "runner": np.float32([[runner / 2]])}
+            found.append(Known(seen, 1.0 - (2 * part - 1) ** 2 - 0.2 * part**2, done))
         return found
 
 

@@ -4,8 +4,8 @@ The actor sees its own observation, in training and after. The critic sees the s
 the agent's own observation; else what all agents see, joined, zeros for those that are not there. Where parameters are
 shared it is told which agent it judges. With a GRU, the critic's memory starts anew with every rollout.
 
-Source: Yu et al., 2022. Differs from their code: no normalisation of values (``rewards=ReturnScale`` scales rewards), and
-PPO's own loss of values, neither clipped nor Huber's.
+Source: Yu et al., 2022. Differs from their code: values are not normalised (``rewards=ReturnScale`` scales rewards),
+and the loss of values is PPO's own, neither clipped nor Huber's.
 """
 
 from __future__ import annotations

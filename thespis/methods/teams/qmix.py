@@ -1,8 +1,9 @@
 """QMIX: one value of the team, which rises in the value of each agent, learnt by deep Q-learning.
 
-``f(Q_1(o_1, a_1) ... Q_N(o_N, a_N); s)`` regresses on ``r + gamma f'(Q_i'(o_i', argmax Q_i); s')`` from replay. ``f`` is a
-net whose weights are never negative and come from the state ``s`` (what the world shows critics, else all observations
-joined), so the best joint action is the best of each agent. Agents act epsilon-greedily on their own.
+``f(Q_1(o_1, a_1) ... Q_N(o_N, a_N); s)`` regresses on ``r + gamma f'(Q_i'(o_i', argmax Q_i); s')`` from replay, with
+``r`` the reward of all. ``f`` is a net whose weights are never negative and come from the state ``s`` (what the world
+shows critics, else all observations joined), so the best joint action is the best of each agent. Agents act
+epsilon-greedily on their own.
 
 Source: Rashid et al., 2018. Differs from their code: Adam; weights come from nets with a hidden layer; without memory
 unless ``memory=GRU(64)`` beside ``feed.length`` of several steps: windows then begin anywhere in an episode.

@@ -1,7 +1,7 @@
 """Value decomposition: one value of the team, the sum of one for each agent, learnt by deep Q-learning.
 
-``sum_i Q_i(o_i, a_i)`` regresses on ``r + gamma sum_i Q_i'(o_i', argmax Q_i)`` from replay, with ``r`` the reward of all;
-agents act epsilon-greedily on their own. Agents of a group share a net, which is told which of them it values.
+``sum_i Q_i(o_i, a_i)`` regresses on ``r + gamma sum_i Q_i'(o_i', argmax Q_i)`` from replay, ``r`` being the reward of
+all; agents act epsilon-greedily on their own. Agents of a group share a net, which is told which of them it values.
 
 Source: Sunehag et al., 2018. Differs from their code: double Q-learning; without memory unless ``memory=GRU(64)``
 beside ``feed.length`` of several steps: windows then begin anywhere in an episode, without memory.
