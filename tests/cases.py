@@ -9,10 +9,14 @@ from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
 from thespis.critics.mixing import Monotonic
+from thespis.envs.games.everyone import Everyone
+from thespis.envs.games.pgx import Pgx
 from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.sharing import Separate
 from thespis.learners.temperature import TunedTemperature
+from thespis.methods.games.cfr import CFR
+from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
@@ -44,6 +48,7 @@ SMALL = (8,)
 CHOICE = Walk(Discrete(4), legal=True)
 EVERYTHING = Walk(TREE_ACTION, TREE, legal=True)
 CREW, PUSHING = Crew(), Crew(action=BOX, legal=False)
+KUHN = Everyone(Pgx("kuhn_poker"))
 
 
 def replay(**settings) -> Replay:
@@ -75,7 +80,7 @@ CASES = {
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
-    "ippo": Case(IPPO(ppo()), CREW),
+    "ippo in a crew": Case(IPPO(ppo()), CREW),
     "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),
     "mappo apart with memory": Case(MAPPO(ppo(memory=GRU(4), minibatch=16), Separate()), PUSHING),
     "vdn": Case(VDN(hidden=SMALL, target_every=3, feed=replay()), CREW),
@@ -85,6 +90,17 @@ CASES = {
     "maddpg": Case(MADDPG(DDPG(hidden=SMALL, feed=replay(length=2))), PUSHING),
     "masac": Case(MASAC(SAC(hidden=SMALL, feed=replay())), PUSHING),
     "masac apart with choices": Case(MASAC(SAC(hidden=SMALL, feed=replay()), Separate()), CREW),
+    "ippo": Case(IPPO(PPO(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3))), KUHN),
+    "ippo with memory": Case(
+        IPPO(
+            PPO(hidden=SMALL, epochs=2, minibatch=16, memory=GRU(4), observations=RunningScale(),
+                rewards=ReturnScale(), feed=Rollouts(8, envs=3)),
+            Separate(),
+        ),
+        KUHN,
+    ),
+    "cfr": Case(CFR(), KUHN),
+    "cfr-plus": Case(CFRPlus(iterations=2), KUHN),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

@@ -98,15 +98,15 @@ def fits(space: Space, value: PyTree, batch: tuple[int, ...], law: str, *, bound
 
 
 def allowed(space: Space, action: PyTree, legal: PyTree, law: str) -> None:
-    """Every choice of ``action[...]`` is one that ``legal[...]`` allows."""
+    """Every choice of ``action[row]`` is one that ``legal[row]`` allows."""
 
     def leaf(part: Space, chosen: np.ndarray, mask: Any) -> None:
         match part:
             case Discrete():
-                ok = np.take_along_axis(np.asarray(mask), chosen[..., None], -1)
+                ok = np.take_along_axis(np.asarray(mask), chosen[:, None], 1)
             case MultiDiscrete():
                 pieces = [np.asarray(piece) for piece in split_legal(part, jnp.asarray(mask))]
-                ok = np.stack([np.take_along_axis(m, chosen[..., i, None], -1) for i, m in enumerate(pieces)])
+                ok = np.stack([np.take_along_axis(m, chosen[:, i, None], 1) for i, m in enumerate(pieces)])
             case _:
                 return
         hold(np.all(ok), law, "an illegal choice is taken")

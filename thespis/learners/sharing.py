@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import Method, Mode
 from thespis.core.keys import per_index
+from thespis.core.readable import Readable
 from thespis.core.records import Batch, EnvSpec, Report, View
 
 
@@ -39,6 +40,10 @@ class Shared(eqx.Module):
         """What targets take all to do at views ``[row, agent, ...]``."""
         count = jax.tree.leaves(view)[0].shape[1]
         return _apart(method.follow(state, _joined(view, 0), key), count)
+
+    def probabilities(self, method: Readable, policy: PyTree, memory: Any, view: View, count: int) -> Array:
+        """Of every choice, ``[row, agent, n]``."""
+        return _apart(method.probabilities(policy, _joined(memory, 0), _joined(view, 0)), count)
 
     def update(self, method: Method, state: PyTree, batch: Batch, key: Key[Array, ""]) -> tuple[PyTree, Report]:
         """One update on what all have seen: ``[time, row, agent, ...]``."""
@@ -69,6 +74,10 @@ class Separate(eqx.Module):
         """What targets take each to do at views ``[row, agent, ...]``."""
         keys = per_index(key, jax.tree.leaves(view)[0].shape[1])
         return jax.vmap(method.follow, in_axes=(0, 1, 0), out_axes=1)(state, view, keys)
+
+    def probabilities(self, method: Readable, policy: PyTree, memory: Any, view: View, count: int) -> Array:
+        """Of every choice, ``[row, agent, n]``."""
+        return jax.vmap(method.probabilities, in_axes=(0, 1, 1), out_axes=1)(policy, memory, view)
 
     def update(self, method: Method, state: PyTree, batch: Batch, key: Key[Array, ""]) -> tuple[PyTree, Report]:
         """One update of each on what it has seen; metrics are means over agents."""

@@ -12,6 +12,8 @@ from thespis.core.errors import UserError
 NAMES = {
     "a2c": "thespis.methods.online.a2c:A2C",
     "bc": "thespis.methods.imitation.bc:BC",
+    "cfr": "thespis.methods.games.cfr:CFR",
+    "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
@@ -20,6 +22,7 @@ NAMES = {
     "maddpg": "thespis.methods.teams.maddpg:MADDPG",
     "mappo": "thespis.methods.teams.mappo:MAPPO",
     "masac": "thespis.methods.teams.masac:MASAC",
+    "mmd": "thespis.methods.games.mmd:MMD",
     "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",
     "qmix": "thespis.methods.teams.qmix:QMIX",
