@@ -12,6 +12,8 @@ from thespis.core.errors import UserError
 NAMES = {
     "a2c": "thespis.methods.online.a2c:A2C",
     "bc": "thespis.methods.imitation.bc:BC",
+    "cfr": "thespis.methods.games.cfr:CFR",
+    "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",

@@ -1,0 +1,1 @@
+"""Methods that know the game they play."""
