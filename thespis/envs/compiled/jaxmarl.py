@@ -25,6 +25,7 @@ from thespis.core.agents import Group
 from thespis.core.errors import UserError
 from thespis.core.records import Each, EnvSpec, TimeStep
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, dict_space, dtype_of, map_space, shape_of
+from thespis.envs.alike import alike
 from thespis.envs.compiled.jaxmarl_worlds import Facts, facts, known, make, quiet
 from thespis.envs.spaces import box
 
@@ -169,15 +170,9 @@ def _made(name: str) -> _Made:
 
 
 def _members(world: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Agents by group, in the library's order."""
-    groups: dict[str, list[str]] = {}
-    for name in world.agents:
-        groups.setdefault(name.rstrip("0123456789").rstrip("_") or "agent", []).append(name)
-    for group, names in groups.items():
-        kinds = {(str(vars(world.observation_space(n))), str(vars(world.action_space(n)))) for n in names}
-        if len(kinds) > 1:
-            raise UserError(f"agents called {group} of {world.name} have different spaces, which is not supported")
-    return tuple((group, tuple(names)) for group, names in groups.items())
+    """Names of agents by group, in the library's order."""
+    kinds = [(str(vars(world.observation_space(n))), str(vars(world.action_space(n)))) for n in world.agents]
+    return tuple((group, tuple(world.agents[i] for i in places)) for group, places in alike(world.agents, kinds))
 
 
 def _observation(space: Any, emitted: Any, told: Facts) -> Space:

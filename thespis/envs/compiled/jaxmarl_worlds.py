@@ -6,7 +6,6 @@ network of JaxMARL's plays.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
 import difflib
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from thespis.core.errors import UserError, missing_extra
+from thespis.envs.options import options_in
 
 _MAPS = (
     "2s3z", "3m", "3s5z", "3s5z_vs_3s6z", "3s_vs_5z", "5m_vs_6m", "6h_vs_8z", "8m", "10m_vs_11m", "25m", "27m_vs_30m",
@@ -150,7 +150,7 @@ def make(name: str) -> tuple[Any, dict[str, Any]]:
         UserError: if JaxMARL is missing, or the world does not take an option.
     """
     base, place, asked = _parts(name)
-    options = _options(name, asked)
+    options = options_in(f"jaxmarl:{name}", asked)
     own = {key: options.pop(key) for key in ("shaping",) if facts(name).shaped and key in options}
     with quiet():
         try:
@@ -185,19 +185,6 @@ def _parts(name: str) -> tuple[str, str, str]:
     path, _, options = name.partition("?")
     base, _, place = path.partition("/")
     return base, place, options
-
-
-def _options(name: str, text: str) -> dict[str, Any]:
-    found = {}
-    for pair in filter(None, text.split("&")):
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UserError(f"cannot read {pair!r} in jaxmarl:{name}; options are ?key=value&key=value")
-        try:
-            found[key] = ast.literal_eval(value)
-        except (SyntaxError, ValueError):
-            found[key] = value
-    return found
 
 
 def _map(base: str, place: str) -> dict[str, Any]:
