@@ -31,9 +31,9 @@ class Own(eqx.Module):
         """What the critics of a group see beside the agent's own observation, or in its place."""
         return None
 
-    def shown(self, spec: tuple[Group, ...], batch: Batch, follow: Follow) -> Shown:
+    def shown(self, groups: tuple[Group, ...], batch: Batch, follow: Follow) -> Shown:
         """Nothing but that."""
-        return {group.name: (None, None) for group in spec}
+        return {group.name: (None, None) for group in groups}
 
 
 class Everyone(eqx.Module):

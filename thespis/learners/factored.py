@@ -184,7 +184,8 @@ class Factored(eqx.Module):
         return Adam(self.learning_rate, self.max_gradient_norm)
 
 
-Values = dict[str, Float[Array, "time row agent n"]]
+Values = dict[str, Array]
+"""Values by group: ``[time, row, agent]``, or of every choice ``[time, row, agent, n]``; groups differ in both."""
 
 
 def valued(team: Team, steps: Transition) -> tuple[Values, Values]:
@@ -207,16 +208,12 @@ def valued(team: Team, steps: Transition) -> tuple[Values, Values]:
     return now, following
 
 
-def taken(
-    values: Values, actions: dict[str, Int[Array, "time row agent"]]
-) -> dict[str, Float[Array, "time row agent"]]:
-    """The values of what the agents do."""
+def taken(values: Values, actions: dict[str, Array]) -> Values:
+    """The values of what the agents do, ``actions`` being ``[time, row, agent]``."""
     return {name: jnp.take_along_axis(x, actions[name][..., None], axis=-1)[..., 0] for name, x in values.items()}
 
 
-def mixed(
-    team: Team, values: dict[str, Float[Array, "time row agent"]], view: View, told: PyTree
-) -> Float[Array, "time row"]:
+def mixed(team: Team, values: Values, view: View, told: PyTree) -> Float[Array, "time row"]:
     """The team's value; agents that do not decide add 0."""
     there = [jnp.where(view.alive[g.name], values[g.name], 0.0) for g in team.groups]
     together = jnp.concatenate(there, axis=-1)
