@@ -56,7 +56,7 @@ $(VENV)/for-train: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/for-tests: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[control,data,video,track,cluster,games,teams,dev]'
+	$(PIP) install -c constraints.txt -e '.[control,data,video,track,cluster,games,teams,spiel,dev]'
 	@touch $@ $(VENV)/for-train
 
 $(BIN)/python:

@@ -1,5 +1,6 @@
 """Environments by name. ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``,
-``envpool:Ant-v5``, ``my_module:MyEnv``; a bare name means gymnax where gymnax has it, else Gymnasium.
+``envpool:Ant-v5``, ``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``,
+``my_module:MyEnv``; a bare name means gymnax where gymnax has it, else Gymnasium.
 
 An environment may also be given as an object, a class or a function that makes one. Nothing heavy is
 imported before a world of that library is asked for.
@@ -10,15 +11,16 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
-import importlib.util
 import os
 import sys
 from typing import Any, Literal
 
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError
+from thespis.envs.host.pettingzoo import is_many
+from thespis.envs.libraries import COMPILED, LIBRARIES, MANY, installed, known, names, unknown
 
-_LIBRARIES = ("probe", "gymnax", "pgx", "gymnasium", "envpool")
+__all__ = ["Entry", "compiled", "has_many", "host", "names", "resolve"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,29 +44,11 @@ def resolve(environment: Any) -> Entry:
     library, colon, rest = environment.partition(":")
     if not colon:
         return _bare(environment)
-    if library not in _LIBRARIES:
+    if library not in LIBRARIES:
         return Entry(_kind(_load(environment)), environment)
-    if not _known(library, rest):
-        raise _unknown(environment)
-    return Entry("compiled" if library in ("probe", "gymnax", "pgx") else "host", environment)
-
-
-def names() -> list[str]:
-    """Full names of all worlds that can be had here, without those of the user's own modules.
-
-    EnvPool's classic control and MuJoCo are listed; any other of its worlds can be named too.
-    """
-    from thespis.envs.compiled.gymnax import NAMES
-    from thespis.envs.games.pgx import NAMES as GAMES
-    from thespis.envs.host.envpool import NAMES as POOLED
-    from thespis.envs.probes import registry as probes
-
-    found = [f"probe:{name}" for name in probes.PROBES]
-    found += [f"gymnax:{name}" for name in NAMES] if _installed("gymnax") else []
-    found += [f"pgx:{name}" for name in GAMES] if _installed("pgx") else []
-    found += [f"gymnasium:{name}" for name in _gymnasium_names()]
-    found += [f"envpool:{name}" for name in POOLED] if _installed("envpool") else []
-    return found
+    if not known(library, rest):
+        raise unknown(environment)
+    return Entry("compiled" if library in COMPILED else "host", environment)
 
 
 def compiled(environment: Any) -> Environment:
@@ -89,6 +73,10 @@ def compiled(environment: Any) -> Environment:
         from thespis.envs.games.naming import world
 
         return world(rest)
+    if library == "jaxmarl":
+        from thespis.envs.compiled.jaxmarl import JaxMarl
+
+        return JaxMarl(rest)
     if library == "probe":
         from thespis.envs.probes.registry import PROBES
 
@@ -128,15 +116,28 @@ def host(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
         from thespis.envs.host.making import named
 
         return named(rest, n, threads=threads)
+    if library == "pettingzoo":
+        from thespis.envs.host import pettingzoo
+
+        return pettingzoo.named(rest, n)
+    if library == "openspiel":
+        from thespis.envs.host import openspiel
+
+        return openspiel.named(rest, n)
     return host(_load(environment), n, threads=threads)
 
 
 def has_many(environment: Any) -> bool:
-    """Whether a world has many agents; that of a host world that is not yet made cannot be known."""
-    if environment is None or resolve(environment).kind == "host":
-        made = environment is not None and not isinstance(environment, str | type)
-        return made and isinstance(environment, HostEnvironment) and bool(environment.spec.groups)
-    return bool(compiled(environment).spec.groups)
+    """Whether a world has many agents; that of a host world that a function makes cannot be known."""
+    if environment is None:
+        return False
+    if resolve(environment).kind == "compiled":
+        return bool(compiled(environment).spec.groups)
+    if isinstance(environment, str):
+        library = resolve(environment).name.partition(":")[0]
+        return library in MANY or (library not in LIBRARIES and has_many(_load(environment)))
+    made = not isinstance(environment, type) and isinstance(environment, HostEnvironment)
+    return bool(environment.spec.groups) if made else is_many(environment)
 
 
 def _kind(environment: Any) -> Literal["compiled", "host"]:
@@ -144,6 +145,8 @@ def _kind(environment: Any) -> Literal["compiled", "host"]:
 
     from thespis.envs.host.making import declares
 
+    if is_many(environment):
+        return "host"
     gym = gymnasium.Env | gymnasium.vector.VectorEnv  # they have a ``spec`` too, of another kind
     if isinstance(environment, type):
         if issubclass(environment, gym):
@@ -155,69 +158,17 @@ def _kind(environment: Any) -> Literal["compiled", "host"]:
 
 
 def _bare(name: str) -> Entry:
-    if _installed("gymnax") and _known("gymnax", name):
+    if installed("gymnax") and known("gymnax", name):
         return Entry("compiled", f"gymnax:{name}")
-    if _known("gymnasium", name):
+    if known("gymnasium", name):
         return Entry("host", f"gymnasium:{name}")
-    raise _unknown(name)
-
-
-def _known(library: str, name: str) -> bool:
-    match library:
-        case "gymnax":
-            from thespis.envs.compiled.gymnax import NAMES
-
-            registered = sys.modules.get("gymnax")  # the user's own, registered with gymnax in this process
-            return name in NAMES or (registered is not None and name in registered.registered_envs)
-        case "pgx":
-            from thespis.envs.games.pgx import NAMES
-
-            return name in NAMES
-        case "gymnasium":
-            import gymnasium
-
-            plugin = ":" in name or "/" in name  # gymnasium.make imports it and decides
-            return plugin or name in gymnasium.registry
-        case "probe":
-            from thespis.envs.probes.registry import PROBES
-
-            return name in PROBES
-    return True  # envpool takes seconds to import; its adapter checks the name
-
-
-def _unknown(name: str) -> UserError:
-    everything = names()
-    short = {full.partition(":")[2]: full for full in reversed(everything)}
-    near = difflib.get_close_matches(name, everything, 3, 0.5)
-    near = near or [short[found] for found in difflib.get_close_matches(name, list(short), 3, 0.5)]
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return UserError(f"unknown environment {name!r}; {hint}See: thespis list envs")
-
-
-def _gymnasium_names() -> list[str]:
-    import gymnasium
-
-    latest: dict[str, Any] = {}
-    for spec in gymnasium.registry.values():
-        if spec.namespace is None and not spec.name.startswith("GymV") and _runnable(str(spec.entry_point)):
-            held = latest.get(spec.name)
-            latest[spec.name] = spec if held is None or (spec.version or 0) > (held.version or 0) else held
-    return [spec.id for spec in latest.values()]
-
-
-def _runnable(entry_point: str) -> bool:
-    needs = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "Box2D"}
-    return all(_installed(module) for prefix, module in needs.items() if entry_point.startswith(prefix))
-
-
-def _installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+    raise unknown(name)
 
 
 def _load(path: str) -> Any:
     module, _, attribute = path.partition(":")
     if not module or not attribute:
-        raise _unknown(path)
+        raise unknown(path)
     if os.getcwd() not in sys.path:  # a console script does not have the user's directory on its path
         sys.path.append(os.getcwd())
     try:
@@ -227,7 +178,7 @@ def _load(path: str) -> Any:
             raise UserError(f"{module} cannot be imported: {error}") from error
         raise UserError(
             f"unknown environment {path!r}: there is no module {module!r}; "
-            f"use {', '.join(f'{library}:' for library in _LIBRARIES)} or module:Class"
+            f"use {', '.join(f'{library}:' for library in LIBRARIES)} or module:Class"
         ) from error
     try:
         for part in attribute.split("."):

@@ -117,7 +117,7 @@ def drawn_by_twin(name: str, observations: np.ndarray) -> Frames:
             frames.append(np.asarray(env.render()).copy())
         return frames
     except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError("Gymnasium's pictures need pygame, which is not installed: pip install pygame") from error
+        raise UserError("Gymnasium's pictures need pygame, which is not installed: pip install pygame-ce") from error
     finally:
         env.close()
 

@@ -19,12 +19,17 @@ NAMES = {
     "dsac": "thespis.methods.online.dsac:DSAC",
     "impala": "thespis.methods.online.impala:IMPALA",
     "ippo": "thespis.methods.teams.ippo:IPPO",
+    "maddpg": "thespis.methods.teams.maddpg:MADDPG",
+    "mappo": "thespis.methods.teams.mappo:MAPPO",
+    "masac": "thespis.methods.teams.masac:MASAC",
     "mmd": "thespis.methods.games.mmd:MMD",
     "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",
+    "qmix": "thespis.methods.teams.qmix:QMIX",
     "sac": "thespis.methods.online.sac:SAC",
     "sac-v": "thespis.methods.online.sac_v:SACV",
     "td3": "thespis.methods.online.td3:TD3",
+    "vdn": "thespis.methods.teams.vdn:VDN",
 }
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError, missing_extra
-from thespis.envs.host import snapshot
+from thespis.envs.host import pettingzoo, snapshot
 from thespis.envs.host.gymnasium import Gymnasium, World, name_of
+from thespis.envs.host.pettingzoo import is_many
 
 
 def named(name: str, n: int, *, threads: int = 1) -> Gymnasium:
@@ -47,7 +48,8 @@ def wrap(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
         raise UserError(
             f"{name_of(environment)} cannot be copied for {n} worlds; give its class or a function ({error})"
         ) from error
-    return Gymnasium([environment, *copies], threads=threads)
+    envs = [environment, *copies]
+    return pettingzoo.worlds(envs, name_of(environment)) if is_many(environment) else Gymnasium(envs, threads=threads)
 
 
 def declares(cls: type, *members: str) -> bool:
@@ -77,6 +79,8 @@ def _from_factory(make: Callable[..., Any], n: int, threads: int) -> HostEnviron
     if isinstance(make, type) and declares(make, "start", "step", "save", "load"):
         return made(make, n)
     first = made(make)
+    if is_many(first):
+        return pettingzoo.worlds([first, *(made(make) for _ in range(n - 1))], name_of(make))
     if isinstance(first, World) and not isinstance(first, gymnasium.vector.VectorEnv):
         return Gymnasium([first, *(made(make) for _ in range(n - 1))], threads=threads)
     if not isinstance(first, gymnasium.Env | World | HostEnvironment) and isinstance(first, Environment):

@@ -56,7 +56,7 @@ def save(env: Any) -> Saved | None:
         saved |= _attributes(world, _MUJOCO) | _save_physics(world)
     else:
         return None
-    return saved | {"random": _save_random(world.np_random)}
+    return saved | {"random": save_random(world.np_random)}
 
 
 def load(env: Any, saved: Saved) -> None:
@@ -81,7 +81,7 @@ def load(env: Any, saved: Saved) -> None:
             setattr(world, name, None)
     if "physics" in saved:
         _load_physics(world, saved)
-    _load_random(world.np_random, saved["random"])
+    load_random(world.np_random, saved["random"])
 
 
 def layers(env: Any) -> list[Any]:
@@ -134,7 +134,7 @@ def mujoco() -> Any:
 _MASK = (1 << 64) - 1
 
 
-def _save_random(generator: np.random.Generator) -> np.ndarray:
+def save_random(generator: np.random.Generator) -> np.ndarray:
     """PCG64's state as six 64-bit words."""
     whole: Any = generator.bit_generator.state
     state, inc = whole["state"]["state"], whole["state"]["inc"]
@@ -142,7 +142,8 @@ def _save_random(generator: np.random.Generator) -> np.ndarray:
     return np.array(words, "uint64")
 
 
-def _load_random(generator: np.random.Generator, words: np.ndarray) -> None:
+def load_random(generator: np.random.Generator, words: np.ndarray) -> None:
+    """PCG64 back to where :func:`save_random` found it."""
     w = [int(word) for word in words]
     generator.bit_generator.state = {
         "bit_generator": "PCG64",
