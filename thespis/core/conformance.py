@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+from thespis.core.agents import per_group
 from thespis.core.conformance_parts import begun, check_curriculum, check_feedback
 from thespis.core.conformance_worlds import check_environment, check_host_environment
 from thespis.core.contracts import Method, Mode
@@ -26,6 +27,7 @@ from thespis.core.keys import fold, key_of
 from thespis.core.laws import LawBroken, allowed, arrays_only, as_numpy, close, finite, fits, hold, same_bits, same_tree
 from thespis.core.records import Batch, Critique, EnvSpec, Transition
 from thespis.core.samples import random_steps, random_view, with_other_padding
+from thespis.core.spaces import Space
 
 __all__ = [
     "LawBroken", "check_curriculum", "check_environment", "check_feedback", "check_host_environment", "check_method",
@@ -84,14 +86,12 @@ def _check_acting(
     key = fold(root, "act")
     action, after, extras = chosen = act(policy, memory, views, key)
 
-    fits(spec.action, action, (rows,), f"{where} gives canonical actions of the space", bounded=False)
+    _check_actions(spec, action, views.legal, rows, where)
     same_tree(memory, after, f"{where} keeps the memory's tree")
     for path, leaf in jax.tree_util.tree_leaves_with_path((after, extras)):
         path = jax.tree_util.keystr(path)
         hold(leaf.shape[:1] == (rows,), f"{where}: memory and extras have one row an environment", f"not so {path}")
     finite(chosen, f"{where} gives finite actions, memory and extras")
-    if spec.legal:
-        allowed(spec.action, action, views.legal, f"{where} takes legal choices only")
     same_bits(chosen, act(policy, memory, views, key), f"{where} is repeatable")
     saved = jax.tree.map(lambda x, like: _restored(x, like), as_numpy(policy), policy)
     same_bits(chosen, act(saved, memory, views, key), f"{where} needs nothing but the policy")
@@ -105,6 +105,20 @@ def _check_acting(
     if mode is Mode.EXPLOIT:
         again = act(policy, memory, views, fold(root, "another"))
         same_bits(action, again[0], "act (greedy) does not depend on the key")
+
+
+def _check_actions(spec: EnvSpec, action: PyTree, legal: PyTree, rows: int, where: str) -> None:
+    """Of every agent by itself, as if each were a row."""
+
+    def flat(tree: PyTree, axes: tuple[int, ...]) -> PyTree:
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[1 + len(axes) :]), tree)
+
+    def one(space: Space, axes: tuple[int, ...], action: PyTree, legal: PyTree) -> None:
+        fits(space, action, (rows, *axes), f"{where} gives canonical actions of the space", bounded=False)
+        if spec.legal:
+            allowed(space, flat(action, axes), flat(legal, axes), f"{where} takes legal choices only")
+
+    per_group(spec.groups, spec.action, one, action, legal)
 
 
 def _rows(tree: PyTree, count: int) -> PyTree:

@@ -11,6 +11,7 @@ from thespis.core.errors import UserError
 
 NAMES = {
     "a2c": "thespis.methods.online.a2c:A2C",
+    "alphazero": "thespis.methods.games.alphazero:AlphaZero",
     "bc": "thespis.methods.imitation.bc:BC",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "dqn": "thespis.methods.online.dqn:DQN",

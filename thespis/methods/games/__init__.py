@@ -1,0 +1,1 @@
+"""Methods for games: they know the rules."""
