@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "learners": {"core", "data", "language", "nets", "objectives", "actors", "critics"},
     "methods": BELOW_METHODS,
     "feedback": BELOW_METHODS,
-    "curricula": BELOW_METHODS,
+    "curricula": BELOW_METHODS | {"envs"},
     "loops": {"core", "data", "envs", "runs"},
     "runs": {"core"},
     "evaluation": {"core", "envs", "runs"},

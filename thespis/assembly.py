@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from thespis.core.contracts import ForMany, HostEnvironment, Method
+from thespis.core.contracts import ForMany, HostEnvironment, Method, Seating
 from thespis.core.errors import UserError
 from thespis.core.feeds import Logged
 from thespis.core.keys import roots
@@ -66,6 +66,15 @@ def fitted(method: Method, env: Any) -> Method:
     return EachAlone(method) if registry.has_many(env) and not isinstance(method, ForMany) else method
 
 
+def seated(env: Any, method: Method, curriculum: Any) -> Any:
+    """The world that is learnt in: ``env`` itself, unless the curriculum fills seats of it."""
+    if not isinstance(curriculum, Seating):
+        return env
+    if registry.resolve(env).kind != "compiled":
+        raise UserError(f"{environment_name(env)} is no compiled game: opponents from a pool need one (pgx)")
+    return curriculum.world(registry.compiled(env), method)
+
+
 def feedback_from(feedback: Any) -> Any:
     """A feedback by name (``environment``, ``rnd``) or as it is."""
     from thespis.feedback.environment import EnvironmentReward
@@ -80,12 +89,25 @@ def feedback_from(feedback: Any) -> Any:
 
 
 def curriculum_from(curriculum: Any) -> Any:
-    """A curriculum as it is; ranges such as ``length=0.3..0.8`` randomise parameters; ``None`` keeps them fixed."""
+    """A curriculum as it is; ranges such as ``length=0.3..0.8`` randomise parameters; ``None`` keeps them fixed.
+
+    A word says who sits in the other seats of a game: latest, past, hard or equilibrium.
+    """
+    from thespis.curricula import choosing
     from thespis.curricula.domain_randomisation import DomainRandomisation
     from thespis.curricula.fixed import Fixed
+    from thespis.curricula.opponents import PastSelves
 
     if not curriculum:
         return Fixed()
+    if isinstance(curriculum, str):
+        choices = {
+            "latest": choosing.Latest, "past": choosing.Uniformly, "hard": choosing.HardFirst,
+            "equilibrium": choosing.Equilibrium,
+        }  # fmt: skip
+        if curriculum not in choices:
+            raise UserError(f"unknown opponents {curriculum!r}: {', '.join(choices)}")
+        return PastSelves(choice=choices[curriculum]())
     return DomainRandomisation.parse(list(curriculum)) if isinstance(curriculum, list | tuple) else curriculum
 
 
@@ -101,7 +123,7 @@ def assemble(config: dict[str, Any], env: Any) -> Assembled:
     """The loop of a run.json, in ``env`` (a name or the user's own)."""
     method = from_config(config["method"])
     parts = Parts(method, from_config(config["feedback"]), from_config(config["curriculum"]))
-    options = options_of(config)
+    options, env = options_of(config), seated(env, method, parts.curriculum)
     seeds, envs, steps = config["seeds"], config["envs"], config["steps"]
 
     def make_worlds(n: int) -> HostEnvironment:
@@ -226,8 +248,9 @@ def resolved_config(
     """The content of run.json, but for :func:`circumstances`."""
     from thespis import __version__
 
-    kind, method = loop_kind(method, env, options), fitted(method, env)
+    kind = loop_kind(method, env, options)
     feedback, curriculum = feedback_from(feedback), curriculum_from(curriculum)
+    method = method if isinstance(curriculum, Seating) else fitted(method, env)
     count = 1 if isinstance(method.feed, Logged) or kind == "logged" else envs or method.feed.envs
     used = (method, feedback, curriculum)
     citations = [dataclasses.asdict(citation) for part in used for citation in part.citations]

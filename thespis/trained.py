@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.assembly import METHOD_STATE, method_states_like
+from thespis.assembly import METHOD_STATE, method_states_like, seated
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
@@ -54,7 +54,11 @@ class Run:
         """``n`` fresh host environments of this run."""
         from thespis.envs import registry
 
-        return registry.host(environment_of(self.config, self._env), n, threads=options_of(self.config).threads)
+        return registry.host(self._world(), n, threads=options_of(self.config).threads)
+
+    def _world(self) -> Any:
+        environment = environment_of(self.config, self._env)
+        return seated(environment, self.method, from_config(self.config["curriculum"]))
 
     @property
     def states(self) -> PyTree:
@@ -126,8 +130,7 @@ class Run:
         """Play and film one episode of one training seed (the first if ``None``)."""
         chosen: int = self.config["seeds"][0] if seed is None else seed
         mode = Mode.EXPLOIT if greedy else Mode.SAMPLE
-        environment = environment_of(self.config, self._env)
-        return record(self.method, self.states_of([chosen]), environment, self.worlds, chosen, mode)
+        return record(self.method, self.states_of([chosen]), self._world(), self.worlds, chosen, mode)
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the report and return its path."""

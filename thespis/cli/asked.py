@@ -33,6 +33,11 @@ class Asked:
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=LOW..HIGH ..")
     ] = ()
     """Parameters of the world that are drawn anew for each episode, such as length=0.3..0.8."""
+    opponents: Annotated[
+        Literal["latest", "past", "hard", "equilibrium"] | None, optional("{latest,past,hard,equilibrium}")
+    ] = None
+    """Play one seat of a game against a pool of the learner's past selves: the latest, all alike, the hard ones first,
+    or by their equilibrium. Without it the learner plays all seats."""
     data: Annotated[str | None, optional("DIR")] = None
     """A dataset to learn from (thespis collect), or minari:ID."""
     loop: Annotated[Literal["compiled", "host", "logged"] | None, optional("{compiled,host,logged}")] = None
@@ -67,7 +72,7 @@ class Asked:
             "envs": self.envs,
             "settings": flat(self.set),
             "feedback": self.feedback,
-            "curriculum": flat(self.vary),
+            "curriculum": self._curriculum(),
             "data": self.data,
             "loop": self.loop,
             "lag": self.lag,
@@ -79,6 +84,11 @@ class Asked:
             "episodes": self.episodes,
             "checkpoint_seconds": self.checkpoint_seconds,
         }
+
+    def _curriculum(self) -> list[str] | str:
+        if self.opponents and self.vary:
+            raise UserError("--opponents and --vary cannot go together: a world of opponents has no other parameters")
+        return self.opponents or flat(self.vary)
 
 
 def flat(groups: tuple[tuple[str, ...], ...]) -> list[str]:

@@ -117,6 +117,15 @@ class Curriculum(Protocol[State]):
 
 
 @runtime_checkable
+class Seating(Protocol):
+    """What a curriculum says that fills seats of a game: it draws in a world of its own making."""
+
+    def world(self, environment: Any, method: Method) -> Any:
+        """The world in which ``method`` learns, made from the one that was asked for."""
+        ...
+
+
+@runtime_checkable
 class Environment(Protocol):
     """A compiled world: pure functions of one episode, vmapped by the loop, which owns episode ends."""
 

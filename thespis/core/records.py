@@ -186,12 +186,16 @@ class Critique(eqx.Module):
 
 
 class Outcomes(eqx.Module):
-    """Of each step of a rollout: whether an episode ended there, and what it was. Axes ``[time, row]``."""
+    """Of each step of a rollout: whether an episode ended there, and what it was. Axes ``[time, row]``.
+
+    ``policy`` is the learner's own, as it explores, without axes (``None`` where only shapes matter).
+    """
 
     ended: Bool[Array, "*axes"]
     returns: Float[Array, "*axes"]
     lengths: Int[Array, "*axes"]
     params: PyTree[Leaf]
+    policy: PyTree = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ counted by the loop, alike for all seeds, and address every random key: ``fold(r
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -146,7 +147,9 @@ def learn(
     written = ticks + steps.reward.shape[0]
     teach = separate(lambda curriculum, *args: curriculum.update(*args))
     lesson_key = fold(root, "curriculum", ticks)
-    curriculum, lesson = teach(parts.curriculum, learner.curriculum, outcomes, lesson_key)
+    policy = parts.method.policy(learner.method, Mode.EXPLORE)
+    told = dataclasses.replace(outcomes, policy=policy)
+    curriculum, lesson = teach(parts.curriculum, learner.curriculum, told, lesson_key)
     learner = Learner(learner.method, learner.feedback, curriculum, room)
     tally = separate(count_episodes)(tally, outcomes)
     if not train:
@@ -223,16 +226,17 @@ def metric_names(parts: Parts, spec: EnvSpec, store: RolloutStore | ReplayStore,
         batch = store.batch(learner.store, steps, memory, zero + ticks, zero, root)
         _, report = parts.method.update(learner.method, batch, root)
         _, signal = parts.feedback.update(learner.feedback, batch, root)
-        outcomes = no_outcomes(parts, learner.curriculum, ticks, envs, root)
+        outcomes = no_outcomes(parts, learner, ticks, envs, root)
         _, lesson = parts.curriculum.update(learner.curriculum, outcomes, root)
         return collected_metrics(report, signal, lesson)
 
     return tuple(jax.eval_shape(trace, key_of(0)))
 
 
-def no_outcomes(parts: Parts, curriculum: PyTree, ticks: int, envs: int, root: Key[Array, ""]) -> Outcomes:
+def no_outcomes(parts: Parts, learner: Learner, ticks: int, envs: int, root: Key[Array, ""]) -> Outcomes:
     """Outcomes of a block in which nothing ended, for shapes."""
-    params = parts.curriculum.draw(curriculum, root, envs)
+    params = parts.curriculum.draw(learner.curriculum, root, envs)
     params = jax.tree.map(lambda x: jnp.broadcast_to(x, (ticks, *x.shape)), params)
     shape = (ticks, envs)
-    return Outcomes(jnp.zeros(shape, bool), jnp.zeros(shape), jnp.zeros(shape, "int32"), params)
+    policy = parts.method.policy(learner.method, Mode.EXPLORE)
+    return Outcomes(jnp.zeros(shape, bool), jnp.zeros(shape), jnp.zeros(shape, "int32"), params, policy)
