@@ -1,4 +1,4 @@
-"""What AlphaZero has learnt after how long: trained as ``thespis train alphazero`` does, judged by players of others' making.
+"""What AlphaZero has learnt after how long: trained as ``thespis train alphazero`` does, judged by independent players.
 
     python benchmarks/games/alphazero.py train connect_four runs/four     # goes on where it was interrupted
     python benchmarks/games/alphazero.py judge connect_four runs/four     # writes benchmarks/results/
@@ -53,12 +53,27 @@ class Work:
 
 WORK = {
     "tic_tac_toe": Work(
-        AlphaZero(board=Flat(), opening=4, feed=Rollouts(length=32, envs=64)), 1_000_000, 20.0, 32, 500, 500
+        AlphaZero(
+            board=Flat(),
+            hidden=(128, 128),
+            value_scale=0.1,
+            opening=6,
+            temperature=1.5,
+            feed=Rollouts(length=32, envs=64),
+        ),
+        1_000_000,
+        30.0,
+        64,
+        500,
+        100,
     ),
     "connect_four": Work(
-        AlphaZero(
-            board=Residual(32, 2), value_scale=0.2, opening=8, epochs=3, feed=Rollouts(length=64, envs=64)
-        ), 1_200_000, 60.0, 256, 100, 20
+        AlphaZero(board=Residual(32, 2), value_scale=0.2, opening=8, epochs=3, feed=Rollouts(length=64, envs=64)),
+        1_200_000,
+        60.0,
+        256,
+        100,
+        20,
     ),
 }
 
@@ -99,7 +114,7 @@ def train(name: str, out: Path) -> None:
 
 @functools.cache
 def best_moves(board: tuple[int, ...], turn: int) -> tuple[int, tuple[int, ...]]:
-    """The value of a position of tic-tac-toe for the player to move (1 or -1 on the board), and all moves that keep it."""
+    """The value of a position of tic-tac-toe for ``turn`` (1 or -1, as on the board), and all moves that keep it."""
     lines = np.array(board).reshape(3, 3)
     sums = [*lines.sum(0), *lines.sum(1), np.trace(lines), np.trace(lines[::-1])]
     if -3 * turn in sums:
@@ -153,20 +168,34 @@ JUDGES = {"tic_tac_toe": Perfect, "connect_four": Rollouts1000}
 # -- judging
 
 
-def contest(name: str, method: AlphaZero, state: Any, seat: int, games: int, seed: int) -> np.ndarray:
+@functools.cache
+def programs(name: str) -> tuple[Any, Any, Any]:
+    """``act`` with the simulations of judging, ``reset`` and ``step``, compiled."""
+    world, method = registry.compiled(f"pgx:{name}"), playing(name)
+    reset = jax.jit(jax.vmap(lambda key: world.reset((), key)))
+    return (
+        jax.jit(lambda state, *given: method.act(method.policy(state, Mode.EXPLOIT), *given)[0]),
+        reset,
+        jax.jit(jax.vmap(world.step)),
+    )
+
+
+def playing(name: str) -> AlphaZero:
+    """The method as it is judged."""
+    return dataclasses.replace(WORK[name].method, playing=WORK[name].playing)
+
+
+def contest(name: str, state: Any, seat: int, games: int, seed: int) -> np.ndarray:
     """What each of ``games`` games won (1, 0 or -1) for the learner in ``seat``, playing its best."""
-    world = registry.compiled(f"pgx:{name}")
     judge, keys = JUDGES[name](games, seed), jax.random.split(jax.random.key(seed), games)
-    policy = method.policy(state, Mode.EXPLOIT)
-    act = jax.jit(method.act)
-    step = jax.jit(jax.vmap(world.step))
-    at, now = jax.jit(jax.vmap(world.reset, in_axes=(None, 0)))((), keys)
-    memory, moves = method.begin(policy, games), [[] for _ in range(games)]
+    act, reset, step = programs(name)
+    at, now = reset(keys)
+    memory, moves = jnp.zeros(games, "int32"), [[] for _ in range(games)]
     won, playing = np.zeros(games), np.ones(games, bool)
     turn = 0
     while playing.any():
         if turn == seat:
-            chosen = np.array(act(policy, memory, now.view, keys[0])[0]["seats"])[:, seat]
+            chosen = np.array(act(state, memory, now.view, keys[0])["seats"])[:, seat]
         else:
             chosen = np.zeros(games, np.int32)
             for i in np.flatnonzero(playing):
@@ -182,14 +211,13 @@ def contest(name: str, method: AlphaZero, state: Any, seat: int, games: int, see
 
 def judged(name: str, path: Path, games: int) -> dict[str, Any]:
     """Wins, draws and losses of a checkpoint from either seat, and its share of the points."""
-    work = WORK[name]
-    method = dataclasses.replace(work.method, playing=work.playing)
+    method = playing(name)
     spec = registry.compiled(f"pgx:{name}").spec
     states, _ = checkpoint.load(path, method_states_like(method, spec, [0]), METHOD_STATE)
     state = jax.tree.map(lambda x: x[0], states)
     told: dict[str, Any] = {}
     for seat, words in enumerate(("first", "second")):
-        won = contest(name, method, state, seat, games, seed=1_000_000 * (seat + 1))
+        won = contest(name, state, seat, games, seed=1_000_000 * (seat + 1))
         told[words] = {"won": int((won > 0).sum()), "drawn": int((won == 0).sum()), "lost": int((won < 0).sum())}
     points = sum(seat["won"] + 0.5 * seat["drawn"] for seat in told.values())
     return told | {"points": points / (2 * games)}
@@ -208,8 +236,8 @@ def judge(name: str, out: Path) -> None:
     told = {
         "game": name, "judge": JUDGES[name].__doc__, "simulations": {"training": work.method.simulations,
         "playing": work.playing} | ({"judge": SIMULATIONS} if name == "connect_four" else {}),
-        "method": repr(work.method), "games_per_seat": {"last": work.games, "before": work.look}, "cores": os.cpu_count(),
-        "curve": curve,
+        "method": repr(work.method), "games_per_seat": {"last": work.games, "before": work.look},
+        "cores": os.cpu_count(), "curve": curve,
     }  # fmt: skip
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"alphazero-{name.replace('_', '-')}.json").write_text(json.dumps(told, indent=1) + "\n")

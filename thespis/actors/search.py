@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.actors.distributions import IMPOSSIBLE
-from thespis.core.contracts import Game, Rules
-from thespis.core.errors import UserError, missing_extra
-from thespis.core.records import EnvSpec
+from thespis.actors.distributions import Categorical
+from thespis.core.errors import missing_extra
+from thespis.core.keys import per_index
 
 Number = float | int | Float[Array, ""]
 
@@ -114,51 +113,12 @@ class GumbelSearch(eqx.Module):
         return Found(done.action.astype("int32"), done.action_weights, done.search_tree.node_values[:, 0])
 
 
-class Judge(Protocol):
-    """A net that looks at what the player to move sees."""
+def sampled(
+    policy: Float[Array, "row n"], legal: Bool[Array, "row n"], temperature: Number, key: Key[Array, ""]
+) -> Int[Array, " row"]:
+    """Choices drawn from ``policy`` to the power of ``1 / temperature``, a key for each row."""
 
-    def __call__(self, observation: PyTree) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-        """Logits of its moves and the payoff it may expect."""
-        ...
+    def one(probs: Array, legal: Array, key: Array) -> Array:
+        return Categorical(jnp.log(probs + 1e-30) / temperature, legal).sample(key)
 
-
-class GameModel(eqx.Module):
-    """The rules of a game of two whose payoffs add up to nothing, and a net's opinion of its positions."""
-
-    game: Game
-    judge: Judge
-
-    def look(self, position: PyTree) -> Place:
-        """Positions ``[row]`` as the player to move sees them."""
-        logits, value = jax.vmap(lambda p: self.judge(self.game.observe(p, self.game.player(p))))(position)
-        legal, over = jax.vmap(self.game.legal)(position), jax.vmap(self.game.over)(position)
-        return Place(position, jnp.where(legal, logits, IMPOSSIBLE), jnp.where(over, 0.0, value))
-
-    def follow(self, state: PyTree, action: Int[Array, " row"], key: Key[Array, ""]) -> tuple[Edge, Place]:
-        """One move. It is the opponent's turn then, or once more the same player's."""
-
-        def move(position: PyTree, action: Array) -> tuple[PyTree, Edge]:
-            player, new = self.game.player(position), self.game.play(position, action, key)
-            sign = jnp.where(self.game.player(new) == player, 1.0, -1.0)
-            return new, Edge(self.game.payoff(new)[player], jnp.where(self.game.over(new), 0.0, sign))
-
-        position, edge = jax.vmap(move)(state, action)
-        return edge, self.look(position)
-
-
-def searchable(spec: EnvSpec) -> Rules:
-    """The rules of the game that a world is.
-
-    Raises:
-        UserError: if it is none that can be searched with a :class:`GameModel`.
-    """
-    if spec.game is None or not spec.groups:
-        raise UserError(f"{spec.name} is no game of several players with known rules: try --env pgx:connect_four")
-    rules = spec.game.rules
-    if not rules.perfect:
-        raise UserError(
-            f"in {spec.name} something is hidden or left to chance, so its positions cannot be searched: use ippo"
-        )
-    if rules.players != 2:
-        raise UserError(f"{spec.name} has {rules.players} players, this search is for games of two: use ippo")
-    return rules
+    return jax.vmap(one)(policy, legal, per_index(key, policy.shape[0]))

@@ -1,4 +1,4 @@
-r"""AlphaZero with Gumbel search: a net proposes moves, search improves on them, the net learns from both and the outcome.
+r"""AlphaZero with Gumbel search: a net proposes moves, search improves on them, the net learns from that and the end.
 
 The loss is :math:`-\pi^\top \log p + (z - v)^2` with :math:`\pi` the improved policy of the search at a position,
 :math:`z` how the game then ended for the player to move, and :math:`p, v` the net's policy and value.
@@ -15,34 +15,18 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
-from thespis.actors.distributions import Categorical
-from thespis.actors.search import GameModel, GumbelSearch, searchable
+from thespis.actors.positions import GameModel, Opinion, searchable
+from thespis.actors.search import GumbelSearch, sampled
 from thespis.core.contracts import Game, Mode
 from thespis.core.feeds import Rollouts
-from thespis.core.keys import per_index
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.learners.gradient import Adam, Number, gradient_step
 from thespis.learners.minibatches import columns, epochs
-from thespis.nets.body import Body
-from thespis.nets.mlp import Linear, orthogonal
+from thespis.learners.self_play import lesson_loss, lessons_of
 from thespis.nets.residual import Flat, Residual
 from thespis.objectives.normalise import explained_variance
-from thespis.objectives.returns import lambda_returns
-
-
-class Opinion(eqx.Module):
-    """Policy and value of one position, seen by the player to move."""
-
-    body: Body
-    moves: Linear
-    outcome: Linear
-
-    def __call__(self, observation: PyTree) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-        """Logits of all moves, and the expected payoff, within -1 and 1."""
-        features, _ = self.body((), observation)
-        return self.moves(features), jnp.tanh(self.outcome(features)[0])
 
 
 class AlphaZeroState(eqx.Module):
@@ -62,15 +46,6 @@ class Player(eqx.Module):
     opening: Int[Array, ""]
 
 
-class Lessons(eqx.Module):
-    """Positions as the player to move saw them, what search made of them, and how it ended."""
-
-    observation: PyTree
-    legal: Bool[Array, "*axes n"]
-    policy: Float[Array, "*axes n"]
-    outcome: Float[Array, "*axes"]
-
-
 class AlphaZero(eqx.Module):
     """Self-play with search, for games of two in which all is seen and one wins what the other loses."""
 
@@ -81,10 +56,9 @@ class AlphaZero(eqx.Module):
     trace: Number = 1.0
     """Lambda of the value's target, in [0, 1]: 1 is the outcome, less mixes in the values that searches found."""
     value_scale: Number = 0.5
-    """How much a value counts against the net's logits in the search; 0.5 with values within -1 and 1 is the paper's 1
-    with values within 0 and 1."""
+    """How much values, within -1 and 1, count against the net's logits in the search; 0.5 is the paper's."""
     opening: Number = 0.0
-    """First moves of a game of self-play that are drawn from the improved policy; later ones are chosen by the search."""
+    """First moves of a game of self-play that are drawn from the improved policy; the search chooses the others."""
     temperature: Number = 1.0
     """Temperature of these draws."""
     max_gradient_norm: Number = 5.0
@@ -120,12 +94,7 @@ class AlphaZero(eqx.Module):
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> AlphaZeroState:
         """A fresh net. Raises ``UserError`` where there is no game that can be searched like this."""
-        rules = searchable(spec)
-        body_key, moves_key, outcome_key = jax.random.split(key, 3)
-        wide, narrow = orthogonal(2**0.5), orthogonal(0.01)
-        body = Body(rules.observation, self.hidden, body_key, init=wide, activation=jax.nn.relu, image=self.board)
-        heads = (Linear(body.size, n, narrow, k) for n, k in ((rules.actions, moves_key), (1, outcome_key)))
-        opinion = Opinion(body, *heads)
+        opinion = Opinion(searchable(spec), self.hidden, self.board, key)
         return AlphaZeroState(opinion, self.stepper().init(opinion), spec.game)
 
     def policy(self, state: AlphaZeroState, mode: Mode) -> Player:
@@ -149,11 +118,7 @@ class AlphaZero(eqx.Module):
         allowed = jnp.take_along_axis(legal, mover[:, None, None], axis=1)[:, 0]
         search_key, draw_key = jax.random.split(key)
         found = policy.search(policy.model, policy.model.look(view.position), allowed, search_key)
-
-        def draw(probs, allowed, key):
-            return Categorical(jnp.log(probs + 1e-30) / policy.temperature, allowed).sample(key)
-
-        drawn = jax.vmap(draw)(found.policy, allowed, per_index(draw_key, mover.shape[0]))
+        drawn = sampled(found.policy, allowed, policy.temperature, draw_key)
         chosen = jnp.where(memory < policy.opening, drawn, found.action)
         waiting = jnp.argmax(legal, axis=-1).astype("int32")
         action = jnp.where(jnp.arange(legal.shape[1]) == mover[:, None], chosen[:, None], waiting)
@@ -167,11 +132,11 @@ class AlphaZero(eqx.Module):
 
     def update(self, state: AlphaZeroState, batch: Batch, key: Key[Array, ""]) -> tuple[AlphaZeroState, Report]:
         """All epochs on one rollout."""
-        lessons = self.lessons(state, batch.steps)
+        lessons = lessons_of(GameModel(state.game, state.opinion), batch.steps, self.trace)
 
         def step(carry, minibatch):
             opinion, opt, metrics, norm = gradient_step(
-                self.stepper(), lambda opinion: self._loss(opinion, minibatch[0]), *carry
+                self.stepper(), lambda opinion: lesson_loss(opinion, minibatch[0], self.value_weight), *carry
             )
             return (opinion, opt), metrics | {"gradient": norm}
 
@@ -180,38 +145,6 @@ class AlphaZero(eqx.Module):
         metrics["search_explained_variance"] = explained_variance(batch.steps.extras["value"], lessons.outcome)
         return AlphaZeroState(opinion, opt, state.game), Report(metrics)
 
-    def lessons(self, state: AlphaZeroState, steps: Transition) -> Lessons:
-        """What a rollout ``[time, row]`` teaches, and who won in the end."""
-        game, model = state.game, GameModel(state.game, state.opinion)
-        each = lambda f: jax.vmap(jax.vmap(f))  # noqa: E731
-        (came,) = steps.each.values()
-        mover, then = (each(game.player)(view.position) for view in (steps.view, steps.next_view))
-        left = by_seat(jax.vmap(model.look)(steps.next_view.position).value, then)
-        found = by_seat(steps.extras["value"], mover)
-        goes_on = ~steps.ended.at[-1].set(True)
-        following = jnp.where(goes_on[..., None], jnp.roll(found, -1, axis=0), left)
-        over_seats = jax.vmap(lambda_returns, in_axes=(1, 1, None, None, None, None), out_axes=1)
-        over_rows = jax.vmap(over_seats, in_axes=(1, 1, 1, 1, None, None), out_axes=1)
-        returns = over_rows(came.reward, following, steps.terminated, steps.ended, 1.0, self.trace)
-        outcome = jnp.take_along_axis(returns, mover[..., None], axis=-1)[..., 0]
-        seen = each(lambda p: game.observe(p, game.player(p)))(steps.view.position)
-        return Lessons(seen, each(game.legal)(steps.view.position), steps.extras["policy"], outcome)
-
     def stepper(self) -> Adam:
         """How gradients become steps."""
         return Adam(self.learning_rate, self.max_gradient_norm)
-
-    def _loss(self, opinion: Opinion, data: Lessons) -> tuple[Array, dict[str, Array]]:
-        data = jax.tree.map(lambda x: x[0], data)
-        logits, value = jax.vmap(opinion)(data.observation)
-        log_probs = jax.vmap(Categorical)(logits, data.legal).log_probs
-        policy_loss = -jnp.mean(jnp.sum(data.policy * log_probs, axis=-1))
-        value_loss = jnp.mean(jnp.square(value - data.outcome))
-        entropy = -jnp.mean(jnp.sum(data.policy * jnp.log(data.policy + 1e-30), axis=-1))
-        loss = policy_loss + self.value_weight * value_loss
-        return loss, {"policy_loss": policy_loss, "value_loss": value_loss, "policy_kl": policy_loss - entropy}
-
-
-def by_seat(value: Float[Array, "*axes"], player: Int[Array, "*axes"]) -> Float[Array, "*axes 2"]:
-    """A value for ``player`` as what it is worth to each of the two."""
-    return jnp.where(jnp.arange(2) == player[..., None], value[..., None], -value[..., None])
