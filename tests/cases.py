@@ -8,9 +8,14 @@ from worlds import TREE, TREE_ACTION, Walk
 
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
+from thespis.envs.games.everyone import Everyone
+from thespis.envs.games.pgx import Pgx
 from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
+from thespis.learners.sharing import Separate
 from thespis.learners.temperature import TunedTemperature
+from thespis.methods.games.cfr import CFR
+from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
@@ -22,6 +27,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.ippo import IPPO
 from thespis.nets.body import GRU
 
 
@@ -35,6 +41,7 @@ class Case(NamedTuple):
 SMALL = (8,)
 CHOICE = Walk(Discrete(4), legal=True)
 EVERYTHING = Walk(TREE_ACTION, TREE, legal=True)
+KUHN = Everyone(Pgx("kuhn_poker"))
 
 
 def replay(**settings) -> Replay:
@@ -62,6 +69,17 @@ CASES = {
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
+    "ippo": Case(IPPO(PPO(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3))), KUHN),
+    "ippo with memory": Case(
+        IPPO(
+            PPO(hidden=SMALL, epochs=2, minibatch=16, memory=GRU(4), observations=RunningScale(),
+                rewards=ReturnScale(), feed=Rollouts(8, envs=3)),
+            Separate(),
+        ),
+        KUHN,
+    ),
+    "cfr": Case(CFR(), KUHN),
+    "cfr-plus": Case(CFRPlus(iterations=2), KUHN),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

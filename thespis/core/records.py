@@ -157,7 +157,7 @@ class Batch(eqx.Module):
     """
 
     steps: Transition
-    mask: Bool[Array, "time row"]
+    mask: Bool[Array, "time row *agents"]
     memory: PyTree[Leaf]
     index: Int[Array, ""]
 

@@ -31,14 +31,14 @@ class Pool(eqx.Module):
 
     policies: PyTree
     """Leaves ``[member, ...]``."""
-    joined: Int[Array, ""]
+    joined: Int[Array, "*seed"]
     """How many have joined, those that have left included; the first is the beginner, who plays at random."""
-    steps: Int[Array, ""]
-    points: Float[Array, " member"]
+    steps: Int[Array, "*seed"]
+    points: Float[Array, "*seed member"]
     """What the learner has won against each, in points: a win is 1, a draw 1/2; recent games count more."""
-    matrix: Float[Array, "member member"]
+    matrix: Float[Array, "*seed member member"]
     """Points of each against each, as known when the later one joined; 1/2 where unknown."""
-    chances: Float[Array, " member"]
+    chances: Float[Array, "*seed member"]
     """How likely each is drawn until the next update."""
 
 
@@ -65,9 +65,7 @@ class PastSelves(eqx.Module):
         """One seat of the game that ``environment`` is made of. Raises ``UserError`` if it is none of several."""
         game = environment.spec.game
         if game is None or game.rules.players < 2:
-            raise UserError(
-                f"{environment.spec.name} is no game with opponents: see the pgx worlds in thespis list envs"
-            )
+            raise UserError(f"{environment.spec.name} is no game with opponents (thespis list envs pgx)")
         return Versus(game, method)
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> Pool:

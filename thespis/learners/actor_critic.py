@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from thespis.actors.distributions import Distribution
+from thespis.actors.distributions import Categorical, Distribution
 from thespis.actors.heads import Gaussian, PolicyHead, act_rows
 from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
 from thespis.critics.values import Value
 from thespis.learners.gradient import Number
@@ -85,12 +86,15 @@ class OnPolicyActor(eqx.Module):
     observations: ObservationScale
     mode: Mode = eqx.field(static=True)
 
+    def choose(self, memory: Any, view: View) -> tuple[Distribution, Any]:
+        """The distribution over actions for one view as the world gives it, and the memories after it."""
+        return self.network.choose(memory, View(self.observations.apply(self.scale, view.observation), view.legal))
+
     def act(self, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
         """Actions of all rows, memories after them, and the log-probabilities they were drawn with."""
 
         def one(memory, view, key):
-            seen = View(self.observations.apply(self.scale, view.observation), view.legal)
-            policy, memory = self.network.choose(memory, seen)
+            policy, memory = self.choose(memory, view)
             if self.mode is Mode.EXPLOIT:
                 action = policy.mode()
                 log_prob = policy.log_prob(action)
@@ -99,6 +103,17 @@ class OnPolicyActor(eqx.Module):
             return action, memory, {"log_prob": log_prob}
 
         return act_rows(one, memory, view, key)
+
+    def probabilities(self, memory: Any, view: View) -> Float[Array, "row n"]:
+        """Of every choice, in all rows. Raises ``UserError`` unless an action is one discrete choice."""
+
+        def one(memory, view):
+            policy, _ = self.choose(memory, view)
+            if not isinstance(policy, Categorical):
+                raise UserError("only policies over one discrete choice can be read as probabilities")
+            return jax.nn.one_hot(policy.mode(), policy.probs.size) if self.mode is Mode.EXPLOIT else policy.probs
+
+        return jax.vmap(one)(memory, view)
 
 
 class Seen(eqx.Module):

@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.agents import Group
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed, Rollouts
 from thespis.core.keys import fold
+from thespis.core.readable import Readable
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import Tree
 from thespis.learners.sharing import Shared, Sharing
@@ -78,6 +79,17 @@ class Crowd(eqx.Module):
             found[name] = self.sharing.act(self.method, *given, count)
         action, memory, extras = ({name: parts[i] for name, parts in found.items()} for i in range(3))
         return action, memory, extras
+
+    def probabilities(self, policy: Members, memory: Any, view: View) -> dict[str, Float[Array, "row agent n"]]:
+        """Of every agent's choices. Raises ``UserError`` if the method for one does not tell them."""
+        if not isinstance(self.method, Readable):
+            raise UserError(f"{self.method.name} plays, but does not tell its probabilities")
+        found = {}
+        for group in policy.groups:
+            name, count = group.name, group.count
+            given = policy.of[name], memory[name], view_of(view, name)
+            found[name] = self.sharing.probabilities(self.method, *given, count)
+        return found
 
     def judge(self, state: Members, episode: Transition) -> Critique:
         """Nothing: every agent has an opinion of its own."""

@@ -75,6 +75,10 @@ class OnPolicy(eqx.Module):
         """A sample with its log-probability, or the mode when it exploits."""
         return policy.act(memory, view, key)
 
+    def probabilities(self, policy: OnPolicyActor, memory: Any, view: View) -> Float[Array, "row n"]:
+        """Of every choice. Raises ``UserError`` unless an action is one discrete choice."""
+        return policy.probabilities(memory, view)
+
     def judge(self, state: OnPolicyState, episode: Transition) -> Critique:
         """State values and generalised advantages, in the world's units of reward."""
         return self.assessor().judge(state.network, state.scales, episode)

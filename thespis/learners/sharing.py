@@ -13,6 +13,7 @@ from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import Method, Mode
 from thespis.core.keys import per_index
+from thespis.core.readable import Readable
 from thespis.core.records import Batch, EnvSpec, Report, View
 
 
@@ -34,6 +35,10 @@ class Shared(eqx.Module):
     def act(self, method: Method, policy: PyTree, memory: Any, view: View, key: Key[Array, ""], count: int) -> Any:
         """Actions, memories and extras ``[row, agent, ...]``."""
         return _apart(method.act(policy, _joined(memory, 0), _joined(view, 0), key), count)
+
+    def probabilities(self, method: Readable, policy: PyTree, memory: Any, view: View, count: int) -> Array:
+        """Of every choice, ``[row, agent, n]``."""
+        return _apart(method.probabilities(policy, _joined(memory, 0), _joined(view, 0)), count)
 
     def update(self, method: Method, state: PyTree, batch: Batch, key: Key[Array, ""]) -> tuple[PyTree, Report]:
         """One update on what all have seen: ``[time, row, agent, ...]``."""
@@ -59,6 +64,10 @@ class Separate(eqx.Module):
     def act(self, method: Method, policy: PyTree, memory: Any, view: View, key: Key[Array, ""], count: int) -> Any:
         """Actions, memories and extras ``[row, agent, ...]``."""
         return jax.vmap(method.act, in_axes=(0, 1, 1, 0), out_axes=1)(policy, memory, view, per_index(key, count))
+
+    def probabilities(self, method: Readable, policy: PyTree, memory: Any, view: View, count: int) -> Array:
+        """Of every choice, ``[row, agent, n]``."""
+        return jax.vmap(method.probabilities, in_axes=(0, 1, 1), out_axes=1)(policy, memory, view)
 
     def update(self, method: Method, state: PyTree, batch: Batch, key: Key[Array, ""]) -> tuple[PyTree, Report]:
         """One update of each on what it has seen; metrics are means over agents."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.agents import Group
 from thespis.core.contracts import Game
-from thespis.core.records import Each, EnvSpec, TimeStep
+from thespis.core.records import Each, EnvSpec, TimeStep, View
 from thespis.core.spaces import Discrete, dict_space
 
 SEATS = "seats"
@@ -48,19 +48,22 @@ class Everyone(eqx.Module):
         position = self.game.play(state, action[SEATS][self.game.player(state)], key)
         return position, self._step(position, self.game.payoff(position))
 
-    def _step(self, position: PyTree, payoff: Array) -> TimeStep:
+    def view(self, position: PyTree) -> View:
+        """What the players see, and what they may do."""
         game, seats = self.game, jnp.arange(self.game.rules.players)
-        over = game.over(position)
-        to_move = (seats == game.player(position)) & ~over
+        to_move = (seats == game.player(position)) & ~game.over(position)
         waiting = jnp.arange(game.rules.actions) == 0
-        legal = jnp.where(to_move[:, None], game.legal(position), waiting)
-        return TimeStep(
+        return View(
             {SEATS: jax.vmap(lambda seat: game.observe(position, seat))(seats)},
-            payoff[0],
-            over,
-            jnp.zeros((), bool),
-            {SEATS: legal},
-            alive={SEATS: to_move},
-            position=position if game.rules.perfect else None,
-            each={SEATS: Each(payoff, jnp.broadcast_to(over, seats.shape))},
+            {SEATS: jnp.where(to_move[:, None], game.legal(position), waiting)},
+            {SEATS: to_move},
+            position if game.rules.perfect else None,
+        )
+
+    def _step(self, position: PyTree, payoff: Array) -> TimeStep:
+        view, over = self.view(position), self.game.over(position)
+        each = {SEATS: Each(payoff, jnp.broadcast_to(over, payoff.shape))}
+        no = jnp.zeros((), bool)
+        return TimeStep(
+            view.observation, payoff[0], over, no, view.legal, alive=view.alive, position=view.position, each=each
         )

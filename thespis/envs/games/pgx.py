@@ -9,16 +9,19 @@ information state), so that no memory is needed.
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Rules
 from thespis.core.errors import UserError, missing_extra
+from thespis.core.keys import key_of
 from thespis.core.spaces import Box, Discrete, dict_space
 
 NAMES = (
@@ -32,6 +35,7 @@ _LONGEST = {"connect_four": 42, "hex": 122, "kuhn_poker": 3, "leduc_holdem": 8, 
 
 
 _PUBLIC = ("kuhn_poker", "leduc_holdem")  # cards are hidden, moves are not
+_PACKS = {"kuhn_poker": ((0, 1, 2), 2), "leduc_holdem": ((0, 0, 1, 1, 2, 2), 3)}  # ranks, and how many cards are dealt
 
 
 class Position(eqx.Module):
@@ -65,6 +69,28 @@ class Pgx(eqx.Module):
         inner = _made(self.name)[0].init(key)
         return Position(inner, inner.current_player, jnp.full(_kept(self.name), -1, "int32"), jnp.zeros((), "int32"))
 
+    def openings(self) -> tuple[Float[np.ndarray, " opening"], Position]:
+        """Every deal with its probability, or the one first position of a game without chance.
+
+        Raises:
+            UserError: for a game in which chance goes on after the first move.
+        """
+        if self.name in _HIDDEN and self.name not in _PACKS:
+            raise UserError(f"pgx:{self.name} cannot be written out: chance goes on while it is played")
+        one = self.start(key_of(0))
+        if self.name not in _PACKS:
+            return np.ones(1), jax.tree.map(lambda x: x[None], one)
+        pack, dealt = _PACKS[self.name]
+        hands, count = np.unique(list(itertools.permutations(pack, dealt)), axis=0, return_counts=True)
+        return count / count.sum(), jax.vmap(lambda cards: self._dealt(one, cards))(jnp.asarray(hands, "int32"))
+
+    def _dealt(self, position: Position, cards: Int[Array, " dealt"]) -> Position:
+        """``position`` with these cards: those of the players in the order in which they move, then open ones."""
+        whose = self._theirs(position, jnp.arange(self.rules.players))
+        inner: Any = position.inner
+        inner = inner.replace(_cards=cards.at[whose].set(cards[: len(whose)]))
+        return eqx.tree_at(lambda p: p.inner, position, inner)
+
     def play(self, position: Position, action: Int[Array, ""], key: Key[Array, ""]) -> Position:
         """The position after a legal move; a game that is over stays as it is."""
         inner, here = _made(self.name)[0].step(position.inner, action, key), jnp.arange(_kept(self.name))
@@ -78,7 +104,8 @@ class Pgx(eqx.Module):
 
     def observe(self, position: Position, player: Int[Array, ""]) -> PyTree:
         """``seen``: pgx's observation as floats; ``seat``: the player's number; ``moves``, each one-hot, if shown."""
-        seen = _made(self.name)[0].observe(position.inner, self._theirs(position, player))
+        # the public name warns that it will show the player to move alone
+        seen = _made(self.name)[0]._observe(position.inner, self._theirs(position, player))
         told = {"seat": jnp.asarray(player, "int32"), "seen": seen.astype("float32")}
         shown = jax.nn.one_hot(position.moves, self.rules.actions)
         return told | {"moves": shown} if _kept(self.name) else told

@@ -24,21 +24,21 @@ ANY = -1
 class Opponents(eqx.Module):
     """Who sits in the other seats, and where the learner does.
 
-    ``policy`` acts in each of them, unless ``uniform``: then they take legal moves at random. ``seat`` is the learner's,
-    ``ANY`` for a lot drawn as the episode begins. ``member`` is whom the policy is, for the curriculum that drew it.
+    ``policy`` acts in each of them, unless ``uniform``: then they take legal moves at random. ``seat`` is where the
+    learner sits, ``ANY`` for a lot drawn as the episode begins. ``member`` tells the curriculum whom it has drawn.
     """
 
     policy: PyTree
-    uniform: Bool[Array, ""]
-    seat: Int[Array, ""]
-    member: Int[Array, ""]
+    uniform: Bool[Array, "*episodes"]
+    seat: Int[Array, "*episodes"]
+    member: Int[Array, "*episodes"]
 
 
 class Table(eqx.Module):
     """A game under way."""
 
     position: PyTree
-    seat: Int[Array, ""]
+    seat: Int[Array, "*episodes"]
     opponents: Opponents
     memory: PyTree
 

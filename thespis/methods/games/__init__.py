@@ -1,1 +1,1 @@
-"""Methods for games: they know the rules."""
+"""Methods that know the game they play."""

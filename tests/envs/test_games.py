@@ -1,0 +1,127 @@
+"""Games of pgx: the contract, seats, and games against others."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from thespis.core.conformance import check_environment
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.keys import key_of
+from thespis.envs import registry
+from thespis.envs.games.pgx import NAMES, Pgx
+from thespis.envs.games.versus import Versus
+from thespis.methods.online.ppo import PPO
+
+RIVAL = PPO(hidden=(8,))
+
+
+@pytest.mark.parametrize("name", ["tic_tac_toe", "kuhn_poker", "2048"])
+def test_the_contract(name):
+    check_environment(registry.compiled(f"pgx:{name}"), ticks=12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_contract_of_all(name):
+    check_environment(registry.compiled(f"pgx:{name}"), ticks=24)
+
+
+@pytest.mark.parametrize("name", ["tic_tac_toe", "kuhn_poker"])
+def test_the_contract_against_others(name):
+    check_environment(Versus(Pgx(name), RIVAL), ticks=12)
+
+
+def played(name, seed):
+    """A random game: players, actions, payoffs, observations, by our adapter."""
+    game, rng = Pgx(name), np.random.default_rng(seed)
+    position = game.start(key_of(seed))
+    play, first = jax.jit(game.play), position.inner
+    moves = []
+    while not bool(game.over(position)):
+        player = int(game.player(position))
+        action = int(rng.choice(np.nonzero(np.asarray(game.legal(position)))[0]))
+        seen = [np.asarray(game.observe(position, jnp.int32(p))["seen"]) for p in range(game.rules.players)]
+        position = play(position, jnp.int32(action), key_of(len(moves)))
+        moves.append((player, action, np.asarray(game.payoff(position)), seen))
+    return first, moves
+
+
+@pytest.mark.parametrize("name", ["tic_tac_toe", "leduc_holdem"])
+def test_it_plays_as_pgx_does_whoever_begins(name):
+    import pgx
+
+    theirs = pgx.make(name)
+    began = set()
+    for seed in range(6):
+        state, moves = played(name, seed)
+        first = int(state.current_player)
+        began.add(first)
+        assert moves[0][0] == 0, "player 0 begins"
+        for player, action, payoff, seen in moves:
+            assert (player + first) % 2 == int(state.current_player)
+            for p in range(2):
+                np.testing.assert_array_equal(seen[p], theirs._observe(state, (p + first) % 2).astype("float32"))
+            state = theirs.step(state, action)
+            np.testing.assert_array_equal(payoff, np.roll(np.asarray(state.rewards), -first))
+        assert bool(state.terminated)
+    assert began == {0, 1}
+
+
+def test_cards_show_the_moves():
+    game = Pgx("kuhn_poker")
+    position = game.start(key_of(0))
+    for action in (1, 0):
+        position = game.play(position, jnp.int32(action), key_of(0))
+    for player in range(2):
+        shown = np.asarray(game.observe(position, jnp.int32(player))["moves"])
+        np.testing.assert_array_equal(shown, [[0, 1], [1, 0], [0, 0]])
+
+
+def test_only_the_one_whose_turn_it_is_decides():
+    world = registry.compiled("pgx:tic_tac_toe")
+    state, step = world.reset((), key_of(0))
+    for turn in range(4):
+        np.testing.assert_array_equal(step.alive["seats"], [turn % 2 == 0, turn % 2 == 1])
+        waiting = np.asarray(step.legal["seats"])[(turn + 1) % 2]
+        np.testing.assert_array_equal(waiting, np.arange(9) == 0)
+        # the waiting one asks for a square that is taken, which means nothing
+        state, step = world.step(state, {"seats": jnp.full(2, 8 - turn)}, key_of(turn))
+        assert not bool(step.terminated)
+
+
+def test_an_opponent_moves_until_it_is_the_learners_turn():
+    world = Versus(Pgx("tic_tac_toe"), RIVAL)
+    seats = set()
+    for seed in range(8):
+        state, step = world.reset(world.spec.params, key_of(seed))
+        seats.add(int(state.seat))
+        stones = int(np.asarray(step.observation["seen"]).sum())
+        assert stones == int(state.seat), "who sits second sees one stone"
+    assert seats == {0, 1}
+
+
+def test_a_policy_is_played_against_as_it_would_play():
+    """The opponent's first move is what its own policy draws at that view."""
+    world = Versus(Pgx("tic_tac_toe"), RIVAL)
+    spec = world.spec
+    policy = RIVAL.policy(RIVAL.init(spec, key_of(3)), Mode.EXPLORE)
+    head = policy.network.head.out
+    sure = jax.tree.map(lambda x: x, head)
+    policy = jax.tree.map(lambda x: x, policy)
+    import equinox as eqx
+
+    policy = eqx.tree_at(lambda p: p.network.head.out.bias, policy, sure.bias.at[4].set(50.0))
+    params = eqx.tree_at(
+        lambda p: (p.policy, p.uniform, p.seat), spec.params, (policy, jnp.zeros((), bool), jnp.int32(1))
+    )
+    _, step = world.reset(params, key_of(0))
+    assert not bool(step.legal[4]), "it takes the middle"
+
+
+def test_unknown_games_are_named():
+    with pytest.raises(UserError, match="pgx:connect_four"):
+        registry.compiled("pgx:connect_fuor")

@@ -1,0 +1,102 @@
+"""Many agents that learn by a method for one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import CASES, KUHN
+from worlds import Walk
+
+import thespis
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.keys import key_of
+from thespis.core.records import Batch
+from thespis.core.samples import random_steps
+from thespis.learners.crowd import EachAlone, batch_of
+from thespis.learners.sharing import Separate
+from thespis.methods.online.dqn import DQN
+from thespis.methods.online.ppo import PPO
+
+
+def batch_for(method, state, seed=0):
+    steps = random_steps(KUHN.spec, np.random.default_rng(seed), 8, 3)
+    policy = method.policy(state, Mode.EXPLORE)
+    memory = method.begin(policy, 3)
+    extras = {"seats": {"log_prob": -jnp.ones((8, 3, 2))}}
+    return Batch(dataclasses.replace(steps, extras=extras), jnp.ones((8, 3), bool), memory, jnp.int32(0))
+
+
+@pytest.mark.parametrize("name", ["ippo", "ippo with memory"])
+def test_the_absent_add_exactly_nothing(name):
+    """Rewards apart, what stands where an agent does not decide changes neither losses nor parameters, bit by bit."""
+    method = CASES[name].method
+    if "memory" in name:  # a memory sees what the agent sees while it waits
+        method = dataclasses.replace(method, method=dataclasses.replace(method.method, memory=None))
+    state = method.init(KUHN.spec, key_of(0))
+    batch = batch_for(method, state)
+    alive = batch.steps.view.alive["seats"]
+
+    def other(x):
+        shape = alive.shape + (1,) * (x.ndim - alive.ndim)
+        noise = jax.random.normal(key_of(5), x.shape)
+        return jnp.where(alive.reshape(shape), x, noise.astype(x.dtype) if x.dtype == "float32" else x)
+
+    def changed(batch):
+        seen = jax.tree.map(other, batch.steps.view.observation)
+        extras = jax.tree.map(other, batch.steps.extras)
+        return eqx.tree_at(lambda b: (b.steps.view.observation, b.steps.extras), batch, (seen, extras))
+
+    update = jax.jit(method.update)
+    one, two = update(state, batch, key_of(1)), update(state, changed(batch), key_of(1))
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    assert not np.all(alive) and np.any(alive)
+
+
+def test_an_agent_that_has_gone_ends_its_own_episode():
+    batch = batch_for(CASES["ippo"].method, CASES["ippo"].method.init(KUHN.spec, key_of(0)))
+    own = batch_of(batch, KUHN.spec.groups[0])
+    gone = np.asarray(batch.steps.each["seats"].gone)
+    assert gone.any()
+    np.testing.assert_array_equal(own.steps.terminated, gone | np.asarray(batch.steps.terminated)[:, :, None])
+    np.testing.assert_array_equal(own.steps.reward, batch.steps.each["seats"].reward)
+
+
+def test_separate_agents_learn_what_each_would_alone():
+    method = EachAlone(PPO(hidden=(8,), epochs=2, minibatch=12), Separate())
+    state = method.init(KUHN.spec, key_of(0))
+    batch = batch_for(method, state)
+    after, _ = jax.jit(method.update)(state, batch, key_of(1))
+    leaves = jax.tree.leaves(eqx.filter(after.of["seats"].network, eqx.is_array))
+    assert all(leaf.shape[0] == 2 for leaf in leaves)
+    assert any(np.any(np.asarray(leaf[0]) != np.asarray(leaf[1])) for leaf in leaves)
+    # what the second one saw is nothing to the first
+    steps = batch.steps
+    view = eqx.tree_at(
+        lambda v: v.observation["seats"]["seen"], steps.view, replace_fn=lambda x: x.at[:, :, 1].set(9.0)
+    )
+    other, _ = jax.jit(method.update)(state, eqx.tree_at(lambda b: b.steps.view, batch, view), key_of(1))
+    for a, b in zip(leaves, jax.tree.leaves(eqx.filter(other.of["seats"].network, eqx.is_array)), strict=True):
+        np.testing.assert_array_equal(np.asarray(a[0]), np.asarray(b[0]))
+
+
+def test_a_method_for_one_is_fitted_to_a_game(tmp_path):
+    run = thespis.train(
+        "a2c", "pgx:kuhn_poker", steps=200, envs=4, settings={"hidden": "8", "feed.length": "8"}, out=tmp_path / "run",
+        episodes=2,
+    )  # fmt: skip
+    assert isinstance(run.method, EachAlone) and run.config["method_name"] == "a2c"
+    assert set(run.evaluate(episodes=2)["greedy"]) >= {"scores"}
+
+
+def test_worlds_it_cannot_serve_are_refused():
+    with pytest.raises(UserError, match="has one agent"):
+        CASES["ippo"].method.init(Walk().spec, key_of(0))
+    with pytest.raises(UserError, match="players wait for their turn"):
+        EachAlone(DQN()).init(KUHN.spec, key_of(0))
