@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -40,7 +42,7 @@ class GameModel(eqx.Module):
     """The rules of a game of two whose payoffs add up to nothing, and a net's opinion of its positions."""
 
     game: Game
-    opinion: Opinion
+    opinion: Callable[[PyTree], tuple[Array, Array]]
 
     def seen(self, position: PyTree) -> PyTree:
         """What the player to move sees of one position."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from thespis.actors.distributions import Categorical
-from thespis.actors.positions import GameModel, Opinion
+from thespis.actors.positions import GameModel
 from thespis.core.records import Transition
 from thespis.objectives.returns import Number, lambda_returns
 
@@ -46,7 +46,7 @@ def lessons_of(model: GameModel, steps: Transition, trace: Number) -> Lessons:
     return Lessons(seen, legal, steps.extras["policy"], outcome)
 
 
-def lesson_loss(opinion: Opinion, data: Lessons, value_weight: Number) -> tuple[Array, dict[str, Array]]:
+def lesson_loss(opinion: Callable[..., Any], data: Lessons, value_weight: Number) -> tuple[Array, dict[str, Array]]:
     r""":math:`-\pi^\top \log p + w (z - v)^2`, the mean over ``[time, row]``; and metrics."""
     logits, value = _all(opinion)(data.observation)
     log_probs = _all(lambda *given: Categorical(*given).log_probs)(logits, data.legal)

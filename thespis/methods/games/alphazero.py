@@ -26,7 +26,6 @@ from thespis.learners.gradient import Adam, Number, gradient_step
 from thespis.learners.minibatches import columns, epochs
 from thespis.learners.self_play import lesson_loss, lessons_of
 from thespis.nets.residual import Flat, Residual
-from thespis.objectives.normalise import explained_variance
 
 
 class AlphaZeroState(eqx.Module):
@@ -83,7 +82,7 @@ class AlphaZero(eqx.Module):
     for_many: ClassVar[bool] = True
     name: ClassVar[str] = "alphazero"
     citations: ClassVar[tuple[Citation, ...]] = (
-        Citation("A general reinforcement learning algorithm ...", "Silver et al.", 2018, "Science 362"),
+        Citation("Mastering Chess and Shogi by Self-Play", "Silver et al.", 2018, "arXiv:1712.01815, Science 362"),
         Citation("Policy improvement by planning with Gumbel", "Danihelka et al.", 2022, "ICLR 2022"),
     )
     details: ClassVar[tuple[str, ...]] = (
@@ -95,7 +94,7 @@ class AlphaZero(eqx.Module):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> AlphaZeroState:
         """A fresh net. Raises ``UserError`` where there is no game that can be searched like this."""
         opinion = Opinion(searchable(spec), self.hidden, self.board, key)
-        return AlphaZeroState(opinion, self.stepper().init(opinion), spec.game)
+        return AlphaZeroState(opinion, Adam(self.learning_rate, self.max_gradient_norm).init(opinion), spec.game)
 
     def policy(self, state: AlphaZeroState, mode: Mode) -> Player:
         """Net, rules and search; openings are drawn while it explores, and nothing is when it exploits."""
@@ -132,19 +131,16 @@ class AlphaZero(eqx.Module):
 
     def update(self, state: AlphaZeroState, batch: Batch, key: Key[Array, ""]) -> tuple[AlphaZeroState, Report]:
         """All epochs on one rollout."""
+        adam = Adam(self.learning_rate, self.max_gradient_norm)
         lessons = lessons_of(GameModel(state.game, state.opinion), batch.steps, self.trace)
 
         def step(carry, minibatch):
             opinion, opt, metrics, norm = gradient_step(
-                self.stepper(), lambda opinion: lesson_loss(opinion, minibatch[0], self.value_weight), *carry
+                adam, lambda opinion: lesson_loss(opinion, minibatch[0], self.value_weight), *carry
             )
             return (opinion, opt), metrics | {"gradient": norm}
 
         data = columns((lessons, ()), joined=False)
         (opinion, opt), metrics = epochs(step, (state.opinion, state.opt), data, self.epochs, self.minibatch, key)
-        metrics["search_explained_variance"] = explained_variance(batch.steps.extras["value"], lessons.outcome)
+        metrics["search_error"] = jnp.mean(jnp.square(batch.steps.extras["value"] - lessons.outcome))
         return AlphaZeroState(opinion, opt, state.game), Report(metrics)
-
-    def stepper(self) -> Adam:
-        """How gradients become steps."""
-        return Adam(self.learning_rate, self.max_gradient_norm)
