@@ -17,6 +17,7 @@ from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.sharing import Separate
 from thespis.learners.temperature import TunedTemperature
+from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD
@@ -38,6 +39,7 @@ from thespis.methods.teams.masac import MASAC
 from thespis.methods.teams.qmix import QMIX
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
+from thespis.nets.residual import Residual
 
 
 class Case(NamedTuple):
@@ -51,7 +53,7 @@ SMALL = (8,)
 CHOICE = Walk(Discrete(4), legal=True)
 EVERYTHING = Walk(TREE_ACTION, TREE, legal=True)
 CREW, PUSHING = Crew(), Crew(action=BOX, legal=False)
-KUHN = Everyone(Pgx("kuhn_poker"))
+KUHN, NOUGHTS = (Everyone(Pgx(name)) for name in ("kuhn_poker", "tic_tac_toe"))
 
 
 def replay(**settings) -> Replay:
@@ -101,6 +103,13 @@ CASES = {
             Separate(),
         ),
         KUHN,
+    ),
+    "alphazero": Case(
+        AlphaZero(
+            hidden=SMALL, board=Residual(4, 1, 2), opening=2, simulations=3, playing=3, epochs=2, minibatch=8,
+            feed=Rollouts(6, envs=3),
+        ),
+        NOUGHTS,
     ),
     "cfr": Case(CFR(), KUHN),
     "cfr-plus": Case(CFRPlus(iterations=2), KUHN),
