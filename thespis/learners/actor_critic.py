@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -201,7 +202,7 @@ class Assessor(eqx.Module):
     def assess(self, network: ActorCritic, scales: Scales, batch: Batch) -> Evaluated:
         """Values, advantages and value targets of every step."""
         seen = self.see(network, scales, batch)
-        advantage = seen.estimated(lambda *row: gae(*row, self.discount, self.trace))
+        advantage = seen.estimated(functools.partial(gae, discount=self.discount, trace=self.trace))
         return seen.judged(advantage, seen.value + advantage)
 
     def learn_scales(self, scales: Scales, batch: Batch) -> Scales:

@@ -37,7 +37,7 @@ _BEFORE_A_WIN = (0, 3, 1, 4), (8, 3, 1, 4, 0)  # the first player, then the seco
 class Solver(NamedTuple):
     """A method, the blocks it is given, and how exploitable it may then be; uniform play is by 0.458."""
 
-    method: Method
+    method: Any
     blocks: int
     near: float
 
