@@ -102,6 +102,7 @@ def test_list_methods(thespis):
     found = thespis("list", "methods", "--json").document["methods"]
     assert found["ppo"]["actions"] == ["box", "discrete", "multi-discrete", "trees"]
     assert found["dqn"]["actions"] == ["discrete"] and found["td3"]["actions"] == ["box"]
+    assert found["ippo"]["actions"] == found["ppo"]["actions"] and found["cfr"]["actions"] == ["moves of a game"]
     assert found["bc"]["loops"] == ["logged"] and found["sac"]["loops"] == ["compiled", "host", "logged"]
 
 

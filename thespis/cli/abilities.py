@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.core.contracts import Method
+from thespis.core.agents import Group
+from thespis.core.contracts import ForMany, Method
 from thespis.core.errors import UserError
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.keys import key_of
@@ -32,17 +33,26 @@ LOOPS = {Rollouts: ("compiled", "host"), Replay: ("compiled", "host", "logged"),
 
 def abilities(method: Method) -> dict[str, list[str]]:
     """Kinds of actions and observations that a method takes, and its loops."""
-    some = next(action for action in ACTIONS.values() if _takes(method, OBSERVATIONS["box"], action))
-    return {
-        "actions": [name for name, space in ACTIONS.items() if _takes(method, OBSERVATIONS["box"], space)],
-        "observations": [name for name, space in OBSERVATIONS.items() if _takes(method, space, some)],
-        "loops": list(LOOPS[type(method.feed)]),
-    }
+    actions = [name for name, space in ACTIONS.items() if _takes(method, OBSERVATIONS["box"], space)]
+    if not actions:  # spaces are not enough for it
+        return {"actions": ["moves of a game"], "observations": ["what players see"], "loops": loops_of(method)}
+    some = ACTIONS[actions[0]]
+    seen = [name for name, space in OBSERVATIONS.items() if _takes(method, space, some)]
+    return {"actions": actions, "observations": seen, "loops": loops_of(method)}
+
+
+def loops_of(method: Method) -> list[str]:
+    """The loops that can feed it."""
+    return list(LOOPS[type(method.feed)])
 
 
 def _takes(method: Method, observation: Space, action: Space) -> bool:
+    spec = EnvSpec("any", observation, action)
+    if isinstance(method, ForMany):
+        group = Group("any", 2)
+        spec = EnvSpec("any", dict_space(any=observation), dict_space(any=action), groups=(group,))
     try:
-        jax.eval_shape(lambda key: method.init(EnvSpec("any", observation, action), key), key_of(0))
+        jax.eval_shape(lambda key: method.init(spec, key), key_of(0))
     except (ValueError, UserError):
         return False
     return True

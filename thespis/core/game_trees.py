@@ -43,10 +43,10 @@ class Enumerable(Protocol):
 class GameTree:
     """A game written out. Nodes are ordered by the number of moves before them; the first ones are the openings.
 
-    ``levels[d] : levels[d + 1]`` are the nodes after ``d`` moves. ``player`` is whose move it is and ``information`` what
-    it knows (-1 where the game is over); ``children`` follows each legal choice (-1: none); ``payoff`` is what the move
-    that led to a node brought to every player. Of each information state: its ``owner``, ``legal`` choices, what it
-    looks like (``seen``, see :func:`flat`), and one position of those that it may be (``positions``).
+    ``levels[d] : levels[d + 1]`` are the nodes after ``d`` moves. ``player`` is whose move it is and ``information``
+    what it knows (-1 where the game is over); ``children`` follows each legal choice (-1: none); ``payoff`` is what the
+    move that led to a node brought to every player. Of each information state: its ``owner``, ``legal`` choices, what
+    it looks like (``seen``, see :func:`flat`), and one position of those that it may be (``positions``).
     """
 
     game: Game

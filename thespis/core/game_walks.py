@@ -1,7 +1,7 @@
 """What follows from how a small game is played: reach, values, regrets, best responses. Exact, over all of its nodes.
 
-A policy is a table ``[information, action]`` of probabilities, 0 where a choice is illegal; it holds the policies of all
-players. All functions are pure and of JAX; ``tree`` is static. Numbers have the precision of the policy.
+A policy is a table ``[information, action]`` of probabilities, 0 where a choice is illegal; it holds the policies of
+all players. All functions are pure and of JAX; ``tree`` is static. Numbers have the precision of the policy.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Numbers = Float[Array, "node player"]
 
 
 def reach(tree: GameTree, policy: Policy) -> tuple[Numbers, Numbers]:
-    """How likely each node is by the choices of each player alone, and by those of all others and chance.
+    r"""How likely each node is by the choices of each player alone, and by those of all others and chance.
 
-    Zinkevich et al. (2007), eq. 4: :math:`\\pi_i^\\sigma(h)` and :math:`\\pi_{-i}^\\sigma(h)`. Where several ways lead to a
-    node they are added.
+    :math:`\pi_i^\sigma(h)` and :math:`\pi_{-i}^\sigma(h)` of Zinkevich et al. (2007). Where several ways lead to a node
+    they are added.
     """
     players = tree.payoff.shape[1]
     chance = jnp.asarray(tree.chance, policy.dtype)[:, None] * jnp.ones(players, policy.dtype)
@@ -38,7 +38,7 @@ def reach(tree: GameTree, policy: Policy) -> tuple[Numbers, Numbers]:
 
 
 def values(tree: GameTree, policy: Policy) -> tuple[Numbers, Float[Array, "node action"]]:
-    """What every player still wins from each node on, the move into it counted, and for the one to move by its choice."""
+    """What every player still wins from each node, the move into it counted; and the one to move, by its choice."""
     levels: list[Array] = []
     choices: list[Array] = []
     for start, end in _backwards(tree):
@@ -52,8 +52,8 @@ def values(tree: GameTree, policy: Policy) -> tuple[Numbers, Float[Array, "node 
 def regrets(tree: GameTree, policy: Policy) -> tuple[Policy, Float[Array, " information"]]:
     """Counterfactual regrets of every choice, and how likely each player is to come to its information states.
 
-    Zinkevich et al. (2007), eq. 7: what a choice would have won beyond the policy, weighted by how likely chance and the
-    others lead there. The second is by the player's own choices alone.
+    What a choice would have won beyond the policy, weighted by how likely chance and the others lead there (Zinkevich
+    et al., 2007). The second is by the player's own choices alone.
     """
     own, others = reach(tree, policy)
     choices = values(tree, policy)[1]
@@ -99,9 +99,9 @@ def exploitability(tree: GameTree, policy: Policy) -> Float[Array, ""]:
     return jnp.mean(best - outcome(tree, policy))
 
 
-def uniform(tree: GameTree) -> Policy:
+def uniform(tree: GameTree) -> Float[np.ndarray, "information action"]:
     """Every legal choice with the same probability."""
-    return jnp.asarray(tree.legal / tree.legal.sum(axis=1, keepdims=True))
+    return tree.legal / tree.legal.sum(axis=1, keepdims=True)
 
 
 def _backwards(tree: GameTree) -> list[tuple[int, int]]:

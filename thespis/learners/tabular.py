@@ -1,8 +1,8 @@
 """Tables over all information states of a small game, whose regrets fall as the game is walked through again and again.
 
 No experience is used: an update walks through every node. What is played is the average policy, found by what a player
-sees; of what no table holds, every legal choice is as likely. A concrete method adds its fields and how it sums; nothing
-here is overridden.
+sees; of what no table holds, every legal choice is as likely. A concrete method adds its fields and how it sums;
+nothing here is overridden.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Tabular(eqx.Module):
     def walk(self, state: Tables, order: Order, keep: Callable[[Table], Table], weight: Callable[[Array], Any]):
         """``iterations`` times: sum regrets, of which ``keep`` says what is kept, and policies with a ``weight``.
 
-        ``weight`` is given the number of the iteration, from 1 on. Returns the state, and a report of the average policy.
+        ``weight`` is given the number of the iteration, from 1 on. Reported is what the average policy is worth.
         """
         tree = game_tree(state.game)
         turns: list[Bool[Any, " information"]] = order.turns(tree)

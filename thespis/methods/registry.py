@@ -19,6 +19,7 @@ NAMES = {
     "dsac": "thespis.methods.online.dsac:DSAC",
     "impala": "thespis.methods.online.impala:IMPALA",
     "ippo": "thespis.methods.teams.ippo:IPPO",
+    "mmd": "thespis.methods.games.mmd:MMD",
     "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",
     "sac": "thespis.methods.online.sac:SAC",

@@ -83,8 +83,8 @@ def _environments(out: Output) -> None:
     grouped: dict[str, list[str]] = {}
     for name in names:
         grouped.setdefault(name.partition(":")[0], []).append(name.partition(":")[2])
-    loops = {"probe": "compiled", "gymnax": "compiled"}
-    rows = [(f"{library} ({loops.get(library, 'host')})", ", ".join(found)) for library, found in grouped.items()]
+    loops = {library: registry.resolve(f"{library}:{found[0]}").kind for library, found in grouped.items()}
+    rows = [(f"{library} ({loops[library]})", ", ".join(found)) for library, found in grouped.items()]
     out.say(_table(("library", "worlds"), rows))
     out.say("one of them: thespis list envs NAME; your own: my_module:MyEnv")
     out.result({"envs": [{"name": name, "loop": registry.resolve(name).kind} for name in names]})

@@ -16,6 +16,7 @@ import numpy as np
 from thespis.cli.doctor_checks import laws
 from thespis.cli.doctor_checks.check import Check, Clock, Failed, look, skipped
 from thespis.cli.doctor_checks.learning import TOLERANCE, Learnt, examine, learn
+from thespis.cli.doctor_checks.solving import solvers
 from thespis.core.contracts import Method
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.records import Transition, View
@@ -96,7 +97,7 @@ def check_installation(clock: Clock, *, short: bool = False) -> list[Check]:
         ("seeds", laws.seeds_share_no_stream),
         ("ratios", laws.learning_nothing_changes_nothing),
     ]
-    jobs += [*tried[:2], *data, *tried[2:5], ("bc on match", _clone), *tried[5:]]
+    jobs += [*tried[:2], *data, *tried[2:5], ("bc on match", _clone), *tried[5:], *solvers()]
     return _in_time(jobs, clock)
 
 

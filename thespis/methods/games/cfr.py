@@ -1,12 +1,12 @@
 """Counterfactual regret minimisation: play each choice in proportion to how much it is regretted, and average.
 
-``R(I, a)`` sums what ``a`` would have won beyond the policy, weighted by how likely chance and the others lead to ``I``;
-``pi(I, a) = max(R(I, a), 0) / sum_b max(R(I, b), 0)``. The mean of these policies, weighted by how likely a player comes
-to ``I`` by its own choices, approaches a Nash equilibrium of a zero-sum game for two.
+``R(I, a)`` sums what ``a`` would have won beyond the policy, weighted by how likely chance and the others lead to
+``I``; ``pi(I, a) = max(R(I, a), 0) / sum_b max(R(I, b), 0)``. The mean of these policies, weighted by how likely a
+player comes to ``I`` by its own choices, approaches a Nash equilibrium of a zero-sum game for two.
 
 Source: Zinkevich et al., 2007.
-Differs from common code: all nodes are walked through at once, level by level. No step of the world is used: training for
-``--steps N`` is N updates.
+Differs from common code: all nodes are walked through at once, level by level; players learn at the same time, unless
+they are told to take turns. No step of the world is used: training for ``--steps N`` is N updates.
 """
 
 from __future__ import annotations

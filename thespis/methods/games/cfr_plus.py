@@ -1,7 +1,7 @@
 """CFR+: counterfactual regret minimisation whose sums of regrets never fall below 0, with later policies weighing more.
 
-``R(I, a) <- max(R(I, a) + r(I, a), 0)`` after every walk (regret matching+); players learn one after the other; the policy
-of iteration ``t`` has weight ``t`` in the mean.
+``R(I, a) <- max(R(I, a) + r(I, a), 0)`` after every walk (regret matching+); players learn one after the other; the
+policy of iteration ``t`` has weight ``t`` in the mean.
 
 Source: Tammelin, 2014 (delay 0).
 Differs from common code: see :mod:`thespis.methods.games.cfr`.
