@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from thespis.core.contracts import HostEnvironment, Method, Seating
+from thespis.core.contracts import ForMany, HostEnvironment, Method, Seating
 from thespis.core.errors import UserError
 from thespis.core.feeds import Logged
 from thespis.core.keys import roots
