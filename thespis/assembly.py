@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from thespis.core.contracts import HostEnvironment, Method, Seating
+from thespis.core.contracts import ForMany, HostEnvironment, Method, Seating
 from thespis.core.errors import UserError
 from thespis.core.feeds import Logged
 from thespis.core.keys import roots
@@ -112,6 +112,11 @@ def _host(parts: Parts, make_worlds: Any, envs: int, seeds: list[int], steps: in
     how = pace(0 if options.learners > 1 else lag, newest=options.newest)
     worlds = make_worlds(len(seeds) * envs)
     try:
+        if worlds.spec.groups and not isinstance(parts.method, ForMany):
+            raise UserError(
+                f"{worlds.spec.name} has many agents and {parts.method.name} is for one: "
+                "give the world's class in place of a function, or use a method for many (ippo)"
+            )
         if worlds.spec.privileged is not None:
             raise UserError(f"{worlds.spec.name} shows critics more than actors, which only the compiled loop carries")
         return HostLoop(parts, worlds, envs, seeds, steps, how, options.jitter)

@@ -229,6 +229,11 @@ def test_mistakes_are_one_clear_line():
     ):
         with pytest.raises(UserError, match=said):
             list(play(registry.host(world, 1), 1, [0]))
+    if "classic/chess_v6" not in pettingzoo.names():
+        with pytest.raises(UserError, match="needs what is not installed: No module named 'chess'"):
+            registry.host("pettingzoo:classic/chess_v6", 1)
+    with pytest.raises(UserError, match="has many agents and ppo is for one"):
+        thespis.train("ppo", crowd_worlds.make_candles, steps=16)
     with pytest.raises(UserError, match="cannot be made"):
         registry.host("pettingzoo:mpe/simple_spread_v3?cycles=3", 1)
     with pytest.raises(UserError, match="2 worlds need 2 seeds"):

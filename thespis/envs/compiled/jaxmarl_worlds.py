@@ -203,11 +203,10 @@ def _map(base: str, place: str) -> dict[str, Any]:
 
 def _check(name: str, base: str, options: dict[str, Any]) -> None:
     """Refuse options that the world would pass by in silence."""
-    import jaxmarl.registration as library
+    import jaxmarl
+    from jaxmarl.environments import SMAX
 
-    classes = {"HeuristicEnemySMAX": [library.HeuristicEnemySMAX, library.SMAX]}.get(base)
-    if classes is None:
-        classes = [type(library.make(base))]
+    classes = [type(jaxmarl.make(base)), *([SMAX] if base == "HeuristicEnemySMAX" else [])]  # it hands them on
     signatures = [inspect.signature(c.__init__) for cls in classes for c in cls.__mro__[:-1]]
     taken = sorted({key for s in signatures for key, p in s.parameters.items() if p.kind is not p.VAR_KEYWORD})
     for key in options:

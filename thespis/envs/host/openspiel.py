@@ -108,7 +108,7 @@ def _load(name: str) -> Any:
     try:
         import pyspiel
     except ImportError as error:
-        raise missing_extra("open_spiel", "spiel") from error
+        raise missing_extra("open-spiel", "spiel") from error
     bare, known = name.partition("(")[0], pyspiel.registered_names()
     if bare not in known:
         near = difflib.get_close_matches(bare, known, 3, 0.5)

@@ -77,13 +77,17 @@ def _particles(world: str) -> Callable[..., Any]:
 def _registered(family: str, world: str) -> Callable[..., Any]:
     """What makes a world of PettingZoo's registry: all agents at once, where it can be played so."""
     import pettingzoo
+    from pettingzoo.env_registry.exceptions import FailedToImport
 
     bare, _, version = world.rpartition("_v")
     full = f"{family}/{bare}-v{version}"
     kind = "parallel" if full in pettingzoo.parallel_registry else "aec"
 
     def make(**options: Any) -> Any:
-        return pettingzoo.make(kind, full, **options)  # pyright: ignore
+        try:
+            return pettingzoo.make(kind, full, **options)  # pyright: ignore
+        except FailedToImport as error:
+            raise UserError(f"pettingzoo:{family}/{world} needs what is not installed: {error.__cause__}") from error
 
     return make
 
