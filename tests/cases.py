@@ -11,12 +11,15 @@ from thespis.core.spaces import Discrete
 from thespis.critics.mixing import Monotonic
 from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
+from thespis.learners.anchors import Magnet
+from thespis.learners.crowd import EachAlone
 from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.sharing import Separate
 from thespis.learners.temperature import TunedTemperature
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
+from thespis.methods.games.mmd import MMD
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
@@ -101,6 +104,12 @@ CASES = {
     ),
     "cfr": Case(CFR(), KUHN),
     "cfr-plus": Case(CFRPlus(iterations=2), KUHN),
+    "mmd": Case(
+        EachAlone(
+            MMD(PPO(hidden=SMALL, epochs=2, minibatch=12, anchor=Magnet(), feed=Rollouts(8, envs=3)), decay=0.5)
+        ),
+        KUHN,
+    ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

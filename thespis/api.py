@@ -14,7 +14,6 @@ from thespis.assembly import (
     Assembled,
     assemble,
     circumstances,
-    method_from,
     resolved_config,
     schedule_of,
     use_compilation_cache,
@@ -29,6 +28,7 @@ from thespis.loops.memory import planned_bytes, require
 from thespis.loops.parts import with_array_leaves
 from thespis.loops.processes import fetched, first, own_directory
 from thespis.options import Options, options_of
+from thespis.parts import method_from
 from thespis.runs.environment_info import device_line
 from thespis.runs.events import Bus, Listener
 from thespis.runs.store import RunDirectory, new_run_path

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from thespis.core.contracts import ForMany, HostEnvironment, Method, Seating
+from thespis.core.contracts import HostEnvironment, Method, Seating
 from thespis.core.errors import UserError
 from thespis.core.feeds import Logged
 from thespis.core.keys import roots
@@ -19,9 +19,9 @@ from thespis.core.records import EnvSpec
 from thespis.envs import registry
 from thespis.loops.driver import Loop, Schedule
 from thespis.loops.parts import Parts
-from thespis.methods.registry import load as load_method
 from thespis.options import Options, options_of, require_room_for
-from thespis.runs.config import apply_settings, from_config, to_config
+from thespis.parts import curriculum_from, feedback_from, fitted
+from thespis.runs.config import from_config, to_config
 
 METHOD_STATE = "['carry'].learner.method"  # where every loop's checkpoint holds the method's states
 
@@ -53,19 +53,6 @@ def use_cores(count: int) -> None:
         os.environ["PJRT_NPROC"] = str(count)
 
 
-def method_from(method: str | Method, settings: list[str]) -> Method:
-    """A method by name or as it is, with settings applied."""
-    built = load_method(method)() if isinstance(method, str) else method
-    return apply_settings(built, settings)
-
-
-def fitted(method: Method, env: Any) -> Method:
-    """The method, or in a world of many agents the same for each of them, if it is one for a single agent."""
-    from thespis.learners.crowd import EachAlone
-
-    return EachAlone(method) if registry.has_many(env) and not isinstance(method, ForMany) else method
-
-
 def seated(env: Any, method: Method, curriculum: Any) -> Any:
     """The world that is learnt in: ``env`` itself, unless the curriculum fills seats of it."""
     if not isinstance(curriculum, Seating):
@@ -73,42 +60,6 @@ def seated(env: Any, method: Method, curriculum: Any) -> Any:
     if registry.resolve(env).kind != "compiled":
         raise UserError(f"{environment_name(env)} is no compiled game: opponents from a pool need one (pgx)")
     return curriculum.world(registry.compiled(env), method)
-
-
-def feedback_from(feedback: Any) -> Any:
-    """A feedback by name (``environment``, ``rnd``) or as it is."""
-    from thespis.feedback.environment import EnvironmentReward
-    from thespis.feedback.rnd import RandomNetworkDistillation
-
-    named = {None: EnvironmentReward, "environment": EnvironmentReward, "rnd": RandomNetworkDistillation}
-    if feedback is None or isinstance(feedback, str):
-        if feedback not in named:
-            raise UserError(f"unknown feedback {feedback!r}: it is environment or rnd")
-        return named[feedback]()
-    return feedback
-
-
-def curriculum_from(curriculum: Any) -> Any:
-    """A curriculum as it is; ranges such as ``length=0.3..0.8`` randomise parameters; ``None`` keeps them fixed.
-
-    A word says who sits in the other seats of a game: latest, past, hard or equilibrium.
-    """
-    from thespis.curricula import choosing
-    from thespis.curricula.domain_randomisation import DomainRandomisation
-    from thespis.curricula.fixed import Fixed
-    from thespis.curricula.opponents import PastSelves
-
-    if not curriculum:
-        return Fixed()
-    if isinstance(curriculum, str):
-        choices = {
-            "latest": choosing.Latest, "past": choosing.Uniformly, "hard": choosing.HardFirst,
-            "equilibrium": choosing.Equilibrium,
-        }  # fmt: skip
-        if curriculum not in choices:
-            raise UserError(f"unknown opponents {curriculum!r}: {', '.join(choices)}")
-        return PastSelves(choice=choices[curriculum]())
-    return DomainRandomisation.parse(list(curriculum)) if isinstance(curriculum, list | tuple) else curriculum
 
 
 def environment_name(env: Any) -> str | None:

@@ -38,6 +38,7 @@ def ray():
     joined.leave()
 
 
+@pytest.mark.slow
 def test_a_sweep_makes_the_runs_of_train_and_outlives_one_that_diverges(thespis, ray):
     words = ("ppo", "--env", "CartPole-v1", "--seeds", "1,", *SMALL)
     grid = ("--grid", "learning_rate=1e-3,1e30", "--out", "s")

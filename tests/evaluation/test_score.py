@@ -23,6 +23,7 @@ def test_a_bonus_belongs_to_the_steps_before_it():
     np.testing.assert_allclose(_realised(steps, Critique(), 0.5), [1 + 0.5 * (2 + 0.5 * 3), 2 + 0.5 * 3, 3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sac", "sac-v"])
 def test_soft_values_agree_with_soft_returns(method, tmp_path):
     """With a weight of 1 entropy is worth far more than the tolerance: a plain return would not agree."""

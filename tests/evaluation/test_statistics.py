@@ -6,10 +6,10 @@ from scipy import stats
 
 from thespis.evaluation.statistics import (
     SMALLEST_N,
-    _student,
     interval,
     iqm,
     probability_of_improvement,
+    student,
 )
 
 
@@ -29,7 +29,7 @@ def test_iqm_by_hand():
 @pytest.mark.parametrize("freedom", [2.0, 2.83, 4.0, 9.5, 40.0])
 @pytest.mark.parametrize("probability", [0.9, 0.975, 0.995])
 def test_quantile_of_student(freedom, probability):
-    assert _student(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-6)
+    assert student(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-6)
 
 
 def test_interval_is_reproducible_and_moves_with_the_scores():

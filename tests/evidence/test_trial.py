@@ -69,6 +69,7 @@ def test_seeds_are_added_until_the_looks_are_spent(outcome):
     assert outcome.runs.scores("one", final_return()).shape == (4, 1)
 
 
+@pytest.mark.slow
 def test_no_seed_is_added_once_all_is_decided(tmp_path):
     trial = dataclasses.replace(TRIAL, claims=TRIAL.claims[:2])
     assert run_trial(trial, tmp_path, lambda piece: []).looks == 1
@@ -88,6 +89,7 @@ def test_what_is_finished_is_not_done_again_and_what_changed_is(outcome):
     assert {name for name, _ in asked} == {"one"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_trial_goes_on(tmp_path):
     import os
     import signal
@@ -178,6 +180,7 @@ def test_mistakes_in_a_declaration_are_told():
         PAPER.trial(True)
 
 
+@pytest.mark.slow
 def test_seeds_apart_have_runs_and_clocks_of_their_own_and_end_as_together(outcome, tmp_path):
     trial = dataclasses.replace(TRIAL, arms=TRIAL.arms[:2], claims=TRIAL.claims[:1], apart=True)
     apart = run_trial(trial, tmp_path, lambda piece: []).runs
@@ -189,6 +192,7 @@ def test_seeds_apart_have_runs_and_clocks_of_their_own_and_end_as_together(outco
     assert shared[0] == shared[1] and own[0] != own[1] and (own > 0).all() and not seconds().larger_is_better
 
 
+@pytest.mark.slow
 def test_where_a_run_stands_between_random_play_and_a_planner(run, tmp_path):
     """A planner plays the run's own world; a choice cannot be planned for by draws of a box."""
     fresh = thespis.train(thespis.DDPG(hidden=(8,)), "Pendulum-v1", steps=200, episodes=2, out=tmp_path / "fresh")
@@ -201,6 +205,7 @@ def test_where_a_run_stands_between_random_play_and_a_planner(run, tmp_path):
         planned_share(1).of(run)
 
 
+@pytest.mark.slow
 def test_an_option_of_an_arm_reaches_its_run(tmp_path):
     arm = Arm("rare", SMALL, {"envs": 2})
     trial = dataclasses.replace(TRIAL, arms=(arm, TRIAL.arms[0]), claims=(Different("rare", "one", 1e-6),), looks=1)

@@ -59,6 +59,7 @@ def test_a_plain_dict_of_observations_needs_no_masks():
     check_method(CASES["dqn"].method, spec)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_hash_seed():
     """Two processes with different ``PYTHONHASHSEED`` end with the same parameters."""
     code = (

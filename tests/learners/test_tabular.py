@@ -93,6 +93,7 @@ def test_kuhn_poker_is_solved():
         assert float(report.metrics["value"]) == pytest.approx(found.values[0], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_tic_tac_toe_is_solved():
     _, report = learnt(CFRPlus(), "tic_tac_toe", 100)
     assert float(report.metrics["exploitability"]) < 0.01

@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 from cases import CASES
 
 from thespis.core.contracts import Mode
@@ -24,6 +25,7 @@ def learnt(method):
     return as_numpy(policies.actor)
 
 
+@pytest.mark.slow
 def test_td3_without_its_remedies_is_ddpg():
     ddpg = CASES["ddpg"].method
     bare = TD3(

@@ -39,6 +39,7 @@ def several(name, kind, count):
     return AsynchronousLoop([inner(name, kind, number) for number in range(count)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["compiled", "host"])
 @pytest.mark.parametrize("name", ["a2c", "ppo with memory", "dqn"])
 def test_one_worker_does_what_its_loop_does(name, kind):
@@ -119,6 +120,7 @@ def test_an_error_of_one_worker_ends_all(monkeypatch):
         loop.advance(carry, 1000)
 
 
+@pytest.mark.slow
 def test_as_a_run_that_resumes(tmp_path):
     def stop(event):
         return event.kind == "metrics" and event.step >= 4000

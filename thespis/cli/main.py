@@ -18,12 +18,14 @@ from typing import NoReturn, cast
 
 import tyro
 
+from thespis.cli.commands.arena import Arena
 from thespis.cli.commands.collect import Collect
 from thespis.cli.commands.compare import Compare
 from thespis.cli.commands.doctor import Doctor
 from thespis.cli.commands.evaluate import Evaluate
 from thespis.cli.commands.listing import List
 from thespis.cli.commands.papers import Papers
+from thespis.cli.commands.play import Play
 from thespis.cli.commands.record import Record
 from thespis.cli.commands.report import MakeReport
 from thespis.cli.commands.reproduce import Reproduce
@@ -39,6 +41,8 @@ COMMANDS: dict[str, type] = {
     "sweep": Sweep,
     "evaluate": Evaluate,
     "compare": Compare,
+    "arena": Arena,
+    "play": Play,
     "report": MakeReport,
     "record": Record,
     "collect": Collect,

@@ -38,9 +38,16 @@ class Output:
         self.console = Console(stderr=document is not None, highlight=False)
         self.directory: str | None = None
 
-    def say(self, *what: Any) -> None:
-        """Print for a reader."""
-        self.console.print(*what, soft_wrap=True)
+    def say(self, *what: Any, markup: bool = True) -> None:
+        """Print for a reader; without ``markup`` what stands in square brackets is no style."""
+        self.console.print(*what, soft_wrap=True, markup=markup)
+
+    def ask(self, prompt: str) -> str:
+        """A line that the reader types. Raises ``EOFError`` where there is none."""
+        typed = self.console.input(prompt, markup=False)
+        if not sys.stdin.isatty():  # nobody's terminal has shown it
+            self.say(typed, markup=False)
+        return typed
 
     def result(self, data: Any) -> None:
         """Print the result as JSON, if that is wanted; numbers that are not finite become null."""

@@ -60,7 +60,7 @@ def interval(scores: ArrayLike, level: float = 0.95, samples: int = 10_000, seed
         return None
     drawn = np.random.default_rng(seed).integers(0, n, (samples, n, tasks))
     means = _trimmed(np.take_along_axis(table[None], drawn, axis=1))
-    quantile = _student(0.5 + level / 2, (n - 1) * math.sqrt(tasks))
+    quantile = student(0.5 + level / 2, (n - 1) * math.sqrt(tasks))
     if tasks > 1 or n == SMALLEST_N:
         quantile *= math.sqrt(n / (n - 1))  # resamples vary too little by this factor where a mean is a mean
     if n < _PERCENTILE_N:
@@ -122,7 +122,7 @@ def _trimmed(tables: Float[np.ndarray, "sample seed task"]) -> Float[np.ndarray,
 
 
 @functools.cache
-def _student(probability: float, freedom: float) -> float:
+def student(probability: float, freedom: float) -> float:
     """The quantile of Student's t: the density of ``atan(t / sqrt(freedom))`` is ``cos^(freedom - 1)``."""
     angle = np.linspace(0, math.pi / 2, 100_001)[:-1]
     density = np.cos(angle) ** (freedom - 1)

@@ -18,10 +18,13 @@ from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
 from thespis.critics.values import seen_by_critics
 from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor, Scales, Seen
 from thespis.learners.gradient import Adam, Number, Optimiser, RMSProp, gradient_step
+from thespis.learners.minibatches import columns, epochs
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
-from thespis.objectives.normalise import mean
+from thespis.objectives.normalise import explained_variance, mean
 from thespis.objectives.policies import policy_gradient
+
+Loss = Callable[[ActorCritic, Evaluated, Any], tuple[Array, dict[str, Array]]]
 
 
 class OnPolicyState(eqx.Module):
@@ -105,6 +108,22 @@ class OnPolicy(eqx.Module):
         network, opt, metrics, norm = gradient_step(self.stepper(), loss, state.network, state.opt)
         scales = self.assessor().learn_scales(state.scales, batch)
         return OnPolicyState(network, opt, scales), metrics | {"gradient": norm}
+
+    def descend_often(
+        self, state: OnPolicyState, batch: Batch, verdict: Evaluated, loss: Loss, passes: int, minibatch: int,
+        key: Key[Array, ""],
+    ) -> tuple[OnPolicyState, dict[str, Array]]:  # fmt: skip
+        """Passes over a rollout in minibatches of ``loss(network, steps, memory)``, then scales learn; and metrics."""
+        stepper = self.stepper()
+
+        def step(carry: tuple[ActorCritic, PyTree], data: tuple[Evaluated, Any]) -> Any:
+            network, opt, metrics, norm = gradient_step(stepper, lambda n: loss(n, *data), *carry)
+            return (network, opt), metrics | {"gradient": norm}
+
+        data = columns((verdict, batch.memory), joined=self.memory is not None)
+        (network, opt), metrics = epochs(step, (state.network, state.opt), data, passes, minibatch, key)
+        metrics["explained_variance"] = explained_variance(verdict.value, verdict.target, verdict.alive)
+        return OnPolicyState(network, opt, self.assessor().learn_scales(state.scales, batch)), metrics
 
 
 class Replayed(eqx.Module):

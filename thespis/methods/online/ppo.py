@@ -11,6 +11,7 @@ form); where the batch is no multiple of the minibatch, each epoch leaves out a 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -21,10 +22,10 @@ from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
 from thespis.learners.actor_critic import ActorCritic, Evaluated
 from thespis.learners.advantages import AdvantageScale, WholeBatch
-from thespis.learners.gradient import Number, gradient_step
-from thespis.learners.minibatches import columns, epochs
+from thespis.learners.anchors import Anchor, Free
+from thespis.learners.gradient import Number
 from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
-from thespis.objectives.normalise import explained_variance, mean
+from thespis.objectives.normalise import mean
 from thespis.objectives.policies import kl_k3, ppo_clip
 
 
@@ -39,6 +40,8 @@ class PPO(OnPolicy):
     """Largest change of the ratio that still earns."""
     advantages: AdvantageScale = WholeBatch()
     """Standardising of advantages: WholeBatch, PerMinibatch or Unscaled."""
+    anchor: Anchor = Free()
+    """What else draws the policy: Free or Magnet."""
     epochs: int = eqx.field(static=True, default=10)
     """Passes over each rollout."""
     minibatch: int = eqx.field(static=True, default=64)
@@ -63,27 +66,23 @@ class PPO(OnPolicy):
 
     def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
         """All epochs on one rollout."""
-        assessor, stepper = self.assessor(), self.stepper()
-        verdict = assessor.assess(state.network, state.scales, batch)
-        verdict = eqx.tree_at(lambda v: v.advantage, verdict, self.advantages.whole(verdict.advantage, verdict.alive))
-        data = columns((verdict, batch.memory), joined=self.memory is not None)
+        verdict = self.assessor().assess(state.network, state.scales, batch)
+        advantage = self.advantages.whole(verdict.advantage, verdict.alive)
+        verdict = eqx.tree_at(lambda v: v.advantage, verdict, advantage)
+        loss = functools.partial(self._loss, index=batch.index)
+        state, metrics = self.descend_often(state, batch, verdict, loss, self.epochs, self.minibatch, key)
+        return state, Report(metrics)
 
-        def step(carry, minibatch):
-            network, opt = carry
-            network, opt, metrics, norm = gradient_step(stepper, lambda n: self._loss(n, *minibatch), network, opt)
-            return (network, opt), metrics | {"gradient": norm}
-
-        (network, opt), metrics = epochs(step, (state.network, state.opt), data, self.epochs, self.minibatch, key)
-        metrics["explained_variance"] = explained_variance(verdict.value, verdict.target, verdict.alive)
-        return OnPolicyState(network, opt, assessor.learn_scales(state.scales, batch)), Report(metrics)
-
-    def _loss(self, network: ActorCritic, data: Evaluated, memory: Any) -> tuple[Array, dict[str, Array]]:
+    def _loss(
+        self, network: ActorCritic, data: Evaluated, memory: Any, *, index: Array
+    ) -> tuple[Array, dict[str, Array]]:
         now = replay(network, memory, data)
         log_ratio = now.log_prob - data.log_prob
         advantage = self.advantages.part(data.advantage, data.alive)
         actor_loss = mean(ppo_clip(log_ratio, advantage, self.clip), data.alive)
         critic_loss = mean(jnp.square(now.value - data.target), data.alive)
-        loss = actor_loss + self.value_weight * critic_loss - self.entropy_weight * now.entropy
+        drawn = self.anchor.pull(now.log_prob, data.log_prob, now.entropy, data.alive, index)
+        loss = actor_loss + drawn + self.value_weight * critic_loss - self.entropy_weight * now.entropy
         return loss, {
             "actor_loss": actor_loss,
             "critic_loss": critic_loss,

@@ -1,0 +1,57 @@
+"""Methods that are judged by the average of their policies, and magnetic mirror descent, which needs it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import KUHN
+
+from thespis.core.contracts import Mode
+from thespis.core.feeds import Rollouts
+from thespis.core.keys import key_of
+from thespis.core.records import Batch
+from thespis.core.samples import random_steps
+from thespis.curricula.fixed import Fixed
+from thespis.evaluation.exploitability import judge_method
+from thespis.feedback.environment import EnvironmentReward
+from thespis.learners.crowd import EachAlone, one_of
+from thespis.loops.compiled import CompiledLoop
+from thespis.loops.parts import Parts
+from thespis.methods.games.mmd import MMD, mirror_descent
+
+SEAT = one_of(KUHN.spec, KUHN.spec.groups[0])
+
+
+def test_the_average_is_the_mean_of_all_policies_at_first_and_then_forgets():
+    method = MMD(dataclasses.replace(mirror_descent(), hidden=(8,), epochs=1, minibatch=12), decay=0.75)
+    state = method.init(SEAT, key_of(0))
+    steps = random_steps(SEAT, np.random.default_rng(0), 4, 3)
+    memory = method.begin(method.policy(state, Mode.EXPLORE), 3)
+    extras = {"log_prob": -jnp.ones((4, 3))}
+    steps = type(steps)(**{**vars(steps), "extras": extras})
+    update, policies = jax.jit(method.update), [method.policy(state, Mode.EXPLORE)]
+    for index in range(4):
+        state, _ = update(state, Batch(steps, jnp.ones((4, 3), bool), memory, jnp.int32(index)), key_of(index))
+        policies.append(method.policy(state, Mode.EXPLORE))
+    wanted = jax.tree.map(lambda *x: sum(x[:4]) / 4, *policies)  # pulls of 1/2, 1/3, 1/4
+    wanted = jax.tree.map(lambda old, new: 0.75 * old + 0.25 * new, wanted, policies[4])
+    for mode in (Mode.SAMPLE, Mode.EXPLOIT):
+        found = method.policy(state, mode)
+        assert found.mode is mode
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_self_play_comes_to_rest_in_kuhn_poker():
+    """Plain policy gradients circle; this ends near an equilibrium (uniform play is exploitable by 0.458)."""
+    feed = Rollouts(length=32, envs=64)
+    mirror = dataclasses.replace(mirror_descent(), hidden=(32, 32), minibatch=512, feed=feed)
+    method = EachAlone(MMD(mirror))
+    loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), KUHN, 64, [0, 1], 10**7)
+    states = loop.learner(loop.advance(loop.init(), 600)).method
+    assert max(found.exploitability for found in judge_method(method, states, KUHN.game)) < 0.08

@@ -1,0 +1,1 @@
+"""Who is better, by playing against each other."""
