@@ -64,7 +64,7 @@ def run_bash(block: Block, page: Path) -> None:
 
 
 LONG = {
-    "adding-a-paper", "concepts", "methods", "runs", "scaling", "sweeps", "workers", "writing-a-method",
+    "adding-a-paper", "concepts", "methods", "runs", "scaling", "sweeps", "team-methods", "workers", "writing-a-method",
     "writing-an-environment",
 }  # fmt: skip
 """Pages whose blocks train for long: they run with the slow tests, the others and the README with the fast ones."""
