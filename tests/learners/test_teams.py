@@ -101,13 +101,13 @@ def test_the_best_of_the_team_is_the_best_of_each_and_makes_the_target():
     state = eqx.tree_at(lambda s: s.target, state, QUICK.init(spec, key_of(5)).team)
     steps = batch.steps
     found = jax.jit(QUICK.targets)(state, steps)
-    following = valued(state.target, steps)[1]
+    following, legal = jax.tree.map(np.asarray, (valued(state.target, steps)[1], steps.next_view.legal))
     best = np.full(steps.reward.shape, -np.inf)
     whole = jax.jit(lambda chosen: mixed(state.target, chosen, steps.next_view, None))
     for a, b, c in itertools.product(range(4), range(4), range(2)):
-        chosen = {"movers": following["movers"][..., jnp.arange(2), jnp.array([a, b])], "x": following["x"][..., [c]]}
-        legal = steps.next_view.legal["movers"][..., [0, 1], [a, b]].all(-1) & steps.next_view.legal["x"][..., 0, c]
-        best = np.where(legal, np.maximum(best, whole(chosen)), best)
+        chosen = {"movers": following["movers"][..., [0, 1], [a, b]], "x": following["x"][..., c]}
+        may = legal["movers"][..., [0, 1], [a, b]].all(-1) & legal["x"][..., 0, c]
+        best = np.where(may, np.maximum(best, whole(chosen)), best)
     wanted = steps.reward + 0.99 * np.where(steps.terminated, 0.0, best)
     assert not steps.terminated.all() and steps.terminated.any()
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
