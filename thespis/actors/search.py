@@ -7,7 +7,7 @@ take many trees at once, one a row.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -42,6 +42,7 @@ class Edge(NamedTuple):
     factor: Float[Array, " row"]
 
 
+@runtime_checkable
 class Model(Protocol):
     """What a search may ask."""
 
@@ -58,6 +59,7 @@ class Found(NamedTuple):
     value: Float[Array, " row"]
 
 
+@runtime_checkable
 class Search(Protocol):
     """Any search."""
 
