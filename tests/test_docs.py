@@ -63,7 +63,7 @@ def run_bash(block: Block, page: Path) -> None:
     assert done.returncode == 0, f"{page.name}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
 
 
-LONG = {"adding-a-paper", "methods", "sweeps"}
+LONG = {"adding-a-paper", "methods", "search", "sweeps"}
 """Pages whose blocks train for most of a minute: they run with the slow tests."""
 
 

@@ -28,8 +28,8 @@ class Lessons(eqx.Module):
 def lessons_of(model: GameModel, steps: Transition, trace: Number) -> Lessons:
     """What a rollout ``[time, row]`` of a game of two teaches.
 
-    The steps' extras hold the ``policy`` and the ``value`` that the search found, and whether a move was ``drawn`` instead
-    of chosen: what follows such a move is not the worth of its position, for which the search's value stands. With
+    The steps' extras hold the ``policy`` and the ``value`` that the search found, and whether a move was ``drawn`` and
+    not chosen: what follows such a move is not the worth of its position, for which the search's value stands. With
     ``trace`` 1 the outcome is what the rest of the game brought, and with less a mean of that and of the values of the
     positions on the way; a game that the rollout's end cuts is worth the net's value of the position it was left in.
     """
