@@ -57,18 +57,18 @@ WORK = {
             board=Flat(),
             hidden=(128, 128),
             value_scale=0.1,
-            opening=6,
-            temperature=1.5,
+            opening=2,
+            temperature=8.0,
             feed=Rollouts(length=32, envs=64),
         ),
-        1_000_000,
+        400_000,
         30.0,
         64,
         500,
         100,
     ),
     "connect_four": Work(
-        AlphaZero(board=Residual(32, 2), value_scale=0.2, opening=8, epochs=3, feed=Rollouts(length=64, envs=64)),
+        AlphaZero(board=Residual(32, 2), value_scale=0.2, opening=4, epochs=3, feed=Rollouts(length=64, envs=64)),
         1_200_000,
         60.0,
         256,
@@ -190,7 +190,7 @@ def contest(name: str, state: Any, seat: int, games: int, seed: int) -> np.ndarr
     judge, keys = JUDGES[name](games, seed), jax.random.split(jax.random.key(seed), games)
     act, reset, step = programs(name)
     at, now = reset(keys)
-    memory, moves = jnp.zeros(games, "int32"), [[] for _ in range(games)]
+    memory, moves = jnp.ones(games, bool), [[] for _ in range(games)]
     won, playing = np.zeros(games), np.ones(games, bool)
     turn = 0
     while playing.any():

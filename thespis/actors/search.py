@@ -7,7 +7,7 @@ take many trees at once, one a row.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -42,6 +42,7 @@ class Edge(NamedTuple):
     factor: Float[Array, " row"]
 
 
+@runtime_checkable
 class Model(Protocol):
     """What a search may ask."""
 
@@ -51,13 +52,14 @@ class Model(Protocol):
 
 
 class Found(NamedTuple):
-    """What a search found at its roots: a choice, an improved policy (probabilities), and the value of the root."""
+    """What a search found at its roots: a choice, an improved policy (probabilities), and its value there."""
 
     action: Int[Array, " row"]
     policy: Float[Array, "row n"]
     value: Float[Array, " row"]
 
 
+@runtime_checkable
 class Search(Protocol):
     """Any search."""
 
@@ -110,7 +112,12 @@ class GumbelSearch(eqx.Module):
             (), key, start, follow, self.simulations, ~legal,
             qtransform=scaled, max_num_considered_actions=self.considered, gumbel_scale=self.noise,
         )  # fmt: skip
-        return Found(done.action.astype("int32"), done.action_weights, done.search_tree.node_values[:, 0])
+        told, raw = done.search_tree.summary(), done.search_tree.node_values[:, 0]
+        weights = jnp.where(told.visit_counts > 0, done.action_weights, 0.0)
+        share = weights.sum(axis=-1)
+        # the mean over all simulations would count every bad choice that halving tried
+        value = (weights * told.qvalues).sum(axis=-1) / jnp.maximum(share, 1e-6)
+        return Found(done.action.astype("int32"), done.action_weights, jnp.where(share > 1e-6, value, raw))
 
 
 def sampled(

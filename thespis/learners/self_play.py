@@ -28,9 +28,10 @@ class Lessons(eqx.Module):
 def lessons_of(model: GameModel, steps: Transition, trace: Number) -> Lessons:
     """What a rollout ``[time, row]`` of a game of two teaches.
 
-    The steps' extras hold the ``policy`` and the ``value`` that the search found. With ``trace`` 1 the outcome is what
-    the rest of the game brought, and with less a mean of that and of the values of the positions on the way; a game
-    that the rollout's end cuts is worth the net's value of the position it was left in.
+    The steps' extras hold the ``policy`` and the ``value`` that the search found, and whether a move was ``drawn`` and
+    not chosen: what follows such a move is not the worth of its position, for which the search's value stands. With
+    ``trace`` 1 the outcome is what the rest of the game brought, and with less a mean of that and of the values of the
+    positions on the way; a game that the rollout's end cuts is worth the net's value of the position it was left in.
     """
     (came,) = steps.each.values()  # pyright: ignore[reportOptionalMemberAccess]
     mover, then = (_all(model.game.player)(view.position) for view in (steps.view, steps.next_view))
@@ -38,12 +39,14 @@ def lessons_of(model: GameModel, steps: Transition, trace: Number) -> Lessons:
     found = by_seat(steps.extras["value"], mover)
     goes_on = ~steps.ended.at[-1].set(True)
     following = jnp.where(goes_on[..., None], jnp.roll(found, -1, axis=0), left)
+    drawn = steps.extras["drawn"]
+    cut = steps.ended | (goes_on & jnp.roll(drawn, -1, axis=0))
     over_seats = jax.vmap(lambda_returns, in_axes=(1, 1, None, None, None, None), out_axes=1)
     over_rows = jax.vmap(over_seats, in_axes=(1, 1, 1, 1, None, None), out_axes=1)
-    returns = over_rows(came.reward, following, steps.terminated, steps.ended, 1.0, trace)
+    returns = over_rows(came.reward, following, steps.terminated, cut, 1.0, trace)
     outcome = jnp.take_along_axis(returns, mover[..., None], axis=-1)[..., 0]
     seen, legal = (_all(f)(steps.view.position) for f in (model.seen, model.game.legal))
-    return Lessons(seen, legal, steps.extras["policy"], outcome)
+    return Lessons(seen, legal, steps.extras["policy"], jnp.where(drawn, steps.extras["value"], outcome))
 
 
 def lesson_loss(opinion: Callable[..., Any], data: Lessons, value_weight: Number) -> tuple[Array, dict[str, Array]]:

@@ -5,7 +5,8 @@ The loss is :math:`-\pi^\top \log p + (z - v)^2` with :math:`\pi` the improved p
 
 Source: Silver et al., 2018; the search: Danihelka et al., 2022.
 Differs from common code: several epochs on the latest games in place of a large replay. Games that the end of a rollout
-cuts are worth what the net says of the position they were left in. Values are not rescaled within the search.
+cuts are worth what the net says of the position they were left in. Values are not rescaled within the search. Before a
+move that was drawn, so that games begin differently, the search's value is learnt and not what followed.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.actors.positions import GameModel, Opinion, searchable
 from thespis.actors.search import GumbelSearch, sampled
 from thespis.core.contracts import Game, Mode
 from thespis.core.feeds import Rollouts
+from thespis.core.keys import per_index
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.learners.gradient import Adam, Number, gradient_step
 from thespis.learners.minibatches import columns, epochs
@@ -37,12 +39,12 @@ class AlphaZeroState(eqx.Module):
 
 
 class Player(eqx.Module):
-    """How it plays: the rules, a net, a search, and how many of a game's first moves are drawn."""
+    """How it plays: the rules, a net, a search, and how many of a game's first moves are drawn, on average."""
 
     model: GameModel
     search: GumbelSearch
     temperature: Float[Array, ""]
-    opening: Int[Array, ""]
+    opening: Float[Array, ""]
 
 
 class AlphaZero(eqx.Module):
@@ -57,7 +59,7 @@ class AlphaZero(eqx.Module):
     value_scale: Number = 0.5
     """How much values, within -1 and 1, count against the net's logits in the search; 0.5 is the paper's."""
     opening: Number = 0.0
-    """First moves of a game of self-play that are drawn from the improved policy; the search chooses the others."""
+    """How many first moves of a game of self-play are drawn from the improved policy, on average (geometric)."""
     temperature: Number = 1.0
     """Temperature of these draws."""
     max_gradient_norm: Number = 5.0
@@ -102,26 +104,28 @@ class AlphaZero(eqx.Module):
         noise = jnp.asarray(0.0 if mode is Mode.EXPLOIT else 1.0)
         simulations = self.simulations if learning else self.playing
         search = GumbelSearch(jnp.asarray(self.value_scale, "float32"), noise, simulations, self.considered)
-        opening = jnp.asarray(self.opening if learning else 0, "int32")
+        opening = jnp.asarray(self.opening if learning else 0.0, "float32")
         model = GameModel(state.game, state.opinion)
         return Player(model, search, jnp.asarray(self.temperature, "float32"), opening)
 
-    def begin(self, policy: Player, n: int) -> Int[Array, " n"]:
-        """Moves so far."""
-        return jnp.zeros(n, "int32")
+    def begin(self, policy: Player, n: int) -> Bool[Array, " n"]:
+        """Whether the opening may go on."""
+        return jnp.ones(n, bool)
 
     def act(self, policy: Player, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
         """The move of the player whose turn it is, and of the others all they may do: wait."""
         ((group, legal),) = view.legal.items()
         mover = jax.vmap(policy.model.game.player)(view.position)
         allowed = jnp.take_along_axis(legal, mover[:, None, None], axis=1)[:, 0]
-        search_key, draw_key = jax.random.split(key)
+        search_key, draw_key, end_key = jax.random.split(key, 3)
         found = policy.search(policy.model, policy.model.look(view.position), allowed, search_key)
         drawn = sampled(found.policy, allowed, policy.temperature, draw_key)
-        chosen = jnp.where(memory < policy.opening, drawn, found.action)
+        chance = jax.vmap(jax.random.uniform)(per_index(end_key, mover.shape[0]))
+        opening = memory & (chance < policy.opening / (policy.opening + 1.0))
+        chosen = jnp.where(opening, drawn, found.action)
         waiting = jnp.argmax(legal, axis=-1).astype("int32")
         action = jnp.where(jnp.arange(legal.shape[1]) == mover[:, None], chosen[:, None], waiting)
-        return {group: action}, memory + 1, {"policy": found.policy, "value": found.value}
+        return {group: action}, opening, {"policy": found.policy, "value": found.value, "drawn": opening}
 
     def judge(self, state: AlphaZeroState, episode: Transition) -> Critique:
         """What the net expects for the first seat, which is what episodes count for."""
