@@ -63,16 +63,11 @@ def run_bash(block: Block, page: Path) -> None:
     assert done.returncode == 0, f"{page.name}:{block.line}\n{block.text}\n{done.stdout}\n{done.stderr}"
 
 
-<<<<<<< HEAD
 LONG = {
-    "adding-a-paper", "concepts", "methods", "runs", "scaling", "sweeps", "team-methods", "teams", "workers",
-    "writing-a-method", "writing-an-environment",
+    "adding-a-paper", "concepts", "methods", "runs", "scaling", "search", "sweeps", "team-methods", "teams",
+    "workers", "writing-a-method", "writing-an-environment",
 }  # fmt: skip
 """Pages whose blocks train for long: they run with the slow tests, the others and the README with the fast ones."""
-=======
-LONG = {"adding-a-paper", "methods", "search", "sweeps"}
-"""Pages whose blocks train for most of a minute: they run with the slow tests."""
->>>>>>> search
 
 
 def marked(page: Path) -> Any:
