@@ -44,7 +44,7 @@ def values(tree: GameTree, policy: Policy) -> tuple[Numbers, Float[Array, "node 
     for start, end in _backwards(tree):
         after = _following(tree, start, end, levels)
         chosen = policy[np.maximum(tree.information[start:end], 0)]
-        levels.append(tree.payoff[start:end].astype(policy.dtype) + jnp.einsum("na,nap->np", chosen, after))
+        levels.append(jnp.asarray(tree.payoff[start:end], policy.dtype) + jnp.einsum("na,nap->np", chosen, after))
         choices.append(jnp.take_along_axis(after, _mover(tree, start, end), axis=2)[..., 0])
     return jnp.concatenate(levels[::-1]), jnp.concatenate(choices[::-1])
 
@@ -84,7 +84,7 @@ def best_response(tree: GameTree, policy: Policy, player: int) -> Float[Array, "
         best = jnp.argmax(jnp.where(tree.legal, best, -jnp.inf), axis=1)[information]
         mine = tree.player[start:end] == player
         wins = jnp.where(mine, after[np.arange(end - start), best], jnp.sum(chosen * after, axis=1))
-        payoff = tree.payoff[start:end, player].astype(policy.dtype)
+        payoff = jnp.asarray(tree.payoff[start:end, player], policy.dtype)
         levels.append((payoff + wins)[:, None])
     return jnp.asarray(tree.chance, policy.dtype) @ levels[-1][:, 0]
 
