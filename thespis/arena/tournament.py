@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from thespis.arena.players import Judged, Player
 from thespis.core.contracts import Environment, Game, Mode
 from thespis.core.errors import UserError
 from thespis.core.keys import fold, key_of
-from thespis.evaluation.crossplay import Entry, Mean, matrix, seating_of
+from thespis.evaluation.crossplay import Entry, matrix, seating_of
 from thespis.evaluation.ratings import Meeting, Ratings, rate
 
 DEEPEST = 12
@@ -41,8 +40,6 @@ class Standings:
     ratings: Ratings | None
     exploitability: tuple[float | None, ...]
     """How much best replies win beyond each player in all seats, the mean of its seeds; ``None`` where not known."""
-    replies: tuple[Mean | None, ...]
-    """What PPO that trained against each player alone (its first seed) wins of it; ``None`` if that was not asked."""
     notes: tuple[str, ...]
 
     @property
@@ -70,16 +67,8 @@ class Standings:
             return {key: [[cell[key] for cell in row] for row in found] for key in ("value", "interval", "by_seat")}
 
         players = [
-            {
-                "name": name,
-                "player": who.text,
-                "seeds": list(who.seeds),
-                "exploitability": exact,
-                "best_response": None if reply is None else dataclasses.asdict(reply),
-            }
-            for name, who, exact, reply in zip(
-                self.names, self.entrants, self.exploitability, self.replies, strict=True
-            )
+            {"name": name, "player": who.text, "seeds": list(who.seeds), "exploitability": exact}
+            for name, who, exact in zip(self.names, self.entrants, self.exploitability, strict=True)
         ]
         rated = None if self.ratings is None else dataclasses.asdict(self.ratings)
         for player, rating in zip(players, rated["players"] if rated else [], strict=False):
@@ -99,13 +88,12 @@ def tournament(
     greedy: bool = False,
     all_seeds: bool = False,
     seed: int = 0,
-    best_response: int = 0,
 ) -> Standings:
     """Let everybody play everybody, and itself, ``games`` games in every order of seats.
 
     ``texts`` name the players (see :mod:`thespis.arena.naming`). A run plays with its first training seed, or, with
     ``all_seeds``, each of them with each of the other's. Equal calls give equal numbers: games of a pair have keys of
-    its own under ``seed``. With ``best_response`` PPO trains for so many steps against each player by itself.
+    its own under ``seed``.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
@@ -127,22 +115,9 @@ def tournament(
     notes += [] if ratings else ["everybody always won as much as everybody else: there is nothing to rate"]
     exact = tuple(_exploitability(each, world.spec.game) for each in found)
     entries = matrix(meetings, members)
-    replies = tuple(_replied(world, each, best_response, games, seed) if best_response else None for each in found)
     return Standings(
-        name, mode, games, seats, names, tuple(found), tuple(meetings), entries, ratings, exact, replies, tuple(notes)
+        name, mode, games, seats, names, tuple(found), tuple(meetings), entries, ratings, exact, tuple(notes)
     )
-
-
-def _replied(world: Environment, who: Entrant, steps: int, games: int, seed: int) -> Mean:
-    """What a learned best reply wins of a player's first seed, in every seat."""
-    from thespis.arena.replies import reply
-
-    with tempfile.TemporaryDirectory() as room:
-        learnt = Entrant(f"reply to {who.text}", (reply(world, who.players[0], steps, Path(room) / "reply", seed),))
-    both, seats = [learnt, Entrant(who.text, who.players[:1])], seats_of(world.spec)
-    seatings = dict.fromkeys(seating_of(s, i, j, seats) for i in (0, 1) for j in (0, 1) for s in range(seats))
-    met = [_meet(world, both, seating, games, seed)[0] for seating in seatings]
-    return matrix(met, [1, 1])[0][1].payoff
 
 
 def _exploitability(who: Entrant, game: Game | None) -> float | None:

@@ -23,16 +23,7 @@ def ratings_table(standings: Standings) -> Table:
     assert ratings is not None
     table = Table(title=f"Ratings on {standings.env}", title_justify="left", title_style="bold")
     exact = any(value is not None for value in standings.exploitability)
-    learnt = any(reply is not None for reply in standings.replies)
-    heads = (
-        "",
-        "player",
-        "rating",
-        "95% interval",
-        "points",
-        *["exploitability"] * exact,
-        *["PPO wins of it"] * learnt,
-    )
+    heads = ("", "player", "rating", "95% interval", "points", *["exploitability"] * exact)
     for head in heads:
         table.add_column(head, justify="left" if head == "player" else "right", no_wrap=True)
     for rank, player in enumerate(standings.ranking, 1):
@@ -41,8 +32,6 @@ def ratings_table(standings: Standings) -> Table:
         share = sum(others) / len(others)
         cells = [str(rank), standings.names[player], _elo(rating.elo), _interval(rating), f"{share:.2f}"]
         told = [words.number(standings.exploitability[player], 3)] if exact else []
-        reply = standings.replies[player]
-        told += [f"{words.number(reply.value, 3)} ({words.interval(reply.interval)})"] if reply else []
         table.add_row(*map(Text, cells + told))
     return table
 
