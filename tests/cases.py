@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from worlds import TREE, TREE_ACTION, Walk
+from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
+from thespis.critics.mixing import Monotonic
 from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
 from thespis.learners.anchors import Magnet
@@ -16,6 +17,7 @@ from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.sharing import Separate
 from thespis.learners.temperature import TunedTemperature
+from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD
@@ -31,24 +33,35 @@ from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.methods.teams.ippo import IPPO
+from thespis.methods.teams.maddpg import MADDPG
+from thespis.methods.teams.mappo import MAPPO
+from thespis.methods.teams.masac import MASAC
+from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
+from thespis.nets.residual import Residual
 
 
 class Case(NamedTuple):
     """A method and the world it is tried in."""
 
     method: object
-    world: Walk
+    world: Walk | Crew
 
 
 SMALL = (8,)
 CHOICE = Walk(Discrete(4), legal=True)
 EVERYTHING = Walk(TREE_ACTION, TREE, legal=True)
-KUHN = Everyone(Pgx("kuhn_poker"))
+CREW, PUSHING = Crew(), Crew(action=BOX, legal=False)
+KUHN, NOUGHTS = (Everyone(Pgx(name)) for name in ("kuhn_poker", "tic_tac_toe"))
 
 
 def replay(**settings) -> Replay:
     return Replay(**(dict(capacity=30, batch=6, warmup=9, every=2, updates=2, envs=3) | settings))
+
+
+def ppo(**settings) -> PPO:
+    return PPO(**(dict(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3)) | settings))
 
 
 CASES = {
@@ -72,6 +85,16 @@ CASES = {
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
+    "ippo in a crew": Case(IPPO(ppo()), CREW),
+    "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),
+    "mappo apart with memory": Case(MAPPO(ppo(memory=GRU(4), minibatch=16), Separate()), PUSHING),
+    "vdn": Case(VDN(hidden=SMALL, target_every=3, feed=replay()), CREW),
+    "qmix with memory": Case(
+        QMIX(mixer=Monotonic(4, (8,)), hidden=SMALL, memory=GRU(4), target_every=3, feed=replay(length=3)), CREW
+    ),
+    "maddpg": Case(MADDPG(DDPG(hidden=SMALL, feed=replay(length=2))), PUSHING),
+    "masac": Case(MASAC(SAC(hidden=SMALL, feed=replay())), PUSHING),
+    "masac apart with choices": Case(MASAC(SAC(hidden=SMALL, feed=replay()), Separate()), CREW),
     "ippo": Case(IPPO(PPO(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3))), KUHN),
     "ippo with memory": Case(
         IPPO(
@@ -80,6 +103,13 @@ CASES = {
             Separate(),
         ),
         KUHN,
+    ),
+    "alphazero": Case(
+        AlphaZero(
+            hidden=SMALL, board=Residual(4, 1, 2), opening=2, simulations=3, playing=3, epochs=2, minibatch=8,
+            feed=Rollouts(6, envs=3),
+        ),
+        NOUGHTS,
     ),
     "cfr": Case(CFR(), KUHN),
     "cfr-plus": Case(CFRPlus(iterations=2), KUHN),

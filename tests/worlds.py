@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from thespis.core.agents import Group
 from thespis.core.keys import fold, per_index, roots
-from thespis.core.records import EnvSpec, TimeStep
+from thespis.core.records import Each, EnvSpec, TimeStep
 from thespis.core.separate import separate
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, map_space, tuple_space
 
@@ -122,6 +123,61 @@ class Stacks(eqx.Module):
         episode, number, x = step.observation
         seen = jnp.stack([(jnp.abs(x) * 100) % 256, (episode * 256) % 256, number * 7])
         return jnp.broadcast_to(seen.astype("uint8"), (4, 3))
+
+
+class Crew(eqx.Module):
+    """A :class:`Walk` of two groups: two ``movers``, of whom one comes late and may go, and an ``x`` that sees more.
+
+    Movers push by ``action``; ``x`` has a choice of two. All are paid the walk's reward, less what they did themselves.
+    """
+
+    walk: Walk = Walk()
+    action: object = eqx.field(static=True, default=Discrete(4))
+    legal: bool = eqx.field(static=True, default=True)
+
+    @property
+    def spec(self) -> EnvSpec:
+        seen, done = dict_space(movers=VECTOR, x=Box((5,))), dict_space(movers=self.action, x=self._other)
+        groups = (Group("movers", 2), Group("x", 1))
+        told = self.walk.spec
+        return EnvSpec("crew", seen, done, self.legal, told.time_limit, told.params, groups=groups)
+
+    @property
+    def _other(self):
+        return Discrete(2) if isinstance(self.action, Discrete) else Box((1,), -1.0, 1.0)
+
+    def reset(self, params, key):
+        state, step = self.walk.reset(params, key)
+        return (state, jnp.zeros((), bool)), self._answer(step, jnp.zeros((), bool), jnp.zeros((), bool), None)
+
+    def step(self, state, action, key):
+        state, gone = state
+        pushes = [jnp.mean(jnp.asarray(a, "float32")) for a in jax.tree.leaves(action)]
+        state, step = self.walk.step(state, jnp.mean(jnp.stack(pushes)), key)
+        goes = ~gone & (step.observation[1] > 1) & (jax.random.uniform(jax.random.fold_in(key, 1)) < 0.3)
+        return (state, gone | goes), self._answer(step, gone | goes, goes, action)
+
+    def _answer(self, step, gone, goes, action) -> TimeStep:
+        numbers = step.observation
+        late = numbers[1] > 0
+        going_on = ~step.terminated
+        alive = {"movers": jnp.stack([going_on, going_on & late & ~gone]), "x": going_on[None]}
+        seen = {"movers": jnp.stack([numbers, -numbers]), "x": jnp.concatenate([numbers, numbers[:2]])[None]}
+
+        def cost(name, count):
+            if action is None:
+                return jnp.zeros(count)
+            return 0.1 * jnp.asarray(action[name], "float32").reshape(count, -1).mean(axis=1)
+
+        no = jnp.zeros((), bool)
+        flags = {"movers": jnp.stack([no, goes]), "x": no[None]}
+        each = {name: Each(step.reward - cost(name, f.shape[0]), f) for name, f in flags.items()}
+        masks = None
+        if self.legal:
+            turn = numbers[1].astype("int32")
+            first = (jnp.arange(4) + turn) % 3 != 0
+            masks = {"movers": jnp.stack([first, ~first | (jnp.arange(4) == 0)]), "x": jnp.ones((1, 2), bool)}
+        return TimeStep(seen, step.reward, step.terminated, step.truncated, masks, alive=alive, each=each)
 
 
 class AsHost:

@@ -206,9 +206,10 @@ def resolved_config(
 
     kind = loop_kind(method, env, options)
     feedback, curriculum = feedback_from(feedback), curriculum_from(curriculum)
-    method = method if isinstance(curriculum, Seating) else fitted(method, env)
+    if not isinstance(curriculum, Seating):
+        method = fitted(method, env)
     count = 1 if isinstance(method.feed, Logged) or kind == "logged" else envs or method.feed.envs
-    used = (method, feedback, curriculum)
+    used: tuple[Any, ...] = (method, feedback, curriculum)
     citations = [dataclasses.asdict(citation) for part in used for citation in part.citations]
     return {
         "format": 1, "thespis": __version__, "method_name": method.name, "method": to_config(method),

@@ -5,18 +5,23 @@ import functools
 import jax
 import numpy as np
 
+from thespis.core.agents import per_group
 from thespis.core.spaces import random_action, to_world
 
 
 def actions(spec, n, tick, legal=None):
     """Random world actions of ``n`` worlds."""
-    return jax.tree.map(np.asarray, _draw(spec.action, n, tick, legal))
+    return jax.tree.map(np.asarray, _draw(spec.action, spec.groups, n, tick, legal))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _draw(space, n, tick, legal):
-    keys = jax.random.split(jax.random.key(tick), n)
-    return to_world(space, jax.vmap(lambda key, mask: random_action(space, key, mask))(keys, legal))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _draw(space, groups, n, tick, legal):
+    def draw(part, axes, mask=None):
+        keys = jax.random.split(jax.random.key(tick), (n, *axes))
+        one = lambda key, mask: random_action(part, key, mask)  # noqa: E731
+        return (jax.vmap(jax.vmap(one)) if axes else jax.vmap(one))(keys, mask)
+
+    return to_world(space, per_group(groups, space, draw, legal))
 
 
 def play(worlds, ticks, first, start=0):

@@ -11,6 +11,7 @@ from tuned import METHODS, tuned
 
 from thespis.cli.doctor_checks.compiling import compiled_quickly
 from thespis.cli.doctor_checks.learning import TOLERANCE, learn, train
+from thespis.core.contracts import Mode
 from thespis.core.records import Transition, View
 from thespis.envs.probes.registry import PROBES
 from thespis.learners.normalisers import ReturnScale, RunningScale
@@ -36,6 +37,14 @@ PAIRS = {
     "sac-v": [*CHOICES, *AMOUNTS],
     "dsac": AMOUNTS,
 }
+TEAMS = {
+    "ippo": ["shifts"],
+    "mappo": ["shifts", "meeting"],
+    "vdn": ["shifts"],
+    "qmix": ["shifts", "two-step"],
+    "maddpg": ["meeting"],
+    "masac": ["shifts", "meeting"],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +68,34 @@ def test_values_are_learnt_to_two_percent(method, probe):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("dqn-duelling", "ppo-gru")])
+@pytest.mark.parametrize(("method", "probe"), [(m, p) for m, probes in TEAMS.items() for p in probes])
+def test_teams_do_what_is_right_together(method, probe):
+    """And where they have a value of the team, it is the known one."""
+    chosen, steps = tuned(method, probe)
+    learnt = learn(chosen, PROBES[probe], steps, seeds=4)
+    assert learnt.right.mean() >= 0.75 and not learnt.wrong, learnt.right
+    assert np.isnan(learnt.errors).all() == (method not in ("vdn", "qmix"))
+    assert not (learnt.errors > 2 * TOLERANCE).any(), learnt.values
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "game"), [("vdn", 0), ("qmix", 1)])
+def test_played_at_random_a_sum_of_values_misses_the_better_game(method, game):
+    """The two-step game of Rashid et al., 2018, table 1: the sum takes the sure 7, the monotonic mixture finds 8."""
+    chosen, steps = tuned(method, "two-step")
+    world = PROBES["two-step"].environment
+    loop, carry = train(dataclasses.replace(chosen, last_epsilon=1.0), PROBES["two-step"], 2 * steps, envs=8, seeds=4)
+    view = jax.tree.map(lambda x: x[None], world.reset((), jax.random.key(0))[1].view)
+
+    def first(state):
+        policy = chosen.policy(state, Mode.EXPLOIT)
+        return chosen.act(policy, chosen.begin(policy, 1), view, jax.random.key(0))[0]["pair"][0, 0]
+
+    assert jax.vmap(first)(loop.learner(carry).method).tolist() == [game] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("dqn-duelling", "ppo-gru") and m not in TEAMS])
 def test_a_time_limit_of_a_thousand_steps_is_no_end_either(method):
     """At discount 0.99 the value is 100; a critic that takes the limit for an end values the average state below 90."""
     name = "constant-1000-continuous" if method in ("ddpg", "td3", "dsac") else "constant-1000"

@@ -3,6 +3,7 @@
 import dataclasses
 
 from thespis.core.feeds import Replay, Rollouts
+from thespis.critics.mixing import Monotonic
 from thespis.learners.following import Sarsa
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
@@ -15,6 +16,12 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.ippo import IPPO
+from thespis.methods.teams.maddpg import MADDPG
+from thespis.methods.teams.mappo import MAPPO
+from thespis.methods.teams.masac import MASAC
+from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
 
 ROLLOUTS = Rollouts(length=32, envs=8)
@@ -50,11 +57,18 @@ METHODS = {
         least_deviation=0.1,
         feed=dataclasses.replace(REPLAY, batch=256),
     ),
+    "ippo": IPPO(PPO(**_ON, epochs=4)),
+    "mappo": MAPPO(PPO(**_ON, epochs=4)),
+    "vdn": VDN(**_OFF, **_QUICK),
+    "qmix": QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,))),
+    "maddpg": MADDPG(DDPG(**_OFF, target_rate=0.1)),
+    "masac": MASAC(SAC(**_OFF, target_rate=0.1, temperature=FixedTemperature(0.0))),
 }
 """Under their names in the tests."""
 
 STEPS = {
     "a2c": 400_000, "impala": 400_000, "nq": 128_000, "nq-sarsa": 128_000, "ppo": 160_000, "ppo-gru": 40_000,
+    "ippo": 20_000, "mappo": 20_000,
     "ddpg": 32_000, "td3": 32_000, "sac": 32_000, "sac-v": 32_000, "dsac": 32_000,
 }  # fmt: skip
 """Environment steps per seed; 16,000 for the others."""

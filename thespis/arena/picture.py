@@ -62,7 +62,13 @@ def _matrix(axes: Any, standings: Standings, order: list[int], names: list[str] 
     for row, column in np.ndindex(values.shape):
         value, far = values[row, column], abs(values[row, column] - (low + high) / 2) > 0.35 * (high - low)
         axes.text(
-            column, row, _cell(float(value), what), ha="center", va="center", color="#ffffff" if far else INK, fontsize=8
+            column,
+            row,
+            _cell(float(value), what),
+            ha="center",
+            va="center",
+            color="#ffffff" if far else INK,
+            fontsize=8,
         )
     axes.set_xticks(range(len(order)), [str(rank) for rank in range(1, len(order) + 1)], color=INK)
     ranks = [str(rank) for rank in range(1, len(order) + 1)]

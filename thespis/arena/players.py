@@ -11,6 +11,7 @@ from jaxtyping import Array, Key, PyTree
 from thespis.core.agents import Group, per_group
 from thespis.core.contracts import Game, Method, Mode
 from thespis.core.game_trees import game_tree
+from thespis.core.game_walks import uniform
 from thespis.core.keys import fold
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import Space, random_action, to_world
@@ -78,7 +79,7 @@ class Random(eqx.Module):
     def judged(self, game: Game) -> Judgement:
         """By equal probabilities."""
         tree = game_tree(game)
-        return judge(tree, tree.legal / tree.legal.sum(axis=1, keepdims=True))
+        return judge(tree, uniform(tree))
 
     def begin(self, n: int) -> PyTree:
         """Nothing to remember."""

@@ -159,7 +159,7 @@ def over_games(
 
 
 def spread(middle: float, drawn: Float[np.ndarray, " sample"], seeds: int) -> Interval | None:
-    """The interval around ``middle`` of what was resampled over ``seeds`` training seeds; ``None`` for fewer than three.
+    """The interval around ``middle`` of what was resampled over ``seeds`` training seeds; ``None`` for fewer than 3.
 
     The bootstrap's standard error, which is too small for a handful, times Student's quantile (see ``statistics``).
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from thespis.actors.heads import Gaussian, PolicyHead, act_rows
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
-from thespis.critics.values import Value
+from thespis.critics.values import Value, for_critics, seen_by_critics
 from thespis.learners.gradient import Number
 from thespis.learners.normalisers import ObservationScale, RewardScale
 from thespis.nets.body import GRU, Body, unroll
@@ -25,11 +26,16 @@ from thespis.objectives.returns import gae
 
 
 class ActorCritic(eqx.Module):
-    """Actor and critic with a body each."""
+    """Actor and critic with a body each.
+
+    ``carried``: the critic sees what the actor sees, which carries its memory along. A critic that sees what is
+    privileged begins every rollout without memory.
+    """
 
     body: Body
     head: PolicyHead
     critic: Value
+    carried: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -42,22 +48,23 @@ class ActorCritic(eqx.Module):
     ):
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
-        def body(key):
-            return Body(spec.observation, hidden, key, init=orthogonal(2**0.5), activation=activation, memory=memory)
+        def body(space, key):
+            return Body(space, hidden, key, init=orthogonal(2**0.5), activation=activation, memory=memory)
 
-        self.body = body(body_key)
+        self.carried = spec.privileged is None
+        self.body = body(spec.observation, body_key)
         self.head = PolicyHead(spec.action, self.body.size, head_key, init=orthogonal(0.01), continuous=Gaussian())
-        self.critic = Value(body(critic_key), orthogonal(1.0), value_key)
+        self.critic = Value(body(for_critics(spec).observation, critic_key), orthogonal(1.0), value_key)
 
     def begin(self, n: int) -> Any:
         """Memories of actor and critic for ``n`` fresh episodes."""
-        return self.body.begin(n), self.critic.body.begin(n)
+        return self.body.begin(n), self.critic.body.begin(n) if self.carried else ()
 
     def choose(self, memory: Any, view: View) -> tuple[Distribution, Any]:
         """The distribution over actions for one view, and the memories after it."""
         features, actor_memory = self.body(memory[0], view.observation)
         critic_memory = memory[1]
-        if self.critic.body.core is not None:
+        if self.carried and self.critic.body.core is not None:
             _, critic_memory = self.critic.body(critic_memory, view.observation)
         return self.head(features, view.legal), (actor_memory, critic_memory)
 
@@ -66,16 +73,15 @@ class ActorCritic(eqx.Module):
         features, _ = unroll(self.body, memory[0], views.observation, first)
         return jax.vmap(jax.vmap(self.head))(features, views.legal)
 
-    def values(
-        self, memory: Any, observations: PyTree, first: Bool[Array, "time row"]
-    ) -> tuple[Float[Array, "time row"], Any]:
-        """State values of a whole rollout, and the critic's memory after each step."""
-        features, memories = unroll(self.critic.body, memory[1], observations, first)
+    def values(self, memory: Any, seen: PyTree, first: Bool[Array, "time row"]) -> tuple[Float[Array, "time row"], Any]:
+        """State values of a whole rollout of what the critic sees, and its memory after each step."""
+        begun = memory[1] if self.carried else self.critic.body.begin(first.shape[1])
+        features, memories = unroll(self.critic.body, begun, seen, first)
         return jax.vmap(jax.vmap(self.critic.out))(features)[..., 0], memories
 
-    def next_values(self, memories: Any, observations: PyTree) -> Float[Array, "time row"]:
-        """Values of true next observations, each with the memory that leads to it."""
-        return jax.vmap(jax.vmap(lambda memory, o: self.critic(memory, o)[0]))(memories, observations)
+    def next_values(self, memories: Any, seen: PyTree) -> Float[Array, "time row"]:
+        """Values of what the critic truly sees next, each with the memory that leads to it."""
+        return jax.vmap(jax.vmap(lambda memory, o: self.critic(memory, o)[0]))(memories, seen)
 
 
 class OnPolicyActor(eqx.Module):
@@ -120,7 +126,7 @@ class Seen(eqx.Module):
     """A rollout as learning sees it: observations and rewards scaled, with its critic's values; ``[time, row, ...]``.
 
     ``next_value`` is that of the true next observation, also where an episode was truncated. ``alive``: where the actor
-    decided (``None``: everywhere); what stands elsewhere takes no part in learning.
+    decided (``None``: everywhere); what stands elsewhere takes no part in learning. ``told``: what only critics see.
     """
 
     view: View
@@ -133,10 +139,12 @@ class Seen(eqx.Module):
     ended: Bool[Array, "time row"]
     first: Bool[Array, "time row"]
     alive: Bool[Array, "time row"] | None = None
+    told: PyTree = None
 
     def judged(self, advantage: Float[Array, "time row"], target: Float[Array, "time row"]) -> Evaluated:
         """The rollout with a verdict."""
-        return Evaluated(self.view, self.action, self.log_prob, self.value, advantage, target, self.first, self.alive)
+        verdict = self.log_prob, self.value, advantage, target
+        return Evaluated(self.view, self.action, *verdict, self.first, self.alive, self.told)
 
     def estimated(self, objective: Callable[..., PyTree], *others: Float[Array, "time row"]) -> PyTree:
         """``objective(reward, value, next_value, terminated, ended, *others)`` of every row's decisions."""
@@ -156,6 +164,11 @@ class Evaluated(eqx.Module):
     target: Float[Array, "time row"]
     first: Bool[Array, "time row"]
     alive: Bool[Array, "time row"] | None = None
+    told: PyTree = None
+
+
+Scales = tuple[PyTree, PyTree, PyTree]
+"""States of the scaling of observations, of rewards, and of what only critics see."""
 
 
 class Assessor(eqx.Module):
@@ -166,33 +179,43 @@ class Assessor(eqx.Module):
     discount: Number
     trace: Number
 
-    def see(self, network: ActorCritic, scales: tuple[PyTree, PyTree], batch: Batch) -> Seen:
+    def begin_scales(self, spec: EnvSpec) -> Scales:
+        """Fresh scales."""
+        told = () if spec.privileged is None else self.observations.init(spec.privileged)
+        return self.observations.init(spec.observation), self.rewards.init(), told
+
+    def see(self, network: ActorCritic, scales: Scales, batch: Batch) -> Seen:
         """Every step, scaled, with the values of both its ends."""
         steps = batch.steps
-        apply = jax.vmap(jax.vmap(lambda o: self.observations.apply(scales[0], o)))
-        view, alive = View(apply(steps.view.observation), steps.view.legal), steps.view.alive
-        value, memories = network.values(batch.memory, view.observation, steps.first)
-        next_value = network.next_values(memories, apply(steps.next_view.observation))
+        view, alive = View(self._scaled(scales[0], steps.view.observation), steps.view.legal), steps.view.alive
+        following = self._scaled(scales[0], steps.next_view.observation)
+        told, next_told = (self._scaled(scales[2], x) for x in (steps.privileged, steps.next_privileged))
+        value, memories = network.values(batch.memory, seen_by_critics(told, view.observation), steps.first)
+        next_value = network.next_values(memories, seen_by_critics(next_told, following))
         reward, log_prob = self.rewards.apply(scales[1], steps.reward), steps.extras["log_prob"]
         ends = steps.terminated, steps.ended
-        return Seen(view, steps.action, log_prob, reward, value, next_value, *ends, steps.first, alive)
+        return Seen(view, steps.action, log_prob, reward, value, next_value, *ends, steps.first, alive, told)
 
-    def assess(self, network: ActorCritic, scales: tuple[PyTree, PyTree], batch: Batch) -> Evaluated:
+    def _scaled(self, scale: PyTree, seen: PyTree) -> PyTree:
+        return None if seen is None else jax.vmap(jax.vmap(lambda o: self.observations.apply(scale, o)))(seen)
+
+    def assess(self, network: ActorCritic, scales: Scales, batch: Batch) -> Evaluated:
         """Values, advantages and value targets of every step."""
         seen = self.see(network, scales, batch)
-        advantage = seen.estimated(lambda *row: gae(*row, self.discount, self.trace))
+        advantage = seen.estimated(functools.partial(gae, discount=self.discount, trace=self.trace))
         return seen.judged(advantage, seen.value + advantage)
 
-    def learn_scales(self, scales: tuple[PyTree, PyTree], batch: Batch) -> tuple[PyTree, PyTree]:
+    def learn_scales(self, scales: Scales, batch: Batch) -> Scales:
         """Scales with this rollout added. Called after learning, so that learning sees what acting saw."""
         steps, alive = batch.steps, batch.steps.view.alive
         mask = batch.mask if alive is None else batch.mask & alive
         return (
             self.observations.update(scales[0], steps.view.observation, mask),
             self.rewards.update(scales[1], steps.reward, steps.ended, self.discount, alive),
+            () if steps.privileged is None else self.observations.update(scales[2], steps.privileged, mask),
         )
 
-    def judge(self, network: ActorCritic, scales: tuple[PyTree, PyTree], episode: Transition) -> Critique:
+    def judge(self, network: ActorCritic, scales: Scales, episode: Transition) -> Critique:
         """Values and advantages of one episode ``[time]``, in the world's units of reward."""
         steps = jax.tree.map(lambda x: x[:, None], episode)
         mask = jnp.ones(steps.reward.shape, bool)

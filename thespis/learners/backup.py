@@ -8,11 +8,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from thespis.core.records import Batch, View
 from thespis.critics.values import Critic, PairReturn, evaluate_ensemble, seen_by_critics
 from thespis.learners.gradient import Number, Optimiser, gradient_step
+from thespis.objectives.normalise import mean
 from thespis.objectives.returns import n_step
 from thespis.objectives.values import gaussian_return_loss
 
@@ -21,7 +22,8 @@ class Backup(eqx.Module):
     """Of each sampled window: where it starts, what it earned, and where and at which discount to bootstrap.
 
     The target of a critic is ``earned + discount * value(next_view)``; ``discount`` is ``gamma**k`` of the
-    window's own length ``k``, and 0 if the world terminated in it.
+    window's own length ``k``, and 0 if the world terminated in it. ``alive``: where the actor decided at the start
+    (``None``: everywhere); other windows take no part in learning.
     """
 
     view: View
@@ -31,6 +33,7 @@ class Backup(eqx.Module):
     next_view: View
     privileged: PyTree = None
     next_privileged: PyTree = None
+    alive: Bool[Array, " row"] | None = None
 
     @property
     def seen(self) -> PyTree:
@@ -42,17 +45,22 @@ class Backup(eqx.Module):
         """What critics look at where to bootstrap."""
         return seen_by_critics(self.next_privileged, self.next_view.observation)
 
+    def means(self, values: Float[Array, "row members"]) -> Float[Array, " members"]:
+        """Means over the rows where the actor decided."""
+        return jax.vmap(mean, in_axes=(1, None))(values, self.alive)
+
 
 def backup(batch: Batch, discount: Number, see: Callable[[View], View] = lambda view: view) -> Backup:
     """The backup of every window ``[time, row]`` of a batch; ``see`` is applied to each view (scaling)."""
     steps = batch.steps
-    earned, factor, last = jax.vmap(n_step, in_axes=(1, 1, 1, None))(
-        steps.reward, steps.terminated, batch.mask, discount
-    )
+    alive = None if steps.view.alive is None else batch.mask[0]
+    mask = batch.mask if alive is None else jnp.cumsum(~batch.mask, axis=0) == 0  # up to where it decides no more
+    earned, factor, last = jax.vmap(n_step, in_axes=(1, 1, 1, None))(steps.reward, steps.terminated, mask, discount)
     rows = jnp.arange(last.shape[0])
     view, action, privileged = jax.tree.map(lambda x: x[0], (steps.view, steps.action, steps.privileged))
     next_view, further = jax.tree.map(lambda x: x[last, rows], (steps.next_view, steps.next_privileged))
-    return Backup(jax.vmap(see)(view), action, earned, factor, jax.vmap(see)(next_view), privileged, further)
+    views = jax.vmap(see)(view), jax.vmap(see)(next_view)
+    return Backup(views[0], action, earned, factor, views[1], privileged, further, alive)
 
 
 def fit_critics(
@@ -67,18 +75,12 @@ def fit_critics(
 
     def objective(critics):
         values = jax.vmap(lambda o, a: evaluate_ensemble(critics, o, _one(a))[:, 0])(data.seen, data.action)
-        return jnp.sum(jnp.mean(loss(values - target[:, None]), axis=0)), values
+        return jnp.sum(data.means(loss(values - target[:, None]))), values
 
     critics, opt_state, values, norm = gradient_step(optimiser, objective, critics, opt_state)
-    return (
-        critics,
-        opt_state,
-        {
-            "critic_loss": jnp.mean(loss(values - target[:, None])),
-            "value": jnp.mean(values),
-            "critic_gradient": norm,
-        },
-    )
+    metrics = {"critic_loss": loss(values - target[:, None]), "value": values}
+    found = {name: jnp.mean(data.means(x)) for name, x in metrics.items()}
+    return critics, opt_state, found | {"critic_gradient": norm}
 
 
 def fit_returns(
@@ -94,10 +96,12 @@ def fit_returns(
     """One step of a distributional critic towards sampled returns; ``floor`` is added to its deviation."""
 
     def objective(critic):
-        mean, excess = jax.vmap(lambda o, a: critic(o, _one(a)))(data.seen, data.action)
-        mean, deviation = mean[:, 0], floor + excess[:, 0]
-        loss = jnp.mean(gaussian_return_loss(mean, deviation, target, bound))
-        return loss, {"critic_loss": loss, "value": jnp.mean(mean), "deviation": jnp.mean(deviation)}
+        value, excess = jax.vmap(lambda o, a: critic(o, _one(a)))(data.seen, data.action)
+        value, deviation = value[:, 0], floor + excess[:, 0]
+        losses = gaussian_return_loss(value, deviation, target, bound)
+        found = {"critic_loss": losses, "value": value, "deviation": deviation}
+        found = {name: mean(x, data.alive) for name, x in found.items()}
+        return found["critic_loss"], found
 
     critic, opt_state, metrics, norm = gradient_step(optimiser, objective, critic, opt_state)
     return critic, opt_state, metrics | {"critic_gradient": norm}

@@ -1,11 +1,12 @@
-"""A method for one agent as a method for many: every agent learns as if the others were part of the world.
+"""A method for one agent as a method for many: every agent learns by it, as if the others were part of the world.
 
 With shared parameters this is self-play where agents play against each other (the opponent is always the latest self),
-and independent learning with parameter sharing where they are a team.
+and independent learning with parameter sharing where they are a team. Critics may see more than their agent does.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -17,10 +18,11 @@ from thespis.core.agents import Group
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed, Rollouts
-from thespis.core.keys import fold
+from thespis.core.keys import fold, per_index
 from thespis.core.readable import Readable
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import Tree
+from thespis.critics.central import Own, Sight
 from thespis.learners.sharing import Shared, Sharing
 
 
@@ -32,10 +34,14 @@ class Members(eqx.Module):
 
 
 class Crowd(eqx.Module):
-    """Every agent by itself. A concrete method names the ``method`` they learn by; nothing here is overridden."""
+    """Every agent by itself. A concrete method names the ``method`` they learn by; nothing here is overridden.
+
+    Where critics see what the others will do, the method says what that is: ``follow(state, view, key)``.
+    """
 
     method: eqx.AbstractVar[Method]
     sharing: eqx.AbstractVar[Sharing]
+    critics: eqx.AbstractVar[Sight]
 
     for_many: ClassVar[bool] = True
 
@@ -57,7 +63,8 @@ class Crowd(eqx.Module):
             )
 
         def learner(group: Group) -> PyTree:
-            return self.sharing.init(self.method, one_of(spec, group), group.count, fold(key, group.name))
+            one = dataclasses.replace(one_of(spec, group), privileged=self.critics.space(spec, group))
+            return self.sharing.init(self.method, one, group.count, fold(key, group.name))
 
         return Members({group.name: learner(group) for group in spec.groups}, spec.groups)
 
@@ -97,13 +104,25 @@ class Crowd(eqx.Module):
 
     def update(self, state: Members, batch: Batch, key: Key[Array, ""]) -> tuple[Members, Report]:
         """Every group learns from what it has seen."""
+        shown = self.critics.shown(
+            state.groups, batch, lambda: self._following(state, batch.steps, fold(key, "follow"))
+        )
         learnt, metrics = {}, {}
         for group in state.groups:
-            name, seen = group.name, batch_of(batch, group)
+            name, seen = group.name, batch_of(batch, group, *shown[group.name])
             learnt[name], report = self.sharing.update(self.method, state.of[name], seen, fold(key, name))
             prefix = f"{name}_" if len(state.groups) > 1 else ""
             metrics |= {prefix + metric: value for metric, value in report.metrics.items()}
         return Members(learnt, state.groups), Report(metrics)
+
+    def _following(self, state: Members, steps: Transition, key: Key[Array, ""]) -> dict[str, PyTree]:
+        """What targets take all agents to do after each step, ``[time, row, agent, ...]``."""
+
+        def one(name: str) -> PyTree:
+            keys, view = per_index(fold(key, name), steps.reward.shape[0]), view_of(steps.next_view, name)
+            return jax.vmap(lambda *given: self.sharing.follow(self.method, state.of[name], *given))(view, keys)
+
+        return {group.name: one(group.name) for group in state.groups}
 
 
 class EachAlone(Crowd):
@@ -113,6 +132,8 @@ class EachAlone(Crowd):
     """By what each of them learns."""
     sharing: Sharing = Shared()
     """Parameters: Shared by a group, or Separate."""
+    critics: Sight = Own()
+    """What critics see: Own, what the agent sees."""
 
     @property
     def name(self) -> str:
@@ -140,9 +161,7 @@ def one_of(spec: EnvSpec, group: Group) -> EnvSpec:
     """The world as one agent of a group sees it."""
     spaces = (dict(space.parts)[group.name] for space in (spec.observation, spec.action) if isinstance(space, Tree))
     observation, action = spaces
-    return EnvSpec(
-        f"{spec.name}/{group.name}", observation, action, spec.legal, spec.time_limit, privileged=spec.privileged
-    )
+    return EnvSpec(f"{spec.name}/{group.name}", observation, action, spec.legal, spec.time_limit)
 
 
 def view_of(view: View, name: str) -> View:
@@ -151,10 +170,10 @@ def view_of(view: View, name: str) -> View:
     return View(view.observation[name], legal, None if view.alive is None else view.alive[name])
 
 
-def batch_of(batch: Batch, group: Group) -> Batch:
+def batch_of(batch: Batch, group: Group, privileged: PyTree = None, next_privileged: PyTree = None) -> Batch:
     """What the agents of a group have seen, ``[time, row, agent, ...]``; the mask leaves out where they did not decide.
 
-    An agent's episode ends where it goes, or with that of all.
+    An agent's episode ends where it goes, or with that of all. ``privileged``: what their critics see, laid out alike.
     """
     steps, name = batch.steps, group.name
 
@@ -164,10 +183,9 @@ def batch_of(batch: Batch, group: Group) -> Batch:
     each: Any = steps.each
     view, following = view_of(steps.view, name), view_of(steps.next_view, name)
     terminated, truncated, first, mask = all_of_them((steps.terminated, steps.truncated, steps.first, batch.mask))
-    shown = all_of_them((steps.privileged, steps.next_privileged))
     own = Transition(
         view, steps.action[name], each[name].reward, terminated | each[name].gone, truncated, following, first,
-        steps.extras[name], *shown,
+        steps.extras[name], privileged, next_privileged,
     )  # fmt: skip
     memory = batch.memory[name] if batch.memory else ()
     return Batch(own, mask & view.alive, memory, batch.index)

@@ -15,7 +15,8 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
-from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor, Seen
+from thespis.critics.values import seen_by_critics
+from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor, Scales, Seen
 from thespis.learners.gradient import Adam, Number, Optimiser, RMSProp, gradient_step
 from thespis.learners.minibatches import columns, epochs
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
@@ -31,7 +32,7 @@ class OnPolicyState(eqx.Module):
 
     network: ActorCritic
     opt: PyTree
-    scales: tuple[PyTree, PyTree]
+    scales: Scales
 
 
 class OnPolicy(eqx.Module):
@@ -63,8 +64,7 @@ class OnPolicy(eqx.Module):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> OnPolicyState:
         """Fresh actor and critic."""
         network = ActorCritic(spec, self.hidden, key, memory=self.memory, activation=self.activation)
-        scales = (self.observations.init(spec.observation), self.rewards.init())
-        return OnPolicyState(network, self.stepper().init(network), scales)
+        return OnPolicyState(network, self.stepper().init(network), self.assessor().begin_scales(spec))
 
     def policy(self, state: OnPolicyState, mode: Mode) -> OnPolicyActor:
         """Actor, critic (its memory is carried along) and scale."""
@@ -139,5 +139,5 @@ def replay(network: ActorCritic, memory: Any, data: Seen | Evaluated) -> Replaye
     policy = network.distributions(memory, data.view, data.first)
     log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, data.action)
     entropy = mean(jax.vmap(jax.vmap(lambda p: p.entropy()))(policy), data.alive)
-    value, _ = network.values(memory, data.view.observation, data.first)
+    value, _ = network.values(memory, seen_by_critics(data.told, data.view.observation), data.first)
     return Replayed(log_prob, entropy, value)

@@ -36,6 +36,11 @@ class Shared(eqx.Module):
         """Actions, memories and extras ``[row, agent, ...]``."""
         return _apart(method.act(policy, _joined(memory, 0), _joined(view, 0), key), count)
 
+    def follow(self, method: Any, state: PyTree, view: View, key: Key[Array, ""]) -> PyTree:
+        """What targets take all to do at views ``[row, agent, ...]``."""
+        count = jax.tree.leaves(view)[0].shape[1]
+        return _apart(method.follow(state, _joined(view, 0), key), count)
+
     def probabilities(self, method: Readable, policy: PyTree, memory: Any, view: View, count: int) -> Array:
         """Of every choice, ``[row, agent, n]``."""
         return _apart(method.probabilities(policy, _joined(memory, 0), _joined(view, 0)), count)
@@ -64,6 +69,11 @@ class Separate(eqx.Module):
     def act(self, method: Method, policy: PyTree, memory: Any, view: View, key: Key[Array, ""], count: int) -> Any:
         """Actions, memories and extras ``[row, agent, ...]``."""
         return jax.vmap(method.act, in_axes=(0, 1, 1, 0), out_axes=1)(policy, memory, view, per_index(key, count))
+
+    def follow(self, method: Any, state: PyTree, view: View, key: Key[Array, ""]) -> PyTree:
+        """What targets take each to do at views ``[row, agent, ...]``."""
+        keys = per_index(key, jax.tree.leaves(view)[0].shape[1])
+        return jax.vmap(method.follow, in_axes=(0, 1, 0), out_axes=1)(state, view, keys)
 
     def probabilities(self, method: Readable, policy: PyTree, memory: Any, view: View, count: int) -> Array:
         """Of every choice, ``[row, agent, n]``."""

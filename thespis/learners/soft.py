@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.heads import act_rows
 from thespis.actors.soft import SoftActor, SoftPolicy
@@ -22,6 +22,7 @@ from thespis.core.records import Critique, Transition, View
 from thespis.critics.values import ActionValue, evaluate_ensemble, seen_by_critics
 from thespis.learners.gradient import Adam, Number, gradient_step
 from thespis.learners.normalisers import AsTheyAre, ObservationScale
+from thespis.objectives.normalise import mean
 
 Evaluate = Callable[[PyTree, PyTree], Float[Array, " k"]]
 """Values of ``k`` actions for one observation."""
@@ -127,8 +128,9 @@ def climb(
     views: View,
     keys: Key[Array, " row"],
     privileged: PyTree = None,
+    alive: Bool[Array, " row"] | None = None,
 ) -> tuple[SoftActor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
-    """One step of the actor up the mean soft value of ``views`` ``[row, ...]``.
+    """One step of the actor up the mean soft value of ``views`` ``[row, ...]``, those where it is ``alive``.
 
     Returns actor, optimiser state, what was there before the step (soft values, mean entropy), gradient norm.
     """
@@ -136,6 +138,6 @@ def climb(
     def loss(actor):
         one = lambda *given: soft_value(actor, evaluate, alpha, *given)  # noqa: E731
         values, entropy = jax.vmap(one)(views, keys, privileged)
-        return -jnp.mean(values), (values, jnp.mean(entropy))
+        return -mean(values, alive), (values, mean(entropy, alive))
 
     return gradient_step(optimiser, loss, actor, opt_state)

@@ -11,6 +11,7 @@ from thespis.core.errors import UserError
 
 NAMES = {
     "a2c": "thespis.methods.online.a2c:A2C",
+    "alphazero": "thespis.methods.games.alphazero:AlphaZero",
     "bc": "thespis.methods.imitation.bc:BC",
     "cfr": "thespis.methods.games.cfr:CFR",
     "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
@@ -19,12 +20,17 @@ NAMES = {
     "dsac": "thespis.methods.online.dsac:DSAC",
     "impala": "thespis.methods.online.impala:IMPALA",
     "ippo": "thespis.methods.teams.ippo:IPPO",
+    "maddpg": "thespis.methods.teams.maddpg:MADDPG",
+    "mappo": "thespis.methods.teams.mappo:MAPPO",
+    "masac": "thespis.methods.teams.masac:MASAC",
     "mmd": "thespis.methods.games.mmd:MMD",
     "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",
+    "qmix": "thespis.methods.teams.qmix:QMIX",
     "sac": "thespis.methods.online.sac:SAC",
     "sac-v": "thespis.methods.online.sac_v:SACV",
     "td3": "thespis.methods.online.td3:TD3",
+    "vdn": "thespis.methods.teams.vdn:VDN",
 }
 
 

@@ -38,17 +38,21 @@ def flatten(space: Space, value: Array) -> Float[Array, " features"]:
             return jnp.ravel(value).astype("float32")
 
 
-class Encoder(eqx.Module):
-    """One observation (any tree) to one flat vector; images pass through a :class:`CNN` of their own."""
+Image = Callable[[tuple[int, ...], Key[Array, ""]], Callable[[Array], Array] | None]
+"""What makes the net that an image of some shape passes through; where it makes none, an image is a flat vector."""
 
-    convolutions: tuple[CNN | None, ...]
+
+class Encoder(eqx.Module):
+    """One observation (any tree) to one flat vector; images pass through a net of their own."""
+
+    convolutions: tuple[Callable[[Array], Array] | None, ...]
     space: Space = eqx.field(static=True)
 
-    def __init__(self, space: Space, key: Key[Array, ""]):
+    def __init__(self, space: Space, key: Key[Array, ""], image: Image = CNN):
         parts = leaves(space)
         keys = jax.random.split(key, len(parts))
         self.convolutions = tuple(
-            CNN(part.shape, k) if isinstance(part, Box) and is_image(part) else None
+            image(part.shape, k) if isinstance(part, Box) and is_image(part) else None
             for part, k in zip(parts, keys, strict=True)
         )
         self.space = space
@@ -105,9 +109,10 @@ class Body(eqx.Module):
         init: Initialiser,
         activation: Callable[[Array], Array],
         memory: GRU | None = None,
+        image: Image = CNN,
     ):
         encoder_key, mlp_key, core_key = jax.random.split(key, 3)
-        self.encoder = Encoder(space, encoder_key)
+        self.encoder = Encoder(space, encoder_key, image)
         self.mlp = MLP(self.encoder.size, hidden, init, activation, mlp_key)
         size = hidden[-1] if hidden else self.encoder.size
         self.core = memory.build(size, core_key) if memory else None

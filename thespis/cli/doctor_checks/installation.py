@@ -20,6 +20,7 @@ from thespis.cli.doctor_checks.solving import solvers
 from thespis.core.contracts import Method
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.records import Transition, View
+from thespis.critics.mixing import Monotonic
 from thespis.curricula.fixed import Fixed
 from thespis.envs.probes.registry import PROBES
 from thespis.feedback.environment import EnvironmentReward
@@ -37,6 +38,12 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.ippo import IPPO
+from thespis.methods.teams.maddpg import MADDPG
+from thespis.methods.teams.mappo import MAPPO
+from thespis.methods.teams.masac import MASAC
+from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
 
 _SEEDS = 3
@@ -63,21 +70,29 @@ def trials() -> list[Trial]:
     sampled: dict[str, Any] = hard | {"learning_rate": 3e-3, "feed": dataclasses.replace(replayed, batch=256)}
     dsac = DSAC(**sampled, actor_learning_rate=3e-3, reward_scale=1.0, least_deviation=0.1)
     nq = NQ(**fresh, trace=0.0, target_every=20, epsilon_updates=30.0)
+    quick: dict[str, Any] = base | {"target_every": 20, "epsilon_updates": 300.0, "feed": replayed}
+    tuned = PPO(**fresh, epochs=4)
     dqn = DQN(**base, target_every=20, epsilon_updates=300.0, duelling=True, feed=windows)
     return [
-        Trial(PPO(**fresh, epochs=4), "late", 20_000),
+        Trial(tuned, "late", 20_000),
         Trial(SAC(**hard), "constant-continuous", 8_000),
         Trial(dqn, "masked", 8_000),
         Trial(A2C(**fresh, trace=0.9), "constant-1000", 100_000),
         Trial(TD3(**stored), "ending-continuous", 8_000),
         Trial(DDPG(**stored), "match-continuous", 8_000),
         Trial(PPO(**fresh, epochs=4, memory=GRU(16)), "maze", 30_000),
-        Trial(PPO(**fresh, epochs=4), "bound", 30_000),
+        Trial(tuned, "bound", 30_000),
         Trial(SAC(**hard), "signal", 8_000),
         Trial(SACV(**hard), "choice", 8_000),
         Trial(IMPALA(**short, trace=0.9, optimiser="adam"), "pair", 60_000),
         Trial(nq, "choice", 30_000),
         Trial(dsac, "signal-continuous", 8_000),
+        Trial(QMIX(**quick, mixer=Monotonic(8, (16,))), "two-step", 8_000),
+        Trial(VDN(**quick), "shifts", 8_000),
+        Trial(MAPPO(tuned), "shifts", 20_000),
+        Trial(MASAC(SAC(**hard)), "shifts", 8_000),
+        Trial(IPPO(tuned), "shifts", 20_000),
+        Trial(MADDPG(DDPG(**stored)), "meeting", 8_000),
     ]
 
 

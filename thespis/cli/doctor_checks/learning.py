@@ -7,12 +7,13 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
+from thespis.core.agents import per_group
 from thespis.core.contracts import Environment, Method, Mode
 from thespis.core.keys import key_of, per_index
 from thespis.core.records import EnvSpec, Transition, View
-from thespis.core.spaces import Box, map_space, random_action, to_world, zeros
+from thespis.core.spaces import Box, Space, map_space, random_action, to_world, zeros
 from thespis.curricula.fixed import Fixed
 from thespis.envs.probes.probe import Known, Probe
 from thespis.feedback.environment import EnvironmentReward
@@ -143,13 +144,21 @@ def _random_play(environment: Environment) -> tuple[View, PyTree]:
 
         def step(carry, key):
             state, view = carry
-            action = random_action(spec.action, key, view.legal)
+            keys = iter(jax.random.split(key, len(spec.groups)) if spec.groups else [key])
+            action = per_group(spec.groups, spec.action, lambda *of: _random(*of, next(keys)), view.legal)
             state, answer = environment.step(state, to_world(spec.action, action), key)
             return (state, answer.view), (view, action)
 
         return jax.lax.scan(step, (state, first.view), jax.random.split(key, _LONGEST))[1]
 
     return jax.jit(jax.vmap(play))(per_index(key_of(0), _EPISODES))
+
+
+def _random(space: Space, axes: tuple[int, ...], legal: PyTree, key: Key[Array, ""]) -> PyTree:
+    """A random canonical action, or one for each agent."""
+    if not axes:
+        return random_action(space, key, legal)
+    return jax.vmap(lambda key, legal: random_action(space, key, legal))(per_index(key, *axes), legal)
 
 
 def _same_observation(seen: PyTree, known: PyTree) -> Bool[np.ndarray, "episode time"]:
@@ -159,7 +168,7 @@ def _same_observation(seen: PyTree, known: PyTree) -> Bool[np.ndarray, "episode 
 
 def _best_actions(spec: EnvSpec, known: list[Known]) -> PyTree:
     """The best canonical actions, leading axis ``[known]``; zeros where any will do."""
-    default = jax.tree.map(np.asarray, zeros(spec.action))
+    default = jax.tree.map(np.asarray, per_group(spec.groups, spec.action, zeros))
     return map_space(
         lambda part, *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]),
         spec.action,

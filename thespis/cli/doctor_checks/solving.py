@@ -7,9 +7,14 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
+from thespis.actors.positions import GameModel
 from thespis.cli.doctor_checks.check import Failed, Warned
 from thespis.core.contracts import Method
 from thespis.core.feeds import Rollouts
+from thespis.core.keys import key_of
 from thespis.curricula.fixed import Fixed
 from thespis.envs import registry
 from thespis.evaluation.exploitability import judge_method
@@ -18,17 +23,21 @@ from thespis.learners.anchors import Magnet
 from thespis.learners.crowd import EachAlone
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
+from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD, mirror_descent
+from thespis.nets.residual import Flat
 
 _GAME, _VALUE = "kuhn_poker", -1 / 18  # Kuhn (1950)
+_SEARCHED, _SURE = "tic_tac_toe", 0.3
+_BEFORE_A_WIN = (0, 3, 1, 4), (8, 3, 1, 4, 0)  # the first player, then the second
 
 
 class Solver(NamedTuple):
     """A method, the blocks it is given, and how exploitable it may then be; uniform play is by 0.458."""
 
-    method: Method
+    method: Any
     blocks: int
     near: float
 
@@ -37,18 +46,36 @@ def solvers() -> list[tuple[str, Callable[[], str]]]:
     """Names and questions of checks."""
     feed = Rollouts(length=16, envs=64)
     mirror = dataclasses.replace(mirror_descent(), hidden=(32,), minibatch=512, anchor=Magnet(halfway=10.0), feed=feed)
-    found = [
+    tried = [
         Solver(CFR(iterations=100), 10, 0.02),
         Solver(CFRPlus(iterations=20), 10, 0.02),
         Solver(EachAlone(MMD(mirror)), 150, 0.2),
     ]
-    return [(f"{solver.method.name} on {_GAME}", lambda solver=solver: _solves(*solver)) for solver in found]
+    found = [(f"{solver.method.name} on {_GAME}", lambda solver=solver: _solves(*solver)) for solver in tried]
+    return [*found, (f"{AlphaZero.name} on {_SEARCHED}", _foresees)]
+
+
+def _foresees() -> str:
+    """The net's value, without search, one move before a win: good for the one to move, whoever it is."""
+    world = _world(_SEARCHED)
+    feed = Rollouts(length=32, envs=32)
+    method = AlphaZero(board=Flat(), hidden=(64,), simulations=8, opening=9, temperature=2.0, feed=feed)
+    loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, feed.envs, [0], 40 * 1024)
+    learnt = jax.tree.map(lambda x: x[0], loop.learner(loop.advance(loop.init(), 40)).method)
+    play, values = jax.jit(world.game.play), []
+    for moves in _BEFORE_A_WIN:
+        position = world.game.start(key_of(0))
+        for move in moves:
+            position = play(position, jnp.int32(move), key_of(0))
+        values.append(float(learnt.opinion(GameModel(world.game, learnt.opinion).seen(position))[1]))
+    if min(values) < _SURE:
+        told = ", ".join(f"{value:.2f}" for value in values)
+        raise Failed(f"{method.name} expects {told} of positions that the player to move wins at once: report it")
+    return f"it expects at least {min(values):.2f} of positions that the player to move wins at once, of either seat"
 
 
 def _solves(method: Method, blocks: int, near: float) -> str:
-    if importlib.util.find_spec("pgx") is None:
-        raise Warned('not tried: games need pgx, pip install "thespis[games]"')
-    world: Any = registry.compiled(f"pgx:{_GAME}")
+    world = _world(_GAME)
     loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, method.feed.envs, [0], 10)  # pyright: ignore
     states = loop.learner(loop.advance(loop.init(), blocks)).method
     found = judge_method(method, states, world.game)[0]
@@ -58,3 +85,9 @@ def _solves(method: Method, blocks: int, near: float) -> str:
             f"{found.values[0]:.3g}, and it is worth {_VALUE:.3g}: report it"
         )
     return f"best replies to what it learnt win {found.exploitability:.2g} beyond it; value {found.values[0]:.4f}"
+
+
+def _world(name: str) -> Any:
+    if importlib.util.find_spec("pgx") is None or importlib.util.find_spec("mctx") is None:
+        raise Warned('not tried: games need pgx and mctx, pip install "thespis[games]"')
+    return registry.compiled(f"pgx:{name}")

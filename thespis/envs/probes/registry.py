@@ -9,6 +9,7 @@ from thespis.envs.probes.choices import Bound, Late, Masked, Match, Maze, Target
 from thespis.envs.probes.probe import Probe
 from thespis.envs.probes.shapes import Hybrid, Pair, Picture
 from thespis.envs.probes.streams import Coded, Seeds
+from thespis.envs.probes.teams import Meeting, Shifts, TwoStep
 from thespis.envs.probes.values import ANY_AMOUNT, Coin, Constant, Corridor, Signal
 
 _CUT = "a time limit treated as an end, or not cut at all"
@@ -54,6 +55,9 @@ _ALL = [
     _probe("picture", Picture(), "bytes that are cast, scaled twice or not at all"),
     _any("coded", Coded(), "wrong next observations, filler rows, windows that cross an episode's end"),
     _any("coded-continuous", Coded(ANY_AMOUNT), "wrong next observations, filler rows, crossed ends"),
+    _probe("two-step", TwoStep(), "values of agents that are summed where they should be mixed"),
+    _probe("shifts", Shifts(), "agents that are counted while they are not there, masks and cues of the wrong agent"),
+    _probe("meeting", Meeting(), "critics that see the wrong action of the wrong agent, rewards of the other side"),
     _any("seeds", Seeds(), "seeds that do not control the world, or worlds that share a stream"),
 ]
 

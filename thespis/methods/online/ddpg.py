@@ -20,10 +20,11 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.actors.deterministic import Deterministic, DeterministicActor, NoisyPolicy
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble, seen_by_critics
 from thespis.learners.backup import backup, fit_critics
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
+from thespis.objectives.normalise import mean
 
 
 class DDPGState(eqx.Module):
@@ -76,6 +77,10 @@ class DDPG(Deterministic):
         """The actor, with noise while it explores."""
         return self.exploring(state.actor, state.updates, mode)
 
+    def follow(self, state: DDPGState, view: View, key: Key[Array, ""]) -> PyTree:
+        """What targets take for the actor's answer to ``view``: that of the target actor."""
+        return jax.vmap(state.target_actor)(view.observation)
+
     def judge(self, state: DDPGState, episode: Transition) -> Critique:
         """Values of the actions taken, and their advantage over the actor's own."""
 
@@ -99,7 +104,7 @@ class DDPG(Deterministic):
         )
 
         def actor_loss(actor):
-            loss = -jnp.mean(values(critic, actor, data.view, data.seen))
+            loss = -mean(values(critic, actor, data.view, data.seen), data.alive)
             return loss, loss
 
         actor, actor_opt, loss, norm = gradient_step(

@@ -138,8 +138,9 @@ class DSAC(SoftActorCritic):
     def _move(self, state: DSACState, data: Backup, alpha: Array, keys: Key[Array, " row"]) -> DSACState:
         adam, critic = Adam(self.actor_learning_rate), state.critic
         actor, opt_state, (_, entropy), _ = climb(
-            adam, state.actor, state.actor_opt, lambda o, a: critic(o, a)[0], alpha, data.view, keys, data.privileged
-        )
+            adam, state.actor, state.actor_opt, lambda o, a: critic(o, a)[0], alpha, data.view, keys, data.privileged,
+            data.alive,
+        )  # fmt: skip
         moved = (
             actor, opt_state, self.temperature.update(state.temperature, entropy), entropy,
             polyak(state.target_actor, actor, self.target_rate), polyak(state.target_critic, critic, self.target_rate),

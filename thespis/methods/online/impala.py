@@ -60,7 +60,9 @@ class IMPALA(OnPolicy):
         seen = self.assessor().see(state.network, state.scales, batch)
         log_ratio = replay(state.network, batch.memory, seen).log_prob - seen.log_prob
         bounds = self.discount, self.trace, self.rho_bar, self.c_bar
-        target, advantage = seen.estimated(lambda *row: vtrace(row[-1], *row[:-1], *bounds), log_ratio)
+        target, advantage = seen.estimated(
+            lambda r, v, after, end, cut, ratio: vtrace(ratio, r, v, after, end, cut, *bounds), log_ratio
+        )
         after, metrics = self.descend(state, batch, seen.judged(advantage, target))
         cut = mean((jnp.exp(log_ratio) > self.rho_bar).astype("float32"), seen.alive)
         return after, Report(metrics | {"kl": mean(kl_k3(log_ratio), seen.alive), "cut": cut})

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
+from thespis.actors.heads import act_rows
 from thespis.actors.soft import SoftActor
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
@@ -80,6 +81,10 @@ class SAC(SoftActorCritic):
             self.observations.init(spec.observation), jnp.zeros((), "int32"),
         )  # fmt: skip
 
+    def follow(self, state: SACState, view: View, key: Key[Array, ""]) -> PyTree:
+        """What targets take for the actor's answer to ``view``: a sample."""
+        return act_rows(lambda _, view, key: state.actor(self.scaled(state.scale, view)).sample(key), (), view, key)
+
     def verdict(self, state: SACState, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
         """Least action value of the ensemble, its advantage over the soft value, disagreement, and entropy's bonus."""
         q = evaluate_ensemble(state.critics, seen_by_critics(told, view.observation), actions)[:, 0]
@@ -101,8 +106,9 @@ class SAC(SoftActorCritic):
         target = data.earned + data.discount * next_values
         critics, critic_opt, metrics = fit_critics(optimiser, state.critics, state.critic_opt, data, target)
         actor, actor_opt, (_, entropy), norm = climb(
-            optimiser, state.actor, state.actor_opt, least(critics), alpha, data.view, actor_keys, data.privileged
-        )
+            optimiser, state.actor, state.actor_opt, least(critics), alpha, data.view, actor_keys, data.privileged,
+            data.alive,
+        )  # fmt: skip
         state = SACState(
             actor, critics, polyak(state.targets, critics, self.target_rate),
             self.temperature.update(state.temperature, entropy), actor_opt, critic_opt, scale, state.updates + 1,

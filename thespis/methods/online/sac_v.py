@@ -36,6 +36,7 @@ from thespis.learners.soft import SoftActorCritic, Verdict, climb, least, soft_v
 from thespis.learners.temperature import FixedTemperature, Temperature
 from thespis.nets.body import Body
 from thespis.nets.mlp import uniform_fan_in
+from thespis.objectives.normalise import mean
 
 
 class SACVState(eqx.Module):
@@ -121,10 +122,11 @@ class SACV(SoftActorCritic):
             data.view,
             jax.random.split(key, data.earned.shape[0]),
             data.privileged,
+            data.alive,
         )
 
         def value_loss(net):
-            loss = jnp.mean((values(net, data.seen) - soft) ** 2)
+            loss = mean((values(net, data.seen) - soft) ** 2, data.alive)
             return loss, loss
 
         value, value_opt, loss, _ = gradient_step(adam, value_loss, state.value, value_opt)

@@ -23,6 +23,7 @@ from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Tra
 from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble, seen_by_critics
 from thespis.learners.backup import Backup, backup, fit_critics
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
+from thespis.objectives.normalise import mean
 
 
 class Moving(eqx.Module):
@@ -132,7 +133,7 @@ class TD3(Deterministic):
 
         def actor_loss(actor):
             value = jax.vmap(lambda o, seen: evaluate_ensemble(first, seen, actor(o)[None])[0, 0])
-            loss = -jnp.mean(value(data.view.observation, data.seen))
+            loss = -mean(value(data.view.observation, data.seen), data.alive)
             return loss, loss
 
         actor, opt, loss, _ = gradient_step(Adam(self.learning_rate), actor_loss, moving.actor, moving.actor_opt)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from thespis.core.records import Citation
+from thespis.critics.central import Own, Sight
 from thespis.learners.crowd import Crowd
 from thespis.learners.sharing import Shared, Sharing
 from thespis.methods.online.ppo import PPO
@@ -24,6 +25,8 @@ class IPPO(Crowd):
     """By what each of them learns."""
     sharing: Sharing = Shared()
     """Parameters: Shared by a group, or Separate."""
+    critics: Sight = Own()
+    """What critics see: Own, what the agent sees."""
 
     name: ClassVar[str] = "ippo"
     citations: ClassVar[tuple[Citation, ...]] = (

@@ -1,0 +1,228 @@
+"""What VDN and QMIX have in common: a value for each agent, mixed into one of the team, which is what learns.
+
+A concrete method names its mixer; nothing here is overridden.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from thespis.actors.greedy import epsilon_greedy
+from thespis.actors.heads import act_rows
+from thespis.core.agents import Group
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.feeds import Replay
+from thespis.core.keys import fold, per_index
+from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
+from thespis.core.spaces import Discrete
+from thespis.critics.central import joint, joint_space, numbered
+from thespis.critics.mixing import Mixer, Utility
+from thespis.learners.choices import masked
+from thespis.learners.crowd import require_many, view_of
+from thespis.learners.gradient import Adam, Number, gradient_step, polyak
+from thespis.nets.body import GRU, unroll
+from thespis.objectives.normalise import mean
+from thespis.objectives.values import double_q, huber
+
+
+class Team(eqx.Module):
+    """A net for each group, and what mixes their values."""
+
+    of: dict[str, Utility]
+    mixer: Any
+    groups: tuple[Group, ...] = eqx.field(static=True)
+
+    def begin(self, n: int) -> dict[str, PyTree]:
+        """Memories of ``n`` fresh episodes, ``[n, agent, ...]``."""
+        return {g.name: jax.tree.map(lambda x, g=g: _apart(x, g), self.of[g.name].body.begin(n * g.count))
+                for g in self.groups}  # fmt: skip
+
+
+class FactoredState(eqx.Module):
+    """All that is learnt."""
+
+    team: Team
+    target: Team
+    opt: PyTree
+    updates: Int[Array, ""]
+
+
+class FactoredPolicy(eqx.Module):
+    """The team and the present epsilon."""
+
+    team: Team
+    epsilon: Float[Array, ""]
+
+
+class Factored(eqx.Module):
+    """One discrete choice for each agent; all are paid alike. Steps of a window are each fitted to their successor."""
+
+    name: eqx.AbstractClassVar[str]
+    mixer: eqx.AbstractVar[Mixer]
+
+    learning_rate: Number = 5e-4
+    """Step size."""
+    discount: Number = 0.99
+    """Discount per step, in [0, 1]."""
+    max_gradient_norm: Number = 10.0
+    """Global norm to which the gradient is clipped."""
+    first_epsilon: Number = 1.0
+    """Chance, for each agent, of a random choice before the first update."""
+    last_epsilon: Number = 0.05
+    """Chance of a random choice after ``epsilon_updates`` updates."""
+    epsilon_updates: Number = 10_000.0
+    """Updates over which the chance falls, linearly."""
+    huber: Number = 1e6
+    """Error, in units of reward, beyond which the loss is linear; a large one squares every error."""
+    double: bool = eqx.field(static=True, default=True)
+    """Choose the next actions by the online nets."""
+    target_every: int = eqx.field(static=True, default=200)
+    """Updates between copies of the nets to the target."""
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
+    """Units of each hidden layer of the agents' nets."""
+    memory: GRU | None = eqx.field(static=True, default=None)
+    """Recurrent core after the hidden layers: None or GRU, with windows (feed.length) of several steps."""
+    feed: Replay = eqx.field(static=True, default=Replay(batch=128, warmup=1_000, every=2, envs=8))
+    """Replay: capacity, batch, warmup, every, updates, length."""
+
+    for_many: ClassVar[bool] = True
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> FactoredState:
+        """Fresh nets and their copies. Raises ``UserError`` where not all agents of a team make one discrete choice."""
+        require_many(spec)
+        if spec.game is not None:
+            raise UserError(f"{self.name} is for a team that is paid as one, and {spec.name} is a game: use ippo")
+
+        def utility(group: Group) -> Utility:
+            one = numbered(spec, group)
+            if not isinstance(one.action, Discrete):
+                raise UserError(
+                    f"{self.name} needs one discrete choice, {one.name} has {one.action}: use mappo or masac"
+                )
+            return Utility(one, self.hidden, self.memory, fold(key, group.name))
+
+        agents = sum(group.count for group in spec.groups)
+        mixer = self.mixer.build(joint_space(spec), agents, fold(key, "mixer"))
+        team = Team({group.name: utility(group) for group in spec.groups}, mixer, spec.groups)
+        return FactoredState(team, team, self._adam().init(team), jnp.zeros((), "int32"))
+
+    def policy(self, state: FactoredState, mode: Mode) -> FactoredPolicy:
+        """Nets and epsilon: falling while it explores, the last one when sampled, 0 when greedy."""
+        progress = jnp.clip(state.updates / self.epsilon_updates, 0.0, 1.0)
+        falling = self.first_epsilon + progress * (self.last_epsilon - self.first_epsilon)
+        epsilon = {Mode.EXPLORE: falling, Mode.SAMPLE: self.last_epsilon, Mode.EXPLOIT: 0.0}[mode]
+        return FactoredPolicy(eqx.tree_at(lambda t: t.mixer, state.team, ()), jnp.asarray(epsilon, "float32"))
+
+    def begin(self, policy: FactoredPolicy, n: int) -> dict[str, PyTree]:
+        """Memories by group, ``[n, agent, ...]``."""
+        return policy.team.begin(n)
+
+    def act(self, policy: FactoredPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """Each agent's best legal choice, or a random legal one with chance epsilon, ``[row, agent]``."""
+
+        def one(group: Group, memory: Any, view: View, key: Key[Array, ""]) -> tuple[Array, Any]:
+            def agent(memory, seen, legal, key):
+                values, memory = policy.team.of[group.name](memory, seen)
+                return epsilon_greedy(masked(values, legal), legal, policy.epsilon, key), memory
+
+            seen = {"own": view.observation, "which": jnp.arange(group.count, dtype="int32")}
+            return jax.vmap(agent)(memory, seen, view.legal, per_index(key, group.count))
+
+        found = {}
+        for group in policy.team.groups:
+            given = memory[group.name], view_of(view, group.name), fold(key, group.name)
+            found[group.name] = act_rows(lambda *row, group=group: one(group, *row), *given)
+        action, memory = ({name: parts[i] for name, parts in found.items()} for i in range(2))
+        return action, memory, ()
+
+    def judge(self, state: FactoredState, episode: Transition) -> Critique:
+        """The team's value of what was done, and its advantage over the best; steps are those of one episode."""
+        steps = jax.tree.map(lambda x: x[:, None], episode)
+        values, _ = valued(state.team, steps)
+        view = steps.view
+        done = mixed(state.team, taken(values, steps.action), view, steps.privileged)[:, 0]
+        best = {name: _best(x, view, name) for name, x in values.items()}
+        most = mixed(state.team, taken(values, best), view, steps.privileged)[:, 0]
+        return Critique(value=done, advantage=done - most, discount=self.discount)
+
+    def update(self, state: FactoredState, batch: Batch, key: Key[Array, ""]) -> tuple[FactoredState, Report]:
+        """One step of all nets and the mixer; the target is copied every ``target_every`` updates."""
+        steps = batch.steps
+        goal = jax.lax.stop_gradient(self.targets(state, steps))
+
+        def loss(team: Team):
+            values, _ = valued(team, steps)
+            value = mixed(team, taken(values, steps.action), steps.view, steps.privileged)
+            total = mean(huber(value - goal, self.huber), batch.mask)
+            return total, {"critic_loss": total, "value": mean(value, batch.mask)}
+
+        team, opt, metrics, norm = gradient_step(self._adam(), loss, state.team, state.opt)
+        updates = state.updates + 1
+        copy = (updates % self.target_every == 0).astype("float32")
+        target = polyak(state.target, team, copy)
+        return FactoredState(team, target, opt, updates), Report(metrics | {"critic_gradient": norm})
+
+    def targets(self, state: FactoredState, steps: Transition) -> Float[Array, "time row"]:
+        """What the team's value of each step is fitted to; the next step's choices are the best of each agent."""
+        _, following = valued(state.target, steps)
+        _, choosing = valued(state.team, steps) if self.double else (None, following)
+
+        def best(name: str) -> Array:
+            chooser = masked(choosing[name], view_of(steps.next_view, name).legal)
+            return jax.vmap(jax.vmap(jax.vmap(double_q)))(chooser, following[name])
+
+        value = mixed(state.target, {name: best(name) for name in following}, steps.next_view, steps.next_privileged)
+        return steps.reward + self.discount * jnp.where(steps.terminated, 0.0, value)
+
+    def _adam(self) -> Adam:
+        return Adam(self.learning_rate, self.max_gradient_norm)
+
+
+Values = dict[str, Array]
+"""Values by group: ``[time, row, agent]``, or of every choice ``[time, row, agent, n]``; groups differ in both."""
+
+
+def valued(team: Team, steps: Transition) -> tuple[Values, Values]:
+    """Values of every choice now and next, from fresh memories at the window's start."""
+    begun, now, following = team.begin(steps.reward.shape[1]), {}, {}
+    for group in team.groups:
+        net = team.of[group.name]
+
+        def seen(view: View, group: Group = group) -> PyTree:
+            which = jnp.broadcast_to(jnp.arange(group.count, dtype="int32"), (*steps.reward.shape, group.count))
+            return {"own": view.observation[group.name], "which": which}
+
+        def one(memory: Any, seen: PyTree, following: PyTree, first: Bool[Array, "time row"], net: Utility = net):
+            features, memories = unroll(net.body, memory, seen, first)
+            after = jax.vmap(jax.vmap(lambda m, o: net(m, o)[0]))(memories, following)
+            return jax.vmap(jax.vmap(net.out))(features), after
+
+        given = begun[group.name], seen(steps.view), seen(steps.next_view), steps.first
+        now[group.name], following[group.name] = jax.vmap(one, in_axes=(1, 2, 2, None), out_axes=2)(*given)
+    return now, following
+
+
+def taken(values: Values, actions: dict[str, Array]) -> Values:
+    """The values of what the agents do, ``actions`` being ``[time, row, agent]``."""
+    return {name: jnp.take_along_axis(x, actions[name][..., None], axis=-1)[..., 0] for name, x in values.items()}
+
+
+def mixed(team: Team, values: Values, view: View, told: PyTree) -> Float[Array, "time row"]:
+    """The team's value; agents that do not decide add 0."""
+    there = [jnp.where(view.alive[g.name], values[g.name], 0.0) for g in team.groups]
+    together = jnp.concatenate(there, axis=-1)
+    return jax.vmap(jax.vmap(team.mixer))(together, joint(team.groups, view, told))
+
+
+def _best(values: Array, view: View, name: str) -> Int[Array, "time row agent"]:
+    return jnp.argmax(masked(values, view_of(view, name).legal), axis=-1)
+
+
+def _apart(x: Array, group: Group) -> Array:
+    return x.reshape(-1, group.count, *x.shape[1:])
