@@ -107,7 +107,11 @@ def _told_all(world: Any, before: Any, actions: dict[str, Array], after: Any) ->
 
 
 def _all_stopped(world: Any, before: Any, actions: dict[str, Array], after: Any) -> Array:
-    return jnp.all(after.goal_reached | after.move_term)
+    return jnp.all(before.done | after.goal_reached | after.move_term)
+
+
+def _evaporated(world: Any, state: Any) -> Array:
+    return (state.goal_reached | state.move_term) & world.evaporating
 
 
 def _seated(world: Any, state: Any) -> Array:
@@ -127,7 +131,7 @@ _FACTS = {
     "overcooked_v2": _KITCHEN,
     "coin_game": Facts(lambda world: world.num_inner_steps * world.num_outer_steps),
     "hanabi": Facts(lambda world: None, _always, turn=_seated, legal=lambda world, state: world.get_legal_moves(state)),
-    "jaxnav": Facts(_STEPS, _all_stopped),
+    "jaxnav": Facts(_STEPS, _all_stopped, _evaporated),
     "switch_riddle": Facts(_STEPS, _told_all, turn=lambda w, state: jnp.arange(w.num_agents) == state.agent_in_room),
 }
 
