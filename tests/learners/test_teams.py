@@ -51,22 +51,27 @@ def otherwise(batch, spec, absent, *, later):
             lambda x, y: jnp.where(flag.reshape(flag.shape + (1,) * (x.ndim - flag.ndim)), y, x), old, new
         )
 
-    def part(view, old, new):
-        return {name: choose(alive, old[name], new[name]) for name, alive in view.alive.items()}
+    def part(there, old, new):
+        return {name: choose(alive, old[name], new[name]) for name, alive in there.items()}
 
-    def seen(view, new):
-        legal = None if view.legal is None else part(view, view.legal, new.legal)
-        return dataclasses.replace(view, observation=part(view, view.observation, new.observation), legal=legal)
+    def seen(there, view, new):
+        legal = None if view.legal is None else part(there, view.legal, new.legal)
+        return dataclasses.replace(view, observation=part(there, view.observation, new.observation), legal=legal)
+
+    now, after = steps.view.alive, steps.next_view.alive
+    # who has not gone, and waits next, looks on: its decision is worth what follows from there
+    after = {name: after[name] | (now[name] & ~steps.each[name].gone) for name in now}
 
     extras = steps.extras
     if jax.tree.leaves(extras):
-        extras = part(steps.view, extras, jax.tree.map(lambda x: x + 1.0, extras))
+        extras = part(now, extras, jax.tree.map(lambda x: x + 1.0, extras))
     changed = dataclasses.replace(
-        steps, view=seen(steps.view, other.view), action=part(steps.view, steps.action, other.action), extras=extras
+        steps, view=seen(now, steps.view, other.view), action=part(now, steps.action, other.action), extras=extras
     )
     if later:
-        each = {n: choose(a, steps.each[n], other.each[n]) for n, a in steps.view.alive.items()}
-        changed = dataclasses.replace(changed, next_view=seen(steps.next_view, other.next_view), each=each)
+        changed = dataclasses.replace(
+            changed, next_view=seen(after, steps.next_view, other.next_view), each=part(now, steps.each, other.each)
+        )
     return dataclasses.replace(batch, steps=changed)
 
 
