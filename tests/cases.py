@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
 from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
 from thespis.core.feeds import Logged, Replay, Rollouts
@@ -121,4 +122,16 @@ CASES = {
     ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
+SLOW = {
+    "ippo in a crew", "mappo apart with memory", "masac", "masac apart with choices", "qmix with memory", "cfr", "mmd",
+    "nq with sarsa", "sac-v with choices",
+}  # fmt: skip
+"""Cases whose near relations are tried by the fast tests: they run with the slow ones."""
+
+
+def marked(names):
+    """Names of cases as parameters."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in names]
+
+
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

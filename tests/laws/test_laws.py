@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, marked
 from worlds import BOX, TREE, TREE_ACTION, AsHost, Walk
 
 from thespis.core.conformance import (
@@ -29,7 +29,7 @@ from thespis.feedback.environment import EnvironmentReward
 from thespis.feedback.rnd import RandomNetworkDistillation
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", marked(CASES))
 def test_methods(name):
     check_method(CASES[name].method, CASES[name].world.spec)
 
