@@ -7,7 +7,7 @@ take many trees at once, one a row.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -96,19 +96,19 @@ class GumbelSearch(eqx.Module):
             import mctx
         except ImportError as error:
             raise missing_extra("mctx", "games") from error
+        output: Any = mctx.RecurrentFnOutput  # chex makes their constructors where type checkers cannot see them
+        begin: Any = mctx.RootFnOutput
 
         def follow(_, key, action, state):
             edge, place = model.follow(state, action, key)
-            told = mctx.RecurrentFnOutput(
-                reward=edge.reward, discount=edge.factor, prior_logits=place.logits, value=place.value
-            )  # pyright: ignore[reportCallIssue]
+            told = output(reward=edge.reward, discount=edge.factor, prior_logits=place.logits, value=place.value)
             return told, place.state
 
-        start = mctx.RootFnOutput(prior_logits=root.logits, value=root.value, embedding=root.state)  # pyright: ignore[reportCallIssue]
+        start = begin(prior_logits=root.logits, value=root.value, embedding=root.state)
         scaled = functools.partial(
             mctx.qtransform_completed_by_mix_value, value_scale=self.value_scale, rescale_values=False
         )
-        done = mctx.gumbel_muzero_policy(
+        done: Any = mctx.gumbel_muzero_policy(
             (), key, start, follow, self.simulations, ~legal,
             qtransform=scaled, max_num_considered_actions=self.considered, gumbel_scale=self.noise,
         )  # fmt: skip

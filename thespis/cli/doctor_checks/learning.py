@@ -145,7 +145,9 @@ def _random_play(environment: Environment) -> tuple[View, PyTree]:
         def step(carry, key):
             state, view = carry
             keys = iter(jax.random.split(key, len(spec.groups)) if spec.groups else [key])
-            action = per_group(spec.groups, spec.action, lambda *of: _random(*of, next(keys)), view.legal)
+            action = per_group(
+                spec.groups, spec.action, lambda space, axes, legal: _random(space, axes, legal, next(keys)), view.legal
+            )
             state, answer = environment.step(state, to_world(spec.action, action), key)
             return (state, answer.view), (view, action)
 

@@ -159,8 +159,9 @@ class Meeting(eqx.Module):
         """Where the slope of what is paid is 0."""
         part, found = 1 / 2.1, []
         for guard, runner in itertools.product((-1.0, 1.0), repeat=2):
-            seen = {"guard": np.tile(np.float32([guard, -guard]), (2, 1)), "runner": np.float32([[runner]])}
-            done = {"guard": np.full((2, 1), part * guard, "float32"), "runner": np.float32([[runner / 2]])}
+            seen = {"guard": np.tile([guard, -guard], (2, 1)), "runner": np.array([[runner]])}
+            done = {"guard": np.full((2, 1), part * guard), "runner": np.array([[runner / 2]])}
+            seen, done = ({name: x.astype("float32") for name, x in values.items()} for values in (seen, done))
             found.append(Known(seen, 1.0 - (2 * part - 1) ** 2 - 0.2 * part**2, done))
         return found
 
