@@ -152,7 +152,7 @@ def test_critics_of_all_actions_are_fitted_to_the_equation():
 
         done = shown(actions)
         done[name] = tuple(np.zeros_like(a) if j == i else a for j, a in enumerate(done[name]))
-        return {"all": shown(view.observation), "which": jnp.int32(i)}, done
+        return jax.tree.map(jnp.asarray, ({"all": shown(view.observation), "which": np.int32(i)}, done))
 
     answers = {n: jax.vmap(jax.vmap(s.target_actor))(steps.next_view.observation[n]) for n, s in state.of.items()}
     for name, learner in state.of.items():
