@@ -42,7 +42,12 @@ def play(worlds, ticks, seeds=(3, 4), rng=None):
         view = following
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=str)
+def named(world):
+    """A world as the name of a test, the same in every process."""
+    return world if isinstance(world, str) else world.__name__
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=named)
 def test_the_laws_hold(world):
     check_host_environment(registry.host(world, 2), ticks=60)
 
@@ -179,14 +184,14 @@ def test_saved_worlds_go_on_and_others_say_that_they_cannot():
 @pytest.mark.parametrize(
     "env",
     [crowd_worlds.Candles(), crowd_worlds.Candles, "crowd_worlds:Candles", "pettingzoo:mpe/simple_tag_v3"],
-    ids=str,
+    ids=named,
 )
 def test_what_has_many_agents_is_known_before_it_is_made(env):
     assert registry.resolve(env).kind == "host"
     assert registry.has_many(env)
 
 
-@pytest.mark.parametrize("env", [crowd_worlds.Candles, "pettingzoo:classic/tictactoe_v3"], ids=str)
+@pytest.mark.parametrize("env", [crowd_worlds.Candles, "pettingzoo:classic/tictactoe_v3"], ids=named)
 def test_a_method_for_one_trains_all(env, tmp_path):
     method = thespis.PPO(feed=Rollouts(length=16, envs=2), minibatch=16, epochs=1)
     run = thespis.train(method, env, steps=128, out=tmp_path / "run", episodes=1)
