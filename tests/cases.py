@@ -123,15 +123,19 @@ CASES = {
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 SLOW = {
-    "ippo in a crew", "mappo apart with memory", "masac", "masac apart with choices", "qmix with memory", "cfr", "mmd",
-    "nq with sarsa", "sac-v with choices",
+    "ippo in a crew", "ippo with memory", "mappo apart with memory", "masac", "masac apart with choices",
+    "qmix with memory", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
 }  # fmt: skip
 """Cases whose near relations are tried by the fast tests: they run with the slow ones."""
 
 
-def marked(names):
+SLOW_IN_LOOPS = SLOW | {"a2c", "cfr-plus", "dsac", "ippo", "maddpg", "nq", "sac with choices", "sac-v", "td3", "vdn"}
+"""In loops every case costs two compiled runs: kinds of feed, memory and agents are tried fast, not all names."""
+
+
+def marked(names, slow=frozenset(SLOW)):
     """Names of cases as parameters."""
-    return [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in names]
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
 
 
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

@@ -64,8 +64,8 @@ def run_bash(block: Block, page: Path) -> None:
 
 
 LONG = {
-    "adding-a-paper", "concepts", "methods", "runs", "scaling", "search", "sweeps", "team-methods", "teams",
-    "workers", "writing-a-method", "writing-an-environment",
+    "adding-a-paper", "arena", "concepts", "games", "methods", "runs", "scaling", "search", "self-play",
+    "sweeps", "team-methods", "teams", "workers", "writing-a-method", "writing-an-environment",
 }  # fmt: skip
 """Pages whose blocks train for long: they run with the slow tests, the others and the README with the fast ones."""
 

@@ -61,11 +61,11 @@ def train(
         UserError: for whatever the user can mend, in one line.
     """
     use_compilation_cache()
+    use_cores(options.get("cores", 0))  # before anything looks at the world, with which XLA begins
     config = declared(
         method, env, steps=steps, seeds=seeds, envs=envs, settings=settings, feedback=feedback, curriculum=curriculum,
         **options,
     )  # fmt: skip
-    use_cores(options_of(config).cores)
     config |= circumstances()
     assembled = assemble(config, env)
     try:

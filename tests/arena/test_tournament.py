@@ -33,6 +33,7 @@ def meeting(standings: Standings, *seating: int):
     return next(m for m in standings.meetings if m.seating == seating)
 
 
+@pytest.mark.slow
 def test_runs_of_all_kinds_play(runs):
     texts = [f"{runs}/both", f"{runs}/past", "bot:random"]
     found = tournament(texts, games=20)

@@ -38,6 +38,11 @@ def test_help_answers_in_half_a_second():
     assert min(seconds() for _ in range(3)) < 0.5
 
 
+POSITIONAL = {
+    "method", "directory", "directories", "what", "name", "id", "ids", "players", "player",
+}  # fmt: skip
+
+
 def test_every_option_says_what_it_does(thespis):
     for name, command in COMMANDS.items():
         said = thespis(name, "--help")
@@ -45,9 +50,7 @@ def test_every_option_says_what_it_does(thespis):
         for setting in describe_settings(command):
             assert setting.doc or setting.path == "json", f"{name} --{setting.path}"
         for field in dataclasses.fields(command):
-            positional = (
-                field.name in ("method", "directory", "directories", "what", "name", "id", "ids") or name == "doctor"
-            )
+            positional = name == "doctor" or field.name in POSITIONAL
             assert positional or f"--{field.name.replace('_', '-')}" in said.out
 
 

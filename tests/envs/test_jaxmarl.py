@@ -113,6 +113,7 @@ def compare(name):
     assert ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "steps"),
     [
@@ -163,6 +164,7 @@ def test_masks_and_the_whole_state_are_the_librarys():
         np.testing.assert_array_equal(now.privileged, seen["world_state"])
 
 
+@pytest.mark.slow
 def test_in_hanabi_one_acts_at_a_time():
     legal = jax.jit(world_of("hanabi")[0].get_legal_moves)
     turns = []
@@ -178,6 +180,7 @@ def test_in_hanabi_one_acts_at_a_time():
     assert turns[:4] == [turns[0], 1 - turns[0]] * 2
 
 
+@pytest.mark.slow
 def test_hints_go_to_agents_and_not_into_the_report():
     """Agents that do what they can get hints; how many of them count is a parameter of the episode."""
     names = {amount: f"overcooked/cramped_room?shaping={amount}" for amount in (0, 1, 0.5)}
@@ -244,6 +247,7 @@ def test_a_wrong_option_is_one_clear_line(name, said):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_library_is_silent_and_imported_late():
     code = (
         "import sys; from thespis.envs import registry; registry.names(); world = registry.compiled('jaxmarl:hanabi');"

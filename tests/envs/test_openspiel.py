@@ -68,6 +68,7 @@ def test_cards_are_dealt_by_the_seed():
     assert (worlds.start(list(range(1, 65))).observation[SEATS][:-1, 0] == first[1:]).all()
 
 
+@pytest.mark.slow
 def test_all_seats_learn(tmp_path):
     method = thespis.PPO(feed=Rollouts(length=16, envs=2), minibatch=16, epochs=1)
     run = thespis.train(method, "openspiel:kuhn_poker", steps=128, out=tmp_path / "run", episodes=2)

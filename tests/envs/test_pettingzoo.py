@@ -44,7 +44,7 @@ def play(worlds, ticks, seeds=(3, 4), rng=None):
 
 def named(world):
     """A world as the name of a test, the same in every process."""
-    return world if isinstance(world, str) else world.__name__
+    return world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__)
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=named)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from play import actions, play
 
+from thespis.core.agents import per_group
 from thespis.core.contracts import Environment
 from thespis.core.spaces import dtype_of, map_space, shape_of, to_world, zeros
 from thespis.envs.host.compiled import AsHost
@@ -128,13 +129,16 @@ def test_probes_keep_the_contract(name):
     probe = PROBES[name]
     environment, spec = probe.environment, probe.environment.spec
     assert isinstance(environment, Environment) and spec.name == f"probe:{name}" and len(probe.catches) > 20
-    action = zeros(spec.action)
+    action = per_group(spec.groups, spec.action, zeros)
     state, first = jax.eval_shape(environment.reset, (), jax.random.key(0))
     later, step = jax.eval_shape(environment.step, state, action, jax.random.key(0))
     assert jax.tree.map(_kind, later) == jax.tree.map(_kind, state)
     assert jax.tree.map(_kind, step) == jax.tree.map(_kind, first)
-    wanted = map_space(lambda part: (shape_of(part), dtype_of(part)), spec.observation)
-    assert jax.tree.map(_kind, step.observation) == wanted
+
+    def kinds(space, axes):
+        return map_space(lambda part: (axes + shape_of(part), dtype_of(part)), space)
+
+    assert jax.tree.map(_kind, step.observation) == per_group(spec.groups, spec.observation, kinds)
     assert (step.legal is not None) == spec.legal
 
 

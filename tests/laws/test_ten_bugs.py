@@ -160,7 +160,7 @@ def test_3_advantages_stop_at_the_end_of_an_episode(seed):
     steps = dataclasses.replace(steps, extras={"log_prob": jnp.zeros((20, 3))})
     batch = Batch(steps, jnp.ones((20, 3), bool), network.begin(3), jnp.int32(0))
     assess = jax.jit(method.assessor().assess)
-    verdict = assess(network, ((), ()), batch)
+    verdict = assess(network, ((), (), ()), batch)
     following = jax.vmap(jax.vmap(lambda o: network.critic((), o)[0]))(steps.next_view.observation)
     for row in range(3):
         columns = (steps.reward, verdict.value, following, steps.terminated, steps.ended)
@@ -170,7 +170,7 @@ def test_3_advantages_stop_at_the_end_of_an_episode(seed):
     last = np.asarray(steps.ended)
     later = np.cumsum(last, axis=0) - last > 0  # every step but those of each row's first episode
     reward = jnp.where(later, steps.reward + 3.0, steps.reward)
-    changed = assess(network, ((), ()), eqx.tree_at(lambda b: b.steps.reward, batch, reward))
+    changed = assess(network, ((), (), ()), eqx.tree_at(lambda b: b.steps.reward, batch, reward))
     same_bits(verdict.advantage[~later], changed.advantage[~later], "the first episodes")
     assert later.any() and not np.array_equal(verdict.advantage, changed.advantage)
 

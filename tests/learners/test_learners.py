@@ -294,7 +294,7 @@ def assessed(terminated, truncated, reward=None, seed=0):
         batch = eqx.tree_at(lambda b: b.steps.reward, batch, jnp.asarray(reward))
     batch = Batch(batch.steps, batch.mask, network.begin(shape[1]), batch.index)
     assessor = Assessor(AsTheyAre(), RawReward(), 0.9, 0.8)
-    return network, batch, jax.jit(assessor.assess)(network, ((), ()), batch)
+    return network, batch, jax.jit(assessor.assess)(network, ((), (), ()), batch)
 
 
 def test_truncation_bootstraps_and_termination_does_not():
@@ -326,5 +326,5 @@ def test_trees_of_actions_are_assessed_too():
     network = ActorCritic(spec, (6,), KEY)
     batch = batch_of(spec, 4, 2, extras={"log_prob": jnp.zeros((4, 2))})
     batch = Batch(batch.steps, batch.mask, network.begin(2), batch.index)
-    verdict = Assessor(AsTheyAre(), ReturnScale(), 0.9, 0.8).assess(network, ((), ReturnScale().init()), batch)
+    verdict = Assessor(AsTheyAre(), ReturnScale(), 0.9, 0.8).assess(network, ((), ReturnScale().init(), ()), batch)
     assert verdict.advantage.shape == (4, 2) and np.all(np.isfinite(verdict.advantage))

@@ -36,6 +36,7 @@ def collected(method, shift):
     return state, batch, method.assessor().see(state.network, state.scales, batch)
 
 
+@pytest.mark.slow
 def test_on_its_own_rollouts_it_is_a2c():
     impala, a2c = IMPALA(**SAME), A2C(**SAME)
     state, batch, _ = collected(impala, 0.0)

@@ -65,6 +65,7 @@ def test_kuhn_poker_as_openspiel_learns_it(method, theirs):
         np.testing.assert_allclose(ours, as_ours(pair, tree, told), atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "solver"), [(CFR(order=Alternating()), pyspiel.CFRSolver), (CFRPlus(), pyspiel.CFRPlusSolver)]
 )

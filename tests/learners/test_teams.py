@@ -132,6 +132,7 @@ def test_double_targets_are_chosen_by_one_net_and_valued_by_the_other():
     np.testing.assert_allclose(method.targets(state, batch.steps), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_critics_of_all_actions_are_fitted_to_the_equation():
     """``r_i + gamma Q_i'(x', mu'(o'))`` written out agent by agent, with target nets unlike the others."""
     method = MADDPG(dataclasses.replace(CASES["maddpg"].method.method, feed=replay(batch=4, length=1)))
@@ -170,6 +171,7 @@ def test_critics_of_all_actions_are_fitted_to_the_equation():
         np.testing.assert_allclose(report.metrics[f"{name}_critic_loss"], np.mean(losses), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_with_critics_that_see_their_own_mappo_is_ippo():
     spec = Crew().spec
     alone, central = IPPO(ppo()), MAPPO(ppo(), critics=Own())

@@ -99,6 +99,7 @@ def test_what_is_no_number_stays_and_all_else_comes_back_as_it_was():
     np.testing.assert_array_equal(other.store, learner.store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_a_checkpoint_holds_the_shared_state_and_every_worker(name, tmp_path):
     loop = several(name, "compiled", 2)

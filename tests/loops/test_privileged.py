@@ -54,6 +54,7 @@ def test_replay_keeps_what_critics_may_see():
     assert ended.any() and float(jnp.where(ended, steps.privileged, 0).max()) == 0
 
 
+@pytest.mark.slow
 def test_final_scores_judge_with_it(tmp_path):
     run = thespis.train(METHOD, env=Told(), steps=24, episodes=2, out=tmp_path / "run")
     found = run.final["calibration"]

@@ -41,12 +41,12 @@ _PACKS = {"kuhn_poker": ((0, 1, 2), 2), "leduc_holdem": ((0, 0, 1, 1, 2, 2), 3)}
 class Position(eqx.Module):
     """pgx's own state, the number that pgx gave to the player who began, and the moves so far, -1 where none is yet.
 
-    Moves are kept for games that show them.
+    Moves are kept for games that show them, else ``None``.
     """
 
     inner: PyTree
     first: Int[Array, ""]
-    moves: Int[Array, " kept"]
+    moves: Int[Array, " kept"] | None
     count: Int[Array, ""]
 
 
@@ -67,7 +67,9 @@ class Pgx(eqx.Module):
     def start(self, key: Key[Array, ""]) -> Position:
         """A first position, cards dealt."""
         inner = _made(self.name)[0].init(key)
-        return Position(inner, inner.current_player, jnp.full(_kept(self.name), -1, "int32"), jnp.zeros((), "int32"))
+        kept = _kept(self.name)
+        moves = jnp.full(kept, -1, "int32") if kept else None
+        return Position(inner, inner.current_player, moves, jnp.zeros((), "int32"))
 
     def openings(self) -> tuple[Float[np.ndarray, " opening"], Position]:
         """Every deal with its probability, or the one first position of a game without chance.
@@ -93,9 +95,10 @@ class Pgx(eqx.Module):
 
     def play(self, position: Position, action: Int[Array, ""], key: Key[Array, ""]) -> Position:
         """The position after a legal move; a game that is over stays as it is."""
-        inner, here = _made(self.name)[0].step(position.inner, action, key), jnp.arange(_kept(self.name))
+        inner, moves = _made(self.name)[0].step(position.inner, action, key), position.moves
         going_on = ~self.over(position)
-        moves = jnp.where((here == position.count) & going_on, action, position.moves)
+        if moves is not None:
+            moves = jnp.where((jnp.arange(moves.size) == position.count) & going_on, action, moves)
         return Position(inner, position.first, moves, position.count + going_on)
 
     def player(self, position: Position) -> Int[Array, ""]:
@@ -107,8 +110,8 @@ class Pgx(eqx.Module):
         # the public name warns that it will show the player to move alone
         seen = _made(self.name)[0]._observe(position.inner, self._theirs(position, player))
         told = {"seat": jnp.asarray(player, "int32"), "seen": seen.astype("float32")}
-        shown = jax.nn.one_hot(position.moves, self.rules.actions)
-        return told | {"moves": shown} if _kept(self.name) else told
+        moves = position.moves
+        return told if moves is None else told | {"moves": jax.nn.one_hot(moves, self.rules.actions)}
 
     def legal(self, position: Position) -> Bool[Array, " actions"]:
         """What the player to move may do."""
