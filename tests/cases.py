@@ -129,7 +129,10 @@ SLOW = {
 """Cases whose near relations are tried by the fast tests: they run with the slow ones."""
 
 
-SLOW_IN_LOOPS = SLOW | {"a2c", "cfr-plus", "dsac", "ippo", "maddpg", "nq", "sac with choices", "sac-v", "td3", "vdn"}
+SLOW_IN_LOOPS = SLOW | {
+    "a2c", "cfr-plus", "ddpg", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "sac with choices", "sac-v", "td3",
+    "vdn",
+}  # fmt: skip
 """In loops every case costs two compiled runs: kinds of feed, memory and agents are tried fast, not all names."""
 
 

@@ -130,6 +130,7 @@ def test_an_end_by_time_is_a_truncation(name, steps):
     assert not any(np.any(each.gone) for each in last.each.values())
 
 
+@pytest.mark.slow
 def test_a_battle_ends_by_itself_or_by_time():
     """Soldiers who stand still are shot; with one step only nobody is."""
     fought = list(side_by_side("HeuristicEnemySMAX/3m", 101))

@@ -54,4 +54,4 @@ def test_self_play_comes_to_rest_in_kuhn_poker():
     method = EachAlone(MMD(mirror))
     loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), KUHN, 64, [0, 1], 10**7)
     states = loop.learner(loop.advance(loop.init(), 600)).method
-    assert max(found.exploitability for found in judge_method(method, states, KUHN.game)) < 0.08
+    assert max(found.exploitability for found in judge_method(method, states, KUHN.game)) < 0.15

@@ -5,12 +5,12 @@ one, the magnet:
 
 .. math:: \pi_{t+1} = \arg\max_\pi \; E_\pi[A] - \alpha_t \, KL(\pi \| uniform) - \tfrac{1}{\eta_t} KL(\pi \| \pi_t)
 
-whose last iterate converges to the equilibrium regularised by :math:`\alpha`, which shrinks, so that it nears an
+whose last iterate converges to the equilibrium regularised by :math:`\alpha`; where :math:`\alpha` shrinks, it nears an
 equilibrium of the game itself. As deep reinforcement learning it is PPO with these two terms.
 
 Source: Sokota et al., 2023, sections 3 and 5.
 Differs from common code: advantages are not standardised, as that would change the weights; what plays and is judged is
-a running average of parameters, as in Perolat et al., 2022.
+a running average of parameters, as in Perolat et al., 2022; by default the weights are small and do not shrink.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from thespis.methods.online.ppo import PPO
 def mirror_descent() -> PPO:
     """PPO with the two divergences, for games whose payoffs are a few units."""
     feed = Rollouts(length=32, envs=128)
-    return PPO(learning_rate=1e-3, discount=1.0, clip=0.5, advantages=Unscaled(), anchor=Magnet(), epochs=4,
+    anchor = Magnet(uniform=0.03, inertia=5.0, halfway=1e9)
+    return PPO(learning_rate=1e-3, discount=1.0, trace=1.0, clip=0.5, advantages=Unscaled(), anchor=anchor, epochs=4,
                minibatch=1024, feed=feed)  # fmt: skip
 
 
