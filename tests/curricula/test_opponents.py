@@ -19,7 +19,6 @@ from thespis.core.laws import same_bits
 from thespis.core.records import Outcomes
 from thespis.curricula.choosing import Equilibrium, HardFirst, Latest, Uniformly
 from thespis.curricula.opponents import PastSelves
-from thespis.envs import registry
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.versus import Versus
 from thespis.feedback.environment import EnvironmentReward
@@ -123,4 +122,4 @@ def test_only_games_have_opponents():
     with pytest.raises(UserError, match="unknown opponents"):
         thespis.train("ppo", "pgx:kuhn_poker", steps=10, curriculum="yesterday")
     with pytest.raises(UserError, match="capacity"):
-        PastSelves(capacity=1).init(registry.compiled("pgx:kuhn_poker").spec and WORLD.spec, key_of(0))
+        PastSelves(capacity=1).init(WORLD.spec, key_of(0))

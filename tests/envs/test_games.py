@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,12 +110,8 @@ def test_a_policy_is_played_against_as_it_would_play():
     world = Versus(Pgx("tic_tac_toe"), RIVAL)
     spec = world.spec
     policy = RIVAL.policy(RIVAL.init(spec, key_of(3)), Mode.EXPLORE)
-    head = policy.network.head.out
-    sure = jax.tree.map(lambda x: x, head)
-    policy = jax.tree.map(lambda x: x, policy)
-    import equinox as eqx
-
-    policy = eqx.tree_at(lambda p: p.network.head.out.bias, policy, sure.bias.at[4].set(50.0))
+    sure = policy.network.head.out.bias.at[4].set(50.0)
+    policy = eqx.tree_at(lambda p: p.network.head.out.bias, policy, sure)
     params = eqx.tree_at(
         lambda p: (p.policy, p.uniform, p.seat), spec.params, (policy, jnp.zeros((), bool), jnp.int32(1))
     )

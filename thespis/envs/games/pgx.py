@@ -32,10 +32,8 @@ NAMES = (
 
 _HIDDEN = ("2048", "backgammon", "kuhn_poker", "leduc_holdem", "sparrow_mahjong")  # cards or chance
 _LONGEST = {"connect_four": 42, "hex": 122, "kuhn_poker": 3, "leduc_holdem": 8, "othello": 120, "tic_tac_toe": 9}
-
-
-_PUBLIC = ("kuhn_poker", "leduc_holdem")  # cards are hidden, moves are not
-_PACKS = {"kuhn_poker": ((0, 1, 2), 2), "leduc_holdem": ((0, 0, 1, 1, 2, 2), 3)}  # ranks, and how many cards are dealt
+_PACKS = {"kuhn_poker": ((0, 1, 2), 2), "leduc_holdem": ((0, 0, 1, 1, 2, 2), 3)}
+"""Ranks, and how many cards are dealt, of games in which cards are hidden and moves are not."""
 
 
 class Position(eqx.Module):
@@ -130,7 +128,7 @@ class Pgx(eqx.Module):
 
 
 def _kept(name: str) -> int:
-    return _LONGEST[name] if name in _PUBLIC else 0
+    return _LONGEST[name] if name in _PACKS else 0
 
 
 @functools.cache

@@ -57,7 +57,7 @@ class AlphaZero(eqx.Module):
     trace: Number = 1.0
     """Lambda of the value's target, in [0, 1]: 1 is the outcome, less mixes in the values that searches found."""
     value_scale: Number = 0.5
-    """How much values, within -1 and 1, count against the net's logits in the search; 0.5 is the paper's."""
+    """How much values, within -1 and 1, count against the net's logits in the search."""
     opening: Number = 0.0
     """How many first moves of a game of self-play are drawn from the improved policy, on average (geometric)."""
     temperature: Number = 1.0
