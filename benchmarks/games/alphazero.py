@@ -57,8 +57,8 @@ WORK = {
             board=Flat(),
             hidden=(128, 128),
             value_scale=0.1,
-            opening=2,
-            temperature=8.0,
+            opening=3,
+            temperature=1_000.0,
             feed=Rollouts(length=32, envs=64),
         ),
         400_000,
@@ -68,7 +68,14 @@ WORK = {
         100,
     ),
     "connect_four": Work(
-        AlphaZero(board=Residual(32, 2), value_scale=0.2, opening=4, epochs=3, feed=Rollouts(length=64, envs=64)),
+        AlphaZero(
+            board=Residual(32, 2),
+            value_scale=0.2,
+            opening=4,
+            temperature=1_000.0,
+            epochs=3,
+            feed=Rollouts(length=64, envs=64),
+        ),
         1_200_000,
         60.0,
         256,
@@ -81,7 +88,7 @@ WORK = {
 # -- training
 
 
-def train(name: str, out: Path) -> None:
+def train(name: str, out: Path, seed: int) -> None:
     """Train, or go on training, with a copy of a checkpoint kept every so often."""
     work = WORK[name]
     kept = out.with_name(out.name + "-kept")
@@ -104,7 +111,7 @@ def train(name: str, out: Path) -> None:
         thespis.resume(out, callbacks=[keep])
     else:
         thespis.train(
-            work.method, f"pgx:{name}", steps=work.steps, seeds=[0], out=out, callbacks=[keep],
+            work.method, f"pgx:{name}", steps=work.steps, seeds=[seed], out=out, callbacks=[keep],
             checkpoint_seconds=work.every,
         )  # fmt: skip
 
@@ -223,7 +230,7 @@ def judged(name: str, path: Path, games: int) -> dict[str, Any]:
     return told | {"points": points / (2 * games)}
 
 
-def judge(name: str, out: Path) -> None:
+def judge(name: str, out: Path, seed: int) -> None:
     """Judge every checkpoint that was kept, the last one by more games."""
     work, kept = WORK[name], out.with_name(out.name + "-kept")
     times = [json.loads(line) for line in (kept / "times.jsonl").read_text().splitlines()]
@@ -234,13 +241,13 @@ def judge(name: str, out: Path) -> None:
         curve.append(at | found)
         print(json.dumps(curve[-1]), flush=True)
     told = {
-        "game": name, "judge": JUDGES[name].__doc__, "simulations": {"training": work.method.simulations,
+        "game": name, "seed": seed, "judge": JUDGES[name].__doc__, "simulations": {"training": work.method.simulations,
         "playing": work.playing} | ({"judge": SIMULATIONS} if name == "connect_four" else {}),
         "method": repr(work.method), "games_per_seat": {"last": work.games, "before": work.look},
         "cores": os.cpu_count(), "curve": curve,
     }  # fmt: skip
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"alphazero-{name.replace('_', '-')}.json").write_text(json.dumps(told, indent=1) + "\n")
+    (RESULTS / f"alphazero-{name.replace('_', '-')}-{seed}.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 def main() -> None:
@@ -249,8 +256,9 @@ def main() -> None:
     parser.add_argument("what", choices=("train", "judge"))
     parser.add_argument("game", choices=WORK)
     parser.add_argument("out", type=Path, help="directory of the run")
+    parser.add_argument("--seed", type=int, default=0, help="seed of training")
     asked = parser.parse_args()
-    {"train": train, "judge": judge}[asked.what](asked.game, asked.out)
+    {"train": train, "judge": judge}[asked.what](asked.game, asked.out, asked.seed)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
 from thespis.critics.values import seen_by_critics
 from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor, Scales, Seen
-from thespis.learners.gradient import Adam, Number, Optimiser, RMSProp, gradient_step
+from thespis.learners.gradient import Adam, Number, Optimiser, Rate, RMSProp, gradient_step
 from thespis.learners.minibatches import columns, epochs
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
@@ -38,7 +38,7 @@ class OnPolicyState(eqx.Module):
 class OnPolicy(eqx.Module):
     """Any tree of actions, with or without memory."""
 
-    learning_rate: eqx.AbstractVar[Number]
+    learning_rate: eqx.AbstractVar[Rate]
     trace: eqx.AbstractVar[Number]
     optimiser: eqx.AbstractVar[Literal["adam", "rmsprop"]]
 

@@ -18,7 +18,6 @@ from thespis.curricula.fixed import Fixed
 from thespis.envs import registry
 from thespis.evaluation.exploitability import judge_method
 from thespis.feedback.environment import EnvironmentReward
-from thespis.learners.anchors import Magnet
 from thespis.learners.crowd import EachAlone
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
@@ -45,7 +44,7 @@ class Solver(NamedTuple):
 def solvers() -> list[tuple[str, Callable[[], str]]]:
     """Names and questions of checks."""
     feed = Rollouts(length=16, envs=64)
-    mirror = dataclasses.replace(mirror_descent(), hidden=(32,), minibatch=512, anchor=Magnet(halfway=10.0), feed=feed)
+    mirror = dataclasses.replace(mirror_descent(), hidden=(32,), minibatch=512, feed=feed)
     tried = [
         Solver(CFR(iterations=100), 10, 0.02),
         Solver(CFRPlus(iterations=20), 10, 0.02),

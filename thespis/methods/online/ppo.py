@@ -11,7 +11,6 @@ form); where the batch is no multiple of the minibatch, each epoch leaves out a 
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -23,7 +22,7 @@ from thespis.core.records import Batch, Citation, Report
 from thespis.learners.actor_critic import ActorCritic, Evaluated
 from thespis.learners.advantages import AdvantageScale, WholeBatch
 from thespis.learners.anchors import Anchor, Free
-from thespis.learners.gradient import Number
+from thespis.learners.gradient import Number, Rate
 from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
 from thespis.objectives.normalise import mean
 from thespis.objectives.policies import kl_k3, ppo_clip
@@ -32,8 +31,8 @@ from thespis.objectives.policies import kl_k3, ppo_clip
 class PPO(OnPolicy):
     """PPO with a clipped ratio; any tree of actions, with or without memory."""
 
-    learning_rate: Number = 3e-4
-    """Step size."""
+    learning_rate: Rate = 3e-4
+    """Step size: a number, or Falling."""
     trace: Number = 0.95
     """Lambda of the generalised advantage, in [0, 1]."""
     clip: Number = 0.2
@@ -69,19 +68,16 @@ class PPO(OnPolicy):
         verdict = self.assessor().assess(state.network, state.scales, batch)
         advantage = self.advantages.whole(verdict.advantage, verdict.alive)
         verdict = eqx.tree_at(lambda v: v.advantage, verdict, advantage)
-        loss = functools.partial(self._loss, index=batch.index)
-        state, metrics = self.descend_often(state, batch, verdict, loss, self.epochs, self.minibatch, key)
+        state, metrics = self.descend_often(state, batch, verdict, self._loss, self.epochs, self.minibatch, key)
         return state, Report(metrics)
 
-    def _loss(
-        self, network: ActorCritic, data: Evaluated, memory: Any, *, index: Array
-    ) -> tuple[Array, dict[str, Array]]:
+    def _loss(self, network: ActorCritic, data: Evaluated, memory: Any) -> tuple[Array, dict[str, Array]]:
         now = replay(network, memory, data)
         log_ratio = now.log_prob - data.log_prob
         advantage = self.advantages.part(data.advantage, data.alive)
         actor_loss = mean(ppo_clip(log_ratio, advantage, self.clip), data.alive)
         critic_loss = mean(jnp.square(now.value - data.target), data.alive)
-        drawn = self.anchor.pull(now.log_prob, data.log_prob, now.entropy, data.alive, index)
+        drawn = self.anchor.pull(now.log_prob, data.log_prob, now.entropy, data.alive)
         loss = actor_loss + drawn + self.value_weight * critic_loss - self.entropy_weight * now.entropy
         return loss, {
             "actor_loss": actor_loss,
