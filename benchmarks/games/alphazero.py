@@ -16,16 +16,14 @@ import dataclasses
 import functools
 import json
 import os
-import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import kept
 import numpy as np
 
-import thespis
 from thespis.assembly import METHOD_STATE, method_states_like
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Rollouts
@@ -76,44 +74,13 @@ WORK = {
             epochs=3,
             feed=Rollouts(length=64, envs=64),
         ),
-        1_200_000,
+        600_000,
         60.0,
         256,
         100,
         20,
     ),
 }
-
-
-# -- training
-
-
-def train(name: str, out: Path, seed: int) -> None:
-    """Train, or go on training, with a copy of a checkpoint kept every so often."""
-    work = WORK[name]
-    kept = out.with_name(out.name + "-kept")
-    kept.mkdir(parents=True, exist_ok=True)
-    log = kept / "times.jsonl"
-    before = json.loads(log.read_text().splitlines()[-1]) if log.exists() else {"seconds": 0.0, "cpu_seconds": 0.0}
-    clock: dict[str, float] = {}
-
-    def keep(event: Any) -> None:
-        if event.kind == "checkpoint":
-            now = {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
-            if not clock:
-                clock.update(now)  # the first chunk compiles
-            spent = {key: before[key] + now[key] - clock[key] for key in now}
-            with log.open("a") as file:
-                file.write(json.dumps({"step": event.step} | spent) + "\n")
-            shutil.copy(event.data["path"], kept / f"{event.step}.ckpt")
-
-    if (out / "run.json").exists():
-        thespis.resume(out, callbacks=[keep])
-    else:
-        thespis.train(
-            work.method, f"pgx:{name}", steps=work.steps, seeds=[seed], out=out, callbacks=[keep],
-            checkpoint_seconds=work.every,
-        )  # fmt: skip
 
 
 # -- who judges
@@ -232,12 +199,10 @@ def judged(name: str, path: Path, games: int) -> dict[str, Any]:
 
 def judge(name: str, out: Path, seed: int) -> None:
     """Judge every checkpoint that was kept, the last one by more games."""
-    work, kept = WORK[name], out.with_name(out.name + "-kept")
-    times = [json.loads(line) for line in (kept / "times.jsonl").read_text().splitlines()]
-    curve = []
+    work, times, curve = WORK[name], kept.times(out), []
     for at in times:
         last = at is times[-1]
-        found = judged(name, kept / f"{at['step']}.ckpt", work.games if last else work.look)
+        found = judged(name, kept.beside(out) / f"{at['step']}.ckpt", work.games if last else work.look)
         curve.append(at | found)
         print(json.dumps(curve[-1]), flush=True)
     told = {
@@ -258,7 +223,11 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="directory of the run")
     parser.add_argument("--seed", type=int, default=0, help="seed of training")
     asked = parser.parse_args()
-    {"train": train, "judge": judge}[asked.what](asked.game, asked.out, asked.seed)
+    if asked.what == "judge":
+        judge(asked.game, asked.out, asked.seed)
+    else:
+        work = WORK[asked.game]
+        kept.train(work.method, f"pgx:{asked.game}", work.steps, [asked.seed], asked.out, work.every)
 
 
 if __name__ == "__main__":

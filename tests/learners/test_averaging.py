@@ -11,6 +11,7 @@ import pytest
 from cases import KUHN
 
 from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
 from thespis.core.feeds import Rollouts
 from thespis.core.keys import key_of
 from thespis.core.records import Batch
@@ -22,6 +23,7 @@ from thespis.learners.crowd import EachAlone, one_of
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
 from thespis.methods.games.mmd import MMD, mirror_descent
+from thespis.nets.body import GRU
 
 SEAT = one_of(KUHN.spec, KUHN.spec.groups[0])
 
@@ -45,6 +47,52 @@ def test_the_average_counts_late_policies_more_at_first_and_then_forgets():
         assert found.mode is mode
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def batch_of(method, state, index: int = 0, reward=None) -> Batch:
+    """A random rollout with the log-probabilities by which the newest policy would have drawn its actions."""
+    steps = random_steps(SEAT, np.random.default_rng(index), 4, 3)
+    policy = method.policy(state, Mode.EXPLORE)
+    memory = method.begin(policy, 3)
+    extras = {"log_prob": log_chance(method, policy, steps)}
+    steps = type(steps)(**{**vars(steps), "extras": extras} | ({} if reward is None else {"reward": reward}))
+    return Batch(steps, jnp.ones((4, 3), bool), memory, jnp.int32(index))
+
+
+def log_chance(method, policy, steps):
+    """Of each action, from the net's own logits."""
+
+    def one(view, action):
+        return policy.network.choose(jax.tree.map(lambda x: x[0], policy.network.begin(1)), view)[0].log_prob(action)
+
+    return jax.vmap(jax.vmap(one))(steps.view, steps.action)
+
+
+def test_leaving_the_average_costs_reward():
+    """An update is the one without a magnet, from rewards less what the divergence of each action costs."""
+    mirror = dataclasses.replace(mirror_descent(), hidden=(8,), learning_rate=0.05, epochs=1, minibatch=12)
+    drawn, free = MMD(mirror, magnet=0.7), MMD(mirror, magnet=None)
+    start = free.init(SEAT, key_of(0))
+    state, _ = free.update(start, batch_of(free, start), key_of(1))
+    batch = batch_of(free, state, 1)
+    log_average = log_chance(free, free.policy(state, Mode.SAMPLE), batch.steps)
+    cost = 0.7 * (batch.steps.extras["log_prob"] - log_average)
+    assert float(jnp.abs(cost).max()) > 1e-4
+    wanted, _ = free.update(state, batch_of(free, state, 1, batch.steps.reward - cost), key_of(2))
+    found, _ = drawn.update(state, batch, key_of(2))
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    unmoved, _ = free.update(state, batch, key_of(2))
+    assert max(np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (found, unmoved)), strict=True)) > 1e-3
+
+
+def test_where_there_is_memory_the_average_cannot_draw():
+    method = MMD(dataclasses.replace(mirror_descent(), hidden=(8,), epochs=1, minibatch=12, memory=GRU(4)))
+    state = method.init(SEAT, key_of(0))
+    steps = random_steps(SEAT, np.random.default_rng(0), 4, 3)
+    memory = method.begin(method.policy(state, Mode.EXPLORE), 3)
+    with pytest.raises(UserError, match="magnet=none"):
+        method.update(state, Batch(steps, jnp.ones((4, 3), bool), memory, jnp.int32(0)), key_of(1))
 
 
 @pytest.mark.slow

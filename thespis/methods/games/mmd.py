@@ -4,9 +4,9 @@ Plain policy gradients in self-play run in circles. Here each step is drawn to t
 
 .. math:: \pi_{t+1} = \arg\max_\pi \; E_\pi[A] - \alpha \, KL(\pi \| \rho) - \tfrac{1}{\eta} KL(\pi \| \pi_t)
 
-A magnet :math:`\rho` that stays, such as the uniform policy, leads to the equilibrium regularised by :math:`\alpha`; one
-that follows the policy slowly leads to an equilibrium of the game itself. As deep reinforcement learning it is PPO with
-these two terms.
+A magnet :math:`\rho` that stays, such as the uniform policy, leads to the equilibrium regularised by :math:`\alpha`;
+one that follows the policy slowly leads to an equilibrium of the game itself. As deep reinforcement learning it is PPO
+with these two terms.
 
 Source: Sokota et al., 2023, sections 3 and 5; the magnet as a cost in the reward: Perolat et al., 2022.
 Differs from common code: advantages are not standardised, as that would change the weights; the magnet is the running
