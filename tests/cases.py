@@ -22,6 +22,7 @@ from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD
+from thespis.methods.games.nfsp import NFSP
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
@@ -120,11 +121,14 @@ CASES = {
         ),
         KUHN,
     ),
+    "nfsp": Case(
+        EachAlone(NFSP(ppo(), BC(hidden=SMALL, feed=Logged(6)), anticipation=0.5, capacity=20, fits=2)), KUHN
+    ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 SLOW = {
     "ippo in a crew", "ippo with memory", "mappo apart with memory", "masac", "masac apart with choices",
-    "qmix with memory", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
+    "qmix with memory", "cfr", "mmd", "nfsp", "nq with sarsa", "sac-v with choices",
 }  # fmt: skip
 """Cases whose near relations are tried by the fast tests: they run with the slow ones."""
 

@@ -1,4 +1,4 @@
-"""Methods that are judged by the average of their policies, and magnetic mirror descent, which needs it."""
+"""Methods that play by an average: magnetic mirror descent of parameters, fictitious self-play of what was played."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ from thespis.learners.crowd import EachAlone, one_of
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
 from thespis.methods.games.mmd import MMD, mirror_descent
+from thespis.methods.games.nfsp import NFSP
+from thespis.methods.imitation.bc import BC
+from thespis.methods.online.ppo import PPO
 from thespis.nets.body import GRU
 
 SEAT = one_of(KUHN.spec, KUHN.spec.groups[0])
@@ -93,6 +96,45 @@ def test_where_there_is_memory_the_average_cannot_draw():
     memory = method.begin(method.policy(state, Mode.EXPLORE), 3)
     with pytest.raises(UserError, match="magnet=none"):
         method.update(state, Batch(steps, jnp.ones((4, 3), bool), memory, jnp.int32(0)), key_of(1))
+
+
+@pytest.mark.slow
+def test_fictitious_self_play_nears_an_equilibrium_of_kuhn_poker():
+    method = EachAlone(NFSP(capacity=50_000))
+    loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), KUHN, 64, [0, 1], 10**7)
+    states = loop.learner(loop.advance(loop.init(), 500)).method
+    assert max(found.exploitability for found in judge_method(method, states, KUHN.game)) < 0.2
+
+
+def test_only_best_replies_teach_and_the_average_plays():
+    """An episode is played by one of the two throughout; nothing of the average's episodes is kept or learnt."""
+    method = NFSP(PPO(hidden=(8,), epochs=1, minibatch=12), BC(hidden=(8,)), anticipation=0.5, capacity=100)
+    state = method.init(SEAT, key_of(0))
+    explore, plain = method.policy(state, Mode.EXPLORE), method.policy(state, Mode.SAMPLE)
+    memory, taken = method.begin(explore, 400), []
+    for i in range(3):
+        view = jax.tree.map(jnp.asarray, random_steps(SEAT, np.random.default_rng(i), 1, 400).view)
+        _, memory, extras = method.act(explore, memory, jax.tree.map(lambda x: x[0], view), key_of(i))
+        taken.append(np.asarray(extras["best"]))
+    np.testing.assert_array_equal(taken[0], taken[1])
+    np.testing.assert_array_equal(taken[0], taken[2])
+    assert 140 < taken[0].sum() < 260
+    assert method.begin(plain, 3) == ()
+    steps = random_steps(SEAT, np.random.default_rng(0), 4, 3)
+    best = np.broadcast_to([True, False, False], (4, 3))
+    extras = {"best": best, "own": {"log_prob": -jnp.ones((4, 3))}}
+    batch = Batch(type(steps)(**{**vars(steps), "extras": extras}), jnp.ones((4, 3), bool), method.begin(explore, 3),
+                  jnp.int32(0))  # fmt: skip
+    after, _ = method.update(state, jax.tree.map(jnp.asarray, batch), key_of(1))
+    assert int(after.played.seen) == 4
+    np.testing.assert_array_equal(after.played.items[1][:4], steps.action[:, 0])
+    others = jax.tree.map(
+        lambda x: np.where(best, x, x + 1) if x.dtype == "float32" and x.shape == (4, 3) else x, steps
+    )
+    batch = Batch(type(steps)(**{**vars(others), "extras": extras}), batch.mask, batch.memory, batch.index)
+    same, _ = method.update(state, jax.tree.map(jnp.asarray, batch), key_of(1))
+    for a, b in zip(jax.tree.leaves(after.best.network), jax.tree.leaves(same.best.network), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.slow

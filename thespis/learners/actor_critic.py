@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from thespis.actors.distributions import Categorical, Distribution
-from thespis.actors.heads import Gaussian, PolicyHead, act_rows
+from thespis.actors.distributions import Distribution
+from thespis.actors.heads import Gaussian, PolicyHead, act_rows, chances
 from thespis.core.contracts import Mode
-from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
 from thespis.critics.values import Value, for_critics, seen_by_critics
 from thespis.learners.gradient import Number
@@ -114,10 +113,7 @@ class OnPolicyActor(eqx.Module):
         """Of every choice, in all rows. Raises ``UserError`` unless an action is one discrete choice."""
 
         def one(memory, view):
-            policy, _ = self.choose(memory, view)
-            if not isinstance(policy, Categorical):
-                raise UserError("only policies over one discrete choice can be read as probabilities")
-            return jax.nn.one_hot(policy.mode(), policy.probs.size) if self.mode is Mode.EXPLOIT else policy.probs
+            return chances(self.choose(memory, view)[0], greedy=self.mode is Mode.EXPLOIT)
 
         return jax.vmap(one)(memory, view)
 

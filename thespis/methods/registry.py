@@ -24,6 +24,7 @@ NAMES = {
     "mappo": "thespis.methods.teams.mappo:MAPPO",
     "masac": "thespis.methods.teams.masac:MASAC",
     "mmd": "thespis.methods.games.mmd:MMD",
+    "nfsp": "thespis.methods.games.nfsp:NFSP",
     "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",
     "qmix": "thespis.methods.teams.qmix:QMIX",

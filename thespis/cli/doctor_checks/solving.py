@@ -25,6 +25,7 @@ from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD, mirror_descent
+from thespis.methods.games.nfsp import NFSP
 from thespis.nets.residual import Flat
 
 _GAME, _VALUE = "kuhn_poker", -1 / 18  # Kuhn (1950)
@@ -49,6 +50,7 @@ def solvers() -> list[tuple[str, Callable[[], str]]]:
         Solver(CFR(iterations=100), 10, 0.02),
         Solver(CFRPlus(iterations=20), 10, 0.02),
         Solver(EachAlone(MMD(mirror)), 150, 0.3),
+        Solver(EachAlone(dataclasses.replace(NFSP(), capacity=20_000)), 150, 0.3),
     ]
     found = [(f"{solver.method.name} on {_GAME}", lambda solver=solver: _solves(*solver)) for solver in tried]
     return [*found, (f"{AlphaZero.name} on {_SEARCHED}", _foresees)]

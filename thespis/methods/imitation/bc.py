@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Float, Key, PyTree
 
-from thespis.actors.heads import Gaussian, PolicyHead, act_rows
+from thespis.actors.heads import Gaussian, PolicyHead, act_rows, chances
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Logged
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
@@ -90,6 +90,14 @@ class BC(eqx.Module):
             return (chosen.mode() if policy.mode is Mode.EXPLOIT else chosen.sample(key)), memory, ()
 
         return act_rows(one, memory, view, key)
+
+    def probabilities(self, policy: BCPolicy, memory: Any, view: View) -> Float[Array, "row n"]:
+        """Of every choice. Raises ``UserError`` unless an action is one discrete choice."""
+
+        def one(view):
+            return chances(self._distribution(policy.clone, policy.scale, view), greedy=policy.mode is Mode.EXPLOIT)
+
+        return jax.vmap(one)(View(view.observation, view.legal))
 
     def judge(self, state: BCState, episode: Transition) -> Critique:
         """No critic, no opinion."""
