@@ -13,6 +13,7 @@ from thespis.critics.mixing import Monotonic
 from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
 from thespis.learners.anchors import Magnet
+from thespis.learners.cloning import Cloning
 from thespis.learners.crowd import EachAlone
 from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
@@ -122,7 +123,7 @@ CASES = {
         KUHN,
     ),
     "nfsp": Case(
-        EachAlone(NFSP(ppo(), BC(hidden=SMALL, feed=Logged(6)), anticipation=0.5, capacity=20, fits=2)), KUHN
+        EachAlone(NFSP(ppo(), Cloning(hidden=SMALL), anticipation=0.5, capacity=20, sample=6, fits=2)), KUHN
     ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip

@@ -19,12 +19,12 @@ from thespis.core.samples import random_steps
 from thespis.curricula.fixed import Fixed
 from thespis.evaluation.exploitability import judge_method
 from thespis.feedback.environment import EnvironmentReward
+from thespis.learners.cloning import Cloning
 from thespis.learners.crowd import EachAlone, one_of
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
 from thespis.methods.games.mmd import MMD, mirror_descent
 from thespis.methods.games.nfsp import NFSP
-from thespis.methods.imitation.bc import BC
 from thespis.methods.online.ppo import PPO
 from thespis.nets.body import GRU
 
@@ -108,7 +108,7 @@ def test_fictitious_self_play_nears_an_equilibrium_of_kuhn_poker():
 
 def test_only_best_replies_teach_and_the_average_plays():
     """An episode is played by one of the two throughout; nothing of the average's episodes is kept or learnt."""
-    method = NFSP(PPO(hidden=(8,), epochs=1, minibatch=12), BC(hidden=(8,)), anticipation=0.5, capacity=100)
+    method = NFSP(PPO(hidden=(8,), epochs=1, minibatch=12), Cloning(hidden=(8,)), anticipation=0.5, capacity=100)
     state = method.init(SEAT, key_of(0))
     explore, plain = method.policy(state, Mode.EXPLORE), method.policy(state, Mode.SAMPLE)
     memory, taken = method.begin(explore, 400), []

@@ -89,7 +89,8 @@ class Against(eqx.Module):
         taken = {group: theirs.at[table.seat].set(own.astype(theirs.dtype))}
         state, told = self.world.step(table.state, taken, fold(key, "step"))
         each: Any = told.each
-        over, memory = told.terminated | told.truncated, tuple(after for _, after in acted)
+        over: Any = told.terminated | told.truncated
+        memory = tuple(after for _, after in acted)
         return Seat(state, told.view, memory, table.seat, table.other, over), each[group].reward[table.seat]
 
     def _told(self, table: Seat, won: Float[Array, ""]) -> TimeStep:

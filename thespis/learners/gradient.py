@@ -40,7 +40,8 @@ class Adam(eqx.Module):
 
     def transform(self) -> Any:
         """The optax chain."""
-        return _clipped(self.max_norm, optax.adam(self.learning_rate, eps=self.epsilon))
+        rate: Any = self.learning_rate
+        return _clipped(self.max_norm, optax.adam(rate, eps=self.epsilon))
 
     def init(self, params: PyTree) -> PyTree:
         """Fresh optimiser state."""
@@ -57,7 +58,8 @@ class RMSProp(eqx.Module):
 
     def transform(self) -> Any:
         """The optax chain."""
-        rmsprop = optax.rmsprop(self.learning_rate, decay=self.decay, eps=self.epsilon, initial_scale=1.0)
+        rate: Any = self.learning_rate
+        rmsprop = optax.rmsprop(rate, decay=self.decay, eps=self.epsilon, initial_scale=1.0)
         return _clipped(self.max_norm, rmsprop)
 
     def init(self, params: PyTree) -> PyTree:

@@ -1,9 +1,8 @@
 r"""Neural fictitious self-play: best replies to the average policy, and the average of all best replies.
 
 Every player has two nets. One learns to win against the others as they play now. The other is fitted to what the first
-has ever played, so it is the average of its policies, and in fictitious play that average comes to rest at an
-equilibrium. An episode is played by the best reply with the chance ``anticipation``, else by the average; who watches,
-judges or plays meets the average.
+has ever played, so it is the average of its policies, which in fictitious play nears an equilibrium. An episode is
+played by the best reply with the chance ``anticipation``, else by the average, which is what others watch and judge.
 
 Source: Heinrich & Silver, 2016, algorithm 1.
 Differs from their code: best replies are learnt by PPO from the episodes that they were played in, in place of DQN from
@@ -22,12 +21,12 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from thespis.actors.lots import Lot
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Feed, Logged, Rollouts
+from thespis.core.feeds import Feed, Rollouts
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import Discrete, zeros
+from thespis.learners.cloning import ClonePolicy, CloneState, Cloning
 from thespis.learners.gradient import Number
 from thespis.learners.reservoir import Reservoir
-from thespis.methods.imitation.bc import BC, BCPolicy, BCState
 from thespis.methods.online.ppo import PPO
 
 
@@ -35,7 +34,7 @@ class NFSPState(eqx.Module):
     """What replies best, the average, and what the average is fitted to."""
 
     best: PyTree
-    average: BCState
+    average: CloneState
     played: Reservoir
 
 
@@ -43,7 +42,7 @@ class Both(eqx.Module):
     """Both policies; ``anticipation`` is the chance that an episode is played by the best reply."""
 
     best: PyTree
-    average: BCPolicy
+    average: ClonePolicy
     anticipation: Float[Array, ""]
 
 
@@ -52,12 +51,14 @@ class NFSP(eqx.Module):
 
     method: PPO = PPO(discount=1.0, entropy_weight=0.01, epochs=4, minibatch=256, feed=Rollouts(length=32, envs=64))
     """By what best replies are learnt."""
-    clone: BC = BC(hidden=(64, 64), feed=Logged(batch=256))
-    """How the average is fitted: step size, net, and how much a gradient step sees."""
+    clone: Cloning = Cloning(hidden=(64, 64))
+    """How the average is fitted."""
     anticipation: Number = 0.25
     """Chance that an episode is played by the best reply, in (0, 1]."""
     capacity: int = eqx.field(static=True, default=200_000)
     """Moves that the average is fitted to: a reservoir of all."""
+    sample: int = eqx.field(static=True, default=256)
+    """Moves that a gradient step of the average sees."""
     fits: int = eqx.field(static=True, default=8)
     """Gradient steps of the average after each rollout."""
 
@@ -89,20 +90,20 @@ class NFSP(eqx.Module):
         average = self.clone.init(spec, average_key)
         return NFSPState(self.method.init(spec, best_key), average, Reservoir(items, jnp.zeros((), "int32")))
 
-    def policy(self, state: NFSPState, mode: Mode) -> Both | BCPolicy:
+    def policy(self, state: NFSPState, mode: Mode) -> Both | ClonePolicy:
         """Both while it explores; else the average."""
         average = self.clone.policy(state.average, mode)
         if mode is not Mode.EXPLORE:
             return average
         return Both(self.method.policy(state.best, mode), average, jnp.asarray(self.anticipation, "float32"))
 
-    def begin(self, policy: Both | BCPolicy, n: int) -> tuple[Any, ...]:
+    def begin(self, policy: Both | ClonePolicy, n: int) -> tuple[Any, ...]:
         """Who plays each row's episode, and what the best reply remembers."""
-        return () if isinstance(policy, BCPolicy) else (Lot.of(n), self.method.begin(policy.best, n))
+        return () if isinstance(policy, ClonePolicy) else (Lot.of(n), self.method.begin(policy.best, n))
 
-    def act(self, policy: Both | BCPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[Any, Any, PyTree]:
+    def act(self, policy: Both | ClonePolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[Any, Any, PyTree]:
         """A move of whoever plays the episode."""
-        if isinstance(policy, BCPolicy):
+        if isinstance(policy, ClonePolicy):
             return self.clone.act(policy, (), view, key)
         lot_key, best_key, average_key = jax.random.split(key, 3)
         lot = memory[0].drawn(policy.anticipation, lot_key)
@@ -110,7 +111,7 @@ class NFSP(eqx.Module):
         usual, _, _ = self.clone.act(policy.average, (), view, average_key)
         return jnp.where(lot.taken, reply, usual), (lot, after), {"best": lot.taken, "own": extras}
 
-    def probabilities(self, policy: BCPolicy, memory: Any, view: View) -> Float[Array, "row n"]:
+    def probabilities(self, policy: ClonePolicy, memory: Any, view: View) -> Float[Array, "row n"]:
         """Of every choice of the average."""
         return self.clone.probabilities(policy, (), view)
 
@@ -132,15 +133,15 @@ class NFSP(eqx.Module):
         flat, wanted = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (moves, decides & batch.mask))
         played = state.played.add(flat, wanted, add_key)
 
-        def fit(average: BCState, key: Array) -> tuple[BCState, Array]:
-            seen, action = jax.tree.map(lambda x: x[None], played.sample(key, self.clone.feed.batch))
+        def fit(average: CloneState, key: Array) -> tuple[CloneState, Array]:
+            seen, action = jax.tree.map(lambda x: x[None], played.sample(key, self.sample))
             average, told = self.clone.update(average, _logged(seen, action, batch.index), key)
             return average, told.metrics["negative_log_likelihood"]
 
         average, loss = jax.lax.scan(fit, state.average, jax.random.split(fit_key, self.fits))
         there = played.seen > 0
         average = jax.tree.map(lambda new, old: jnp.where(there, new, old), average, state.average)
-        return NFSPState(best, average, played), Report(report.metrics | {"average_loss": loss[-1]})
+        return NFSPState(best, average, played), Report({**report.metrics, "average_loss": loss[-1]})
 
 
 def _logged(view: View, action: Int[Array, "time row"], index: Array) -> Batch:
