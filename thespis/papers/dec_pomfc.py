@@ -25,9 +25,11 @@ PAPER = Paper(
         "arXiv:2307.06175",
     ),
     family="multi-agent",
-    does="Makes a swarm a world of one agent: its action is the rule by which every member acts on what it sees itself, "
-    "and its critic sees the mean field, both by kernels; PPO learns it, and members are told nothing but the rule.",
-    claim="On par with multi-agent learning on adapted Kuramoto and Vicsek models, and kernels do better than histograms.",
+    does="Makes a swarm a world of one agent: its action is the rule by which every member acts on what it sees "
+    "itself, and its critic sees the mean field, both by kernels; PPO learns it, and members are told nothing but the "
+    "rule.",
+    claim="On par with multi-agent learning on adapted Kuramoto and Vicsek models, and kernels do better than "
+    "histograms.",
     parts=(
         "thespis.envs.compiled.swarms:Swarm",
         "thespis.envs.compiled.mean_field:MeanField",
@@ -61,6 +63,6 @@ PAPER = Paper(
     "largest return. A first look at 20,000 steps of two other seeds on the Vicsek model sized the budget, and also "
     "showed all three arms there learning. The sizes of the models, the points of the kernels and the settings of "
     "PPO are ours; of the paper only the abstract and what others say of it were at hand, and its authors' code was "
-    "not. The rule's policy sees the clock alone, so that rules can be handed out beforehand. Larger swarms than the one "
-    "trained in, and the paper's other tasks, are not tried.",
+    "not. The rule's policy sees the clock alone, so that rules can be handed out beforehand. Larger swarms than the "
+    "one trained in, and the paper's other tasks, are not tried.",
 )

@@ -1,15 +1,15 @@
 """A swarm as a world of one agent, who decides by which rule all of its members act: mean-field control.
 
-An action is a decision rule: at each of ``m`` points among what members may see, a mean turn and how far turns are drawn
-around it. Each member mixes the rules of the points by what it sees itself, and draws its turn: it needs to be told
-nothing but the rule. The one that decides sees the clock alone, so that rules can be handed out beforehand; its critic
-sees the mean field, the share of members near each of some points among headings and places.
+An action is a decision rule: at each of ``m`` points among what members may see, a mean turn and how far turns are
+drawn around it. Each member mixes the rules of the points by what it sees itself, and draws its turn: it needs to be
+told nothing but the rule. The one that decides sees the clock alone, so that rules can be handed out beforehand; its
+critic sees the mean field, the share of members near each of some points among headings and places.
 
-How points stand for a space is :class:`Kernels` or :class:`Histogram`: the rule is the smoother, and the field changes
-with every step of a member, or both jump where a member crosses into another cell.
+How points stand for a space is :class:`Kernels`, by which rule and field change smoothly, or :class:`Histogram`, by
+which they jump as a member crosses into another cell.
 
-Source: Cui et al., 2024 (arXiv:2307.06175). Numbers and points are not theirs; not verified: theirs may let the one that
-decides see the mean field too.
+Source: Cui et al., 2024 (arXiv:2307.06175). Numbers and points are not theirs; not verified: theirs may let the one
+that decides see the mean field too.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class MeanField(eqx.Module):
     """A swarm whose members all act by one rule: see the module.
 
     Actions are ``2 m`` numbers in [-1, 1]: the mean turn at each point, and the logarithm of the standard deviation
-    between ``STEADY`` and ``LOOSE``. ``fine`` is the number of points along each axis of what members see; the field has
-    ``phases`` headings by ``cells`` times ``cells`` places.
+    between ``STEADY`` and ``LOOSE``. ``fine`` is the number of points along each axis of what members see; the field
+    has ``phases`` headings by ``cells`` times ``cells`` places.
     """
 
     swarm: Swarm = eqx.field(default=VICSEK)

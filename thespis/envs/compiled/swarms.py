@@ -1,9 +1,9 @@
 """Agents on a torus that turn: Kuramoto's oscillators, which stay where they are, and Vicsek's birds, which fly.
 
 Agent ``i`` at ``x_i`` with heading ``theta_i`` turns by ``w_i + turn u_i`` and noise, then moves by ``speed`` where it
-heads; ``w_i`` is its own drift, drawn anew for every episode and told to nobody. It sees the others within ``reach``, and
-itself, as one vector: their mean heading relative to its own. All are paid the order of the whole swarm,
-``|mean_j exp(i theta_j)|`` in [0, 1]. What Kuramoto (1975) and Vicsek et al. (1995) gave as a law is left to be learnt.
+heads; ``w_i`` is its own drift, drawn anew for every episode and told to nobody. It sees the others within ``reach``,
+and itself, as one vector: their mean heading relative to its own. All are paid the order of the whole swarm,
+``|mean_j exp(i theta_j)|`` in [0, 1]. What Kuramoto (1975) and Vicsek et al. (1995) gave as a law is to be learnt.
 
 After the adapted models of Cui et al., 2024 (arXiv:2307.06175); numbers are not theirs.
 """
@@ -78,7 +78,7 @@ class Swarm(eqx.Module):
         return Flock(place, heading, flock.drift, flock.time + 1)
 
     def seen(self, flock: Flock) -> Float[Array, "agent 2"]:
-        """Mean heading within reach, in the frame of each: ``(1, 0)`` where all head as it does, of length at most 1."""
+        """Mean heading within reach, in the frame of each: ``(1, 0)`` where all head as it does, no longer than 1."""
         apart = jnp.abs(flock.place[:, None] - flock.place[None])
         apart = jnp.minimum(apart, 1.0 - apart)
         near = jnp.sum(apart**2, axis=-1) <= self.reach**2
