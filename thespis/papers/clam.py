@@ -58,11 +58,11 @@ PAPER = Paper(
         looks=1,
         episodes=100,
     ),
-    remarks="Rock, paper, scissors for 20 rounds against one of nine scripts, who slips in three rounds of ten: whoever "
-    "knows the script wins 0.7 a round. The paper plays level-based foraging and predator-prey against policies that "
-    "were trained; only such as were met in training are tried here. A first look at 48,000 steps of two other seeds, with "
-    "rollouts of 100 steps in 16 worlds, sized the budget: CLAM ended at a greedy return of 9.9 and PPO at 4.8; the "
-    "arm with a GRU was not seen to its end. Rollouts were then made shorter and wider to save time. The "
-    "encoder pools by attention but has no transformer, and its two views are halves of one window; the paper's "
-    "figures for sizes and augmentation could not be had.",
+    remarks="Rock, paper, scissors for 20 rounds against one of nine scripts, who slips in three rounds of ten: "
+    "whoever knows the script wins 0.7 a round. The paper plays level-based foraging and predator-prey against trained "
+    "policies; only such as were met in training are tried here. A first look at 48,000 steps of two other seeds, "
+    "with rollouts of 100 steps in 16 worlds, sized the budget: CLAM ended at a greedy return of 9.9 and PPO at 4.8; "
+    "the arm with a GRU was not seen to its end. Rollouts were then made shorter and wider to save time. The encoder "
+    "pools by attention but has no transformer, and its two views are halves of one window; the paper's figures for "
+    "sizes and augmentation could not be had.",
 )
