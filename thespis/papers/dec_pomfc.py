@@ -58,16 +58,17 @@ PAPER = Paper(
         looks=1,
     ),
     remarks="Fifty agents; returns are sums of the swarm's order over 50 steps, so 50 is the most. All arms play the "
-    "Vicsek model unless their name says Kuramoto; the record names the first arm's world for all of them. One step is one step of the whole swarm: IPPO, whose agents share "
-    "parameters, learns from 50 transitions where the mean-field arms learn from one. The margin is a tenth of the "
-    "largest return. A first look at 20,000 steps of two other seeds on the Vicsek model sized the budget, and also "
-    "showed all three arms there learning. The sizes of the models, the points of the kernels and the settings of "
-    "PPO are ours; of the paper only the abstract and what others say of it were at hand, and its authors' code was "
-    "not. The rule's policy sees the clock alone, so that rules can be handed out beforehand. Larger swarms than the "
-    "one trained in, and the paper's other tasks, are not tried. Nothing is shown: kernels have the larger mean in both "
-    "models, but four seeds do not decide it, and IPPO is about five ahead on the Vicsek model. Second look: worlds, "
-    "fields and rules agree with plain simulations and counts, and rules that turn to what is near bring order; but "
-    "training returns of all mean-field arms still rise at the last step, most on the Kuramoto model, while IPPO's "
-    "had nearly settled by a third of the budget in the first look. A rule is 50 numbers drawn at once and judged by one "
-    "reward, where IPPO sees 50 turns a step, so the budget is probably too small for parity.",
+    "Vicsek model unless their name says Kuramoto; the record names the first arm's world for all of them. One step "
+    "is one step of the whole swarm: IPPO, whose agents share parameters, learns from 50 transitions where the mean- "
+    "field arms learn from one. The margin is a tenth of the largest return. A first look at 20,000 steps of two "
+    "other seeds on the Vicsek model sized the budget, and also showed all three arms there learning. The sizes of "
+    "the models, the points of the kernels and the settings of PPO are ours; of the paper only the abstract and what "
+    "others say of it were at hand, and its authors' code was not. The rule's policy sees the clock alone, so that "
+    "rules can be handed out beforehand. Larger swarms than the one trained in, and the paper's other tasks, are not "
+    "tried. Nothing is shown: kernels have the larger mean in both models, but four seeds do not decide it, and IPPO "
+    "is about five ahead on the Vicsek model. Second look: worlds, fields and rules agree with plain simulations and "
+    "counts, and rules that turn to what is near bring order; but training returns of all mean-field arms still rise "
+    "at the last step, most on the Kuramoto model, while IPPO's had nearly settled by a third of the budget in the "
+    "first look. A rule is 50 numbers drawn at once and judged by one reward, where IPPO sees 50 turns a step, so the "
+    "budget is probably too small for parity.",
 )
