@@ -61,7 +61,7 @@ class Contrast(eqx.Module):
 
         def step(carry: tuple[Any, PyTree], key: Key[Array, ""]) -> Any:
             nets, opt, found, _ = gradient_step(
-                self._stepper(), lambda nets: self.loss(*nets, rollout, counts, key), *carry
+                self._stepper(), lambda nets: self.loss(nets[0], nets[1], rollout, counts, key), *carry
             )
             return (nets, opt), found
 
@@ -84,8 +84,8 @@ class Contrast(eqx.Module):
         counts = counts & (jnp.cumsum(first.at[:, 0].set(False), axis=1) == 0)
         half = jax.random.bernoulli(key, 0.5, counts.shape)
         one, other = counts & half, counts & ~half
-        views = (jax.vmap(compared)(steps.pooled(chosen)) for chosen in (one, other))
-        loss, found = info_nce(*views, one.any(1) & other.any(1), self.temperature)
+        compare, whole_pair = jax.vmap(compared), one.any(1) & other.any(1)
+        loss, found = info_nce(compare(steps.pooled(one)), compare(steps.pooled(other)), whole_pair, self.temperature)
         return loss, {"contrast_loss": loss, "contrast_found": found}
 
     def _stepper(self) -> Adam:
