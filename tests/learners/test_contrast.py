@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Rollouts
@@ -17,7 +18,7 @@ WORLD, ROWS, TIME = Rivals(rounds=16, slip=0.3), 90, 16
 
 def batch(key):
     """A rollout of one episode in each row, the learner choosing at random; and who the rivals were."""
-    member = jnp.arange(ROWS) % 9
+    member = np.arange(ROWS) % 9
 
     def row(member, key):
         def step(carry, key):
@@ -31,15 +32,16 @@ def batch(key):
         return found
 
     seen, choice, answer = jax.tree.map(
-        lambda x: jnp.moveaxis(x, 0, 1), jax.vmap(row)(member, jax.random.split(key, ROWS))
+        lambda x: jnp.moveaxis(x, 0, 1), jax.vmap(row)(jnp.asarray(member), jax.random.split(key, ROWS))
     )
     first = jnp.zeros((TIME, ROWS), bool).at[0].set(True)
     extras = {"log_prob": jnp.full((TIME, ROWS), -np.log(3.0))}
     steps = Transition(View(seen), choice, answer.reward, answer.terminated, answer.truncated,
                        View(answer.observation), first, extras)  # fmt: skip
-    return Batch(steps, jnp.ones((TIME, ROWS), bool), (), jnp.int32(0)), np.asarray(member)
+    return Batch(steps, jnp.ones((TIME, ROWS), bool), (), jnp.int32(0)), member
 
 
+@pytest.mark.slow
 def test_an_encoder_that_nobody_told_tells_rivals_apart():
     contrast = Contrast(hidden=(32,), learning_rate=3e-3, passes=2)
     begun = contrast.init(WORLD.spec.observation, jax.random.key(0))
@@ -48,7 +50,7 @@ def test_an_encoder_that_nobody_told_tells_rivals_apart():
         steps, _ = batch(jax.random.fold_in(key, 1))
         return contrast.learn(model, model.encoder.begin(ROWS), steps, key)
 
-    learnt, metrics = jax.jit(lambda m, k: jax.lax.scan(step, m, k))(begun, jax.random.split(jax.random.key(1), 150))
+    learnt, metrics = jax.jit(lambda m, k: jax.lax.scan(step, m, k))(begun, jax.random.split(jax.random.key(1), 400))
     seen, member = batch(jax.random.key(5))
     fresh, _ = batch(jax.random.key(6))
 
