@@ -68,6 +68,6 @@ PAPER = Paper(
     "Second look: of 80 windows the encoder finds the right partner for about 16% in the end, and its loss still falls "
     "at the last step, so what PPO is told came late and was still moving. With a learner that chooses at random, the "
     "nearest of the rivals' means names the rival of 49% of episodes by an encoder that has learnt nothing, of 57% "
-    "after 300 steps of its own and of 70% after 800, at a larger step size; the trial makes 120. And where every round "
-    "is paid, a GRU may learn from rewards alone what contrast would teach it.",
+    "after 300 steps of its own and of 70% after 800, at a larger step size; the trial makes 120. And where every "
+    "round is paid, a GRU may learn from rewards alone what contrast would teach it.",
 )
