@@ -44,7 +44,7 @@ PAPER = Paper(
         "thespis.objectives.contrast:info_nce",
         "thespis.envs.compiled.rivals:Rivals",
     ),
-    use=f"thespis train clam --env {_WORLD} --vary member=0..8 --steps 48000 --set hidden=32,32 discount=0.95",
+    use=f"thespis train clam --env {_WORLD} --vary member=0..8 --steps 48000 --set method.hidden=32,32 discount=0.95",
     miniature=Trial(
         arms=(
             Arm("CLAM", CLAM(_ppo(), Contrast(hidden=(32,), window=20)), _POOL),
