@@ -14,6 +14,7 @@ from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
 from thespis.learners.anchors import Magnet
 from thespis.learners.cloning import Cloning
+from thespis.learners.contrast import Contrast
 from thespis.learners.crowd import EachAlone
 from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
@@ -26,6 +27,7 @@ from thespis.methods.games.mmd import MMD
 from thespis.methods.games.nfsp import NFSP
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
+from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
@@ -74,6 +76,10 @@ CASES = {
         PPO(hidden=SMALL, epochs=2, minibatch=16, memory=GRU(4), observations=RunningScale(), rewards=ReturnScale(),
             feed=Rollouts(8, envs=3)),
         EVERYTHING,
+    ),
+    "clam": Case(CLAM(ppo(), Contrast(hidden=SMALL, size=2, window=4)), CHOICE),
+    "clam with memory": Case(
+        CLAM(ppo(memory=GRU(4), observations=RunningScale()), Contrast(hidden=SMALL, window=3)), EVERYTHING
     ),
     "impala": Case(IMPALA(hidden=SMALL, memory=GRU(4), rho_bar=2.0, feed=Rollouts(5, envs=3, lag=1)), EVERYTHING),
     "dqn": Case(DQN(hidden=SMALL, duelling=True, target_every=3, feed=replay(length=3)), CHOICE),
@@ -127,23 +133,19 @@ CASES = {
     ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
-SLOW = {
-    "ippo in a crew", "ippo with memory", "mappo apart with memory", "masac", "masac apart with choices",
-    "qmix with memory", "cfr", "mmd", "nfsp", "nq with sarsa", "sac-v with choices",
+FAST = {
+    "a2c", "alphazero", "bc", "cfr-plus", "dqn", "impala", "ippo", "maddpg", "mappo", "nq", "ppo", "ppo with memory", "sac",
+    "td3", "vdn",
 }  # fmt: skip
-"""Cases whose near relations are tried by the fast tests: they run with the slow ones."""
+"""One case of every kind of feed, memory, action and company; all others run with the slow tests."""
+
+FAST_IN_LOOPS = {"alphazero", "dqn", "mappo", "ppo with memory", "sac"}
+"""In loops every case costs two compiled runs."""
 
 
-SLOW_IN_LOOPS = SLOW | {
-    "a2c", "cfr-plus", "ddpg", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "sac with choices", "sac-v", "td3",
-    "vdn",
-}  # fmt: skip
-"""In loops every case costs two compiled runs: kinds of feed, memory and agents are tried fast, not all names."""
-
-
-def marked(names, slow=frozenset(SLOW)):
+def marked(names, fast=frozenset(FAST)):
     """Names of cases as parameters."""
-    return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
+    return [pytest.param(name, marks=[] if name in fast else [pytest.mark.slow]) for name in names]
 
 
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
-from cases import CASES, ONLINE, SLOW_IN_LOOPS, marked
+from cases import CASES, ONLINE, FAST_IN_LOOPS, marked
 from worlds import AsHost
 
 from thespis.core.laws import as_numpy, same_bits
@@ -62,7 +62,7 @@ def run(loop, path) -> Ran:
     )
 
 
-@pytest.fixture(scope="module", params=marked(ONLINE, SLOW_IN_LOOPS))
+@pytest.fixture(scope="module", params=marked(ONLINE, FAST_IN_LOOPS))
 def name(request):
     return request.param
 

@@ -15,6 +15,7 @@ NAMES = {
     "bc": "thespis.methods.imitation.bc:BC",
     "cfr": "thespis.methods.games.cfr:CFR",
     "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
+    "clam": "thespis.methods.online.clam:CLAM",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
