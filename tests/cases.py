@@ -134,8 +134,8 @@ CASES = {
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 FAST = {
-    "a2c", "alphazero", "bc", "cfr-plus", "dqn", "impala", "ippo", "maddpg", "mappo", "nq", "ppo", "ppo with memory", "sac",
-    "td3", "vdn",
+    "a2c", "alphazero", "bc", "cfr-plus", "dqn", "impala", "ippo", "maddpg", "mappo", "nq", "ppo", "ppo with memory",
+    "sac", "td3", "vdn",
 }  # fmt: skip
 """One case of every kind of feed, memory, action and company; all others run with the slow tests."""
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
-from cases import CASES, ONLINE, FAST_IN_LOOPS, marked
+from cases import CASES, FAST_IN_LOOPS, ONLINE, marked
 from worlds import AsHost
 
 from thespis.core.laws import as_numpy, same_bits
