@@ -29,6 +29,7 @@ def verdicts(question: Question, first: int) -> np.ndarray:
     return np.array(won)
 
 
+@pytest.mark.slow
 def test_verdicts_are_those_of_the_judge_and_a_search_finds_the_last_word():
     begun = [jax.tree.map(lambda x, row=row: x[row], questions(0, 2)) for row in (0, 4, 9, 15)]
     firsts = [int(np.argmax(np.asarray(question.image))) for question in begun]
@@ -82,6 +83,7 @@ def test_truth_is_told_about_as_often_by_either_player():
     assert all(len(set(row)) == 9 for row in np.asarray(asked.claims[:, 0].reshape(3, 9)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speakers", [TWO.speakers, Adviser()])
 def test_a_debate_is_a_world(speakers):
     check_environment(Everyone(Debate(2, speakers)))
