@@ -56,13 +56,14 @@ PAPER = Paper(
         looks=1,
         episodes=2,
     ),
-    remarks="Eight workers, three brackets, rates in steps of a tenth, an elasticity of labour of one half; the authors' "
-    "brackets are those of the United States, seven, and their skills are others. Learnt taxes are scored with the "
-    "labour that was learnt under them; no taxes, progressive ones (10, 24 and 37%, rates of the United States) and "
+    remarks="Eight workers, three brackets, rates in steps of a tenth, an elasticity of labour of one half; the "
+    "authors' brackets are those of the United States, seven, and their skills are others. Learnt taxes are "
+    "scored with the labour learnt under them; no taxes, progressive ones (10, 24 and 37%, rates of the United States) and "
     "Saez's (57, 58 and 36%, found by his formula for brackets) with the best labour there is, which favours them. "
     "Saez's are for utility weighted by the inverse of income, where a search over all rates in steps of three "
     "tenths finds 0.1% more; for equality times productivity they are no optimum. To recover them is to come within "
     "2% of their welfare. Planner and workers learn together from the first step: the paper's curriculum, in which "
     "taxes come slowly, is left out. The economies in space and time (gathering, trading, building), and how taxes "
-    "are gamed there, are not built.",
+    "are gamed there, are not built. Sizes were set by one look at another "
+    "seed, whose planner of utility was worth 2.38.",
 )
