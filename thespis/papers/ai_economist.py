@@ -13,7 +13,7 @@ from thespis.methods.teams.ippo import IPPO
 _WORLD = "thespis.envs.compiled.economy"
 _BOTH_SIDES = IPPO(
     PPO(
-        learning_rate=3e-3,
+        learning_rate=1e-3,
         entropy_weight=0.01,
         hidden=(32, 32),
         epochs=4,
@@ -40,7 +40,7 @@ PAPER = Paper(
         "thespis.evidence.taxing:beyond",
     ),
     use=f"thespis train ippo --env {_WORLD}:Economy --steps 60000 "
-    "--set learning_rate=3e-3 hidden=32,32 length=8 envs=64",
+    "--set learning_rate=1e-3 hidden=32,32 length=8 envs=64",
     miniature=Trial(
         arms=(Arm(_PLANNER, _BOTH_SIDES), Arm(_FAIR, _BOTH_SIDES, env=f"{_WORLD}:FAIR")),
         envs=(f"{_WORLD}:Economy",),
@@ -58,12 +58,13 @@ PAPER = Paper(
     ),
     remarks="Eight workers, three brackets, rates in steps of a tenth, an elasticity of labour of one half; the "
     "authors' brackets are those of the United States, seven, and their skills are others. Learnt taxes are "
-    "scored with the labour learnt under them; no taxes, progressive ones (10, 24 and 37%, rates of the United States) and "
+    "scored with the labour learnt under them; no taxes, progressive ones (10, 24 and 37%, as in the United States) and "
     "Saez's (57, 58 and 36%, found by his formula for brackets) with the best labour there is, which favours them. "
     "Saez's are for utility weighted by the inverse of income, where a search over all rates in steps of three "
     "tenths finds 0.1% more; for equality times productivity they are no optimum. To recover them is to come within "
     "2% of their welfare. Planner and workers learn together from the first step: the paper's curriculum, in which "
     "taxes come slowly, is left out. The economies in space and time (gathering, trading, building), and how taxes "
-    "are gamed there, are not built. Sizes were set by one look at another "
-    "seed, whose planner of utility was worth 2.38.",
+    "are gamed there, are not built. In one look at another "
+    "seed, with a step size of 3e-3, the planner's welfare rose to 2.44, above what the best labour gives under any "
+    "rates, and fell to 2.17 at the end: the step size is a third of that here.",
 )
