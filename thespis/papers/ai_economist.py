@@ -28,8 +28,8 @@ PAPER = Paper(
     name="AI Economist",
     citation=Citation("The AI Economist", "Zheng et al.", 2021, "arXiv:2108.02755"),
     family="multi-agent",
-    does="A planner who sets the tax rates of brackets and workers of unlike skill who choose how much to work learn at "
-    "the same time by PPO, each side adapting to the other.",
+    does="A planner who sets the tax rates of brackets and workers of unlike skill who choose how much to work learn "
+    "at the same time by PPO, each side adapting to the other.",
     claim="In one-step economies the planner recovers the optimal taxes of theory; social welfare is above that of "
     "no taxes and of fixed schedules.",
     parts=(
@@ -58,13 +58,13 @@ PAPER = Paper(
     ),
     remarks="Eight workers, three brackets, rates in steps of a tenth, an elasticity of labour of one half; the "
     "authors' brackets are those of the United States, seven, and their skills are others. Learnt taxes are "
-    "scored with the labour learnt under them; no taxes, progressive ones (10, 24 and 37%, as in the United States) and "
+    "scored with the labour learnt under them; no taxes, progressive ones (10, 24 and 37%, as there) and "
     "Saez's (57, 58 and 36%, found by his formula for brackets) with the best labour there is, which favours them. "
     "Saez's are for utility weighted by the inverse of income, where a search over all rates in steps of three "
     "tenths finds 0.1% more; for equality times productivity they are no optimum. To recover them is to come within "
     "2% of their welfare. Planner and workers learn together from the first step: the paper's curriculum, in which "
     "taxes come slowly, is left out. The economies in space and time (gathering, trading, building), and how taxes "
-    "are gamed there, are not built. In one look at another "
-    "seed, with a step size of 3e-3, the planner's welfare rose to 2.44, above what the best labour gives under any "
-    "rates, and fell to 2.17 at the end: the step size is a third of that here.",
+    "are gamed there, are not built. In one look at another seed, with a step size of 3e-3, the planner's "
+    "welfare rose to 2.44, above what the best labour gives under the rates of theory (2.37), and fell to 2.17 at the "
+    "end: the step size is a third of that here.",
 )
