@@ -57,8 +57,8 @@ PAPER = Paper(
         episodes=2,
     ),
     remarks="Eight workers, three brackets, rates in steps of a tenth, an elasticity of labour of one half; the "
-    "authors' brackets are those of the United States, seven, and their skills are others. Learnt taxes are scored with "
-    "the labour learnt under them; no taxes, progressive ones (10, 24 and 37%, as there) and Saez's (56, 58 and "
+    "authors' brackets are those of the United States, seven, and their skills are others. Learnt taxes are scored "
+    "with the labour learnt under them; no taxes, progressive ones (10, 24 and 37%, as there) and Saez's (56, 58 and "
     "36%, found by his formula for brackets) with the best labour there is, which favours them. Saez's are for "
     "utility weighted by the inverse of income, where a search over all rates in steps of three tenths finds 0.1% "
     "more; for equality times productivity they are no optimum. To recover them is to come within 2% of their "
