@@ -7,7 +7,7 @@ handwritten digits"). The judge is a small net, trained once, on pixels that wer
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -42,7 +42,8 @@ def digits(seen: bool) -> Digits:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise missing_extra("sklearn", "games") from error
-    images, labels = load_digits(return_X_y=True)
+    found: Any = load_digits()
+    images, labels = found.data, found.target
     chosen = (np.arange(len(labels)) % 3 > 0) == seen
     return Digits((images[chosen] / 16).astype("float32"), labels[chosen].astype("int32"))
 
