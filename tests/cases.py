@@ -31,6 +31,7 @@ from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
@@ -94,6 +95,7 @@ CASES = {
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
+    "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
     "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),
     "mappo apart with memory": Case(MAPPO(ppo(memory=GRU(4), minibatch=16), Separate()), PUSHING),

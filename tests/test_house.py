@@ -44,7 +44,7 @@ MAY_IMPORT = {
 
 HEAVY = {
     "envpool", "gymnax", "h5py", "imageio", "matplotlib", "minari", "mujoco", "pandas", "pyarrow",
-    "jaxmarl", "mctx", "pettingzoo", "pgx", "pyspiel", "ray", "tensorboardX", "wandb",
+    "jaxmarl", "mctx", "pettingzoo", "pgx", "pyspiel", "ray", "sklearn", "tensorboardX", "wandb",
 }  # fmt: skip
 """Libraries that cost much to import, or may be missing: imported by the function that needs them."""
 

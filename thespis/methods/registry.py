@@ -19,6 +19,7 @@ NAMES = {
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
+    "es": "thespis.methods.online.es:ES",
     "impala": "thespis.methods.online.impala:IMPALA",
     "ippo": "thespis.methods.teams.ippo:IPPO",
     "maddpg": "thespis.methods.teams.maddpg:MADDPG",

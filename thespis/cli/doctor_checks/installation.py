@@ -32,6 +32,7 @@ from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
@@ -87,6 +88,7 @@ def trials() -> list[Trial]:
         Trial(IMPALA(**short, trace=0.9, optimiser="adam"), "pair", 60_000),
         Trial(nq, "choice", 30_000),
         Trial(dsac, "signal-continuous", 8_000),
+        Trial(ES(learning_rate=0.05, deviation=0.1), "amount", 6_400),
         Trial(QMIX(**quick, mixer=Monotonic(8, (16,))), "two-step", 8_000),
         Trial(VDN(**quick), "shifts", 8_000),
         Trial(MAPPO(tuned), "shifts", 20_000),
