@@ -33,7 +33,7 @@ def test_a_period_ends_with_its_choice_its_episode_or_its_window():
     one = jax.jit(period)
     for _ in range(200):
         reward = rng.normal(size=7).astype("float32")
-        begins, over, terminated, truncated = (rng.random((4, 7)) < np.array([[0.5], [0.3], [0.1], [0.1]]))
+        begins, over, terminated, truncated = rng.random((4, 7)) < np.array([[0.5], [0.3], [0.1], [0.1]])
         begins[rng.integers(4)] = True
         start = end = begins.tolist().index(True)
         while end < 6 and not (over[end] or terminated[end] or truncated[end]):
@@ -47,7 +47,9 @@ def settled(method, spec, seed=0):
     """A state whose roles each allow some actions, which differ, and a batch."""
     state, batch = experienced(method, spec, seed)
     known = {
-        name: Sorted(s.vectors, jnp.arange(s.allows.shape[1]) % s.allows.shape[0] == jnp.arange(s.allows.shape[0])[:, None])
+        name: Sorted(
+            s.vectors, jnp.arange(s.allows.shape[1]) % s.allows.shape[0] == jnp.arange(s.allows.shape[0])[:, None]
+        )
         for name, s in state.known.sorted.items()
     }
     return eqx.tree_at(lambda s: s.known.sorted, state, known), batch
@@ -137,7 +139,9 @@ def test_actions_that_do_alike_come_to_lie_together():
     @jax.jit
     def update(known, index):
         step, action, after = jax.vmap(played)(jax.random.split(fold(KEY, "play", index), 64))
-        steps = Transition(step.view, action, after.reward, after.terminated, after.truncated, after.view, step.terminated)
+        steps = Transition(
+            step.view, action, after.reward, after.terminated, after.truncated, after.view, step.terminated
+        )
         steps = jax.tree.map(lambda x: x[None], steps)
         return roles.update(known, Batch(steps, jnp.ones((1, 64), bool), (), index), KEY)[0]
 

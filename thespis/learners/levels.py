@@ -170,7 +170,10 @@ class Levels(eqx.Module):
 
     def _stated(self, steps: Transition, groups: tuple[Group, ...]) -> Transition:
         """The steps with the state beside them, as neither level should mistake what it is told for the state."""
-        now, following = joint(groups, steps.view, steps.privileged), joint(groups, steps.next_view, steps.next_privileged)
+        now, following = (
+            joint(groups, steps.view, steps.privileged),
+            joint(groups, steps.next_view, steps.next_privileged),
+        )
         return dataclasses.replace(steps, privileged=now, next_privileged=following)
 
     def _periods(self, told: PyTree, batch: Batch, begins: Array, over: Array) -> Batch:

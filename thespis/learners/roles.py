@@ -130,7 +130,9 @@ class ActionRoles(eqx.Module):
             allowed = jnp.take(told[name].allows, chosen[name], axis=0)
             legal = jnp.ones_like(allowed) if view.legal is None else view.legal[name]
             both = allowed & legal
-            return _seen(view, name, chosen[name], told[name].vectors), jnp.where(both.any(-1, keepdims=True), both, legal)
+            return _seen(view, name, chosen[name], told[name].vectors), jnp.where(
+                both.any(-1, keepdims=True), both, legal
+            )
 
         found = {name: one(name) for name in told}
         return dataclasses.replace(
@@ -153,7 +155,9 @@ class ActionRoles(eqx.Module):
         optimiser = Adam(self.learning_rate)
 
         def learn(known: Learning) -> Learning:
-            nets, opt, _, _ = gradient_step(optimiser, lambda nets: (self._error(nets, batch), ()), known.nets, known.opt)
+            nets, opt, _, _ = gradient_step(
+                optimiser, lambda nets: (self._error(nets, batch), ()), known.nets, known.opt
+            )
             return Learning(nets, opt, known.sorted)
 
         def settle(known: Learning) -> Learning:

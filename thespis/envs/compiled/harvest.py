@@ -77,3 +77,7 @@ class Harvest(eqx.Module):
         return TimeStep(
             {GROUP: seen}, paid, no, state.time >= self.limit, None, one.ravel(), {GROUP: there}, each={GROUP: each}
         )
+
+
+MANY_TOOLS = Harvest(cells=5, variants=16)
+"""Two agents and 35 actions, of which two are steps."""
