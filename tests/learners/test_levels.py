@@ -77,6 +77,14 @@ def test_the_upper_level_learns_from_whole_periods():
     """Each window's first one, put together row by row in numpy."""
     spec = Crew().spec
     state, batch = settled(RODE, spec)
+    later = {"due": jnp.array([0, 1, 0]), "last": jnp.array([1, 0, 1])}  # in half of the windows the choice came before
+
+    def shifted(name, x):
+        half = jnp.arange(x.shape[1])[:, None] < x.shape[1] // 2
+        return jnp.where(half, x, later[name][:, None, None] > 0) if name in later else x
+
+    extras = {group: {k: shifted(k, x) for k, x in said.items()} for group, said in batch.steps.extras.items()}
+    batch = eqx.tree_at(lambda b: b.steps.extras, batch, extras)
     _, report = jax.jit(RODE.update)(state, batch, KEY)
     steps, told = RODE._stated(batch.steps, spec.groups), RODE.choices.told(state.known)
     alive = np.concatenate(list(steps.view.alive.values()), -1)
@@ -93,7 +101,7 @@ def test_the_upper_level_learns_from_whole_periods():
         mask.append(bool(batch.mask[start, row] & due[start, row]))
     assert any(mask) and not all(mask) and len(set(finish)) > 1
     rows = np.arange(len(begin))
-    at, to = (jax.tree.map(lambda x, i=np.array(i): x[i, rows][None], steps) for i in (begin, finish))
+    at, to = (jax.tree.map(lambda x, i=i: x[np.array(i), rows][None], steps) for i in (begin, finish))
     whole = dataclasses.replace(
         at, view=RODE.choices.above(told, at.view), action={k: v["chosen"] for k, v in at.extras.items()},
         reward=jnp.array(reward)[None], terminated=to.terminated, next_view=RODE.choices.above(told, to.next_view),
@@ -108,7 +116,7 @@ def test_values_are_products_of_a_roles_key_and_vectors():
     spec = EnvSpec("seen", dict_space(own=matched_space(Box((3,)), 4, 2, 5), which=Discrete(2)), Discrete(4))
     net = Matched().build(spec, (6,), None, KEY)
     rng = np.random.default_rng(0)
-    own, said = rng.normal(size=3).astype("float32"), rng.normal(size=(4, 2)).astype("float32")
+    own, said = jnp.asarray(rng.normal(size=3), "float32"), jnp.asarray(rng.normal(size=(4, 2)), "float32")
     seen = {"own": {"own": own, "role": jnp.int32(3), "said": said}, "which": jnp.int32(1)}
     features, _ = net.body((), net.look(seen))
     wanted = [sum(said[a, i] * net.keys[3, i] @ features for i in range(2)) for a in range(4)]
@@ -155,7 +163,7 @@ def test_actions_that_do_alike_come_to_lie_together():
 
 def test_what_does_not_fit_is_refused():
     spec = Harvest().spec
-    with pytest.raises(UserError, match="feed.length to 9"):
+    with pytest.raises(UserError, match=r"feed\.length to 9"):
         dataclasses.replace(RODE, every=5).init(spec, KEY)
     with pytest.raises(UserError, match="without memory"):
         dataclasses.replace(RODE, upper=QMIX(utility=Matched(), hidden=SMALL, memory=GRU(4))).init(spec, KEY)

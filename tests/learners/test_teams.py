@@ -64,7 +64,11 @@ def otherwise(batch, spec, absent, *, later):
 
     extras = steps.extras
     if jax.tree.leaves(extras):
-        extras = part(now, extras, jax.tree.map(lambda x: (x + 1).astype(x.dtype), extras))
+        extras = part(
+            now,
+            extras,
+            jax.tree.map(lambda x: x + 1.0 if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros_like(x), extras),
+        )
     changed = dataclasses.replace(
         steps, view=seen(now, steps.view, other.view), action=part(now, steps.action, other.action), extras=extras
     )

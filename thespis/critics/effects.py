@@ -5,7 +5,6 @@ An action enters by a short vector of its own, so actions that do the same come 
 
 from __future__ import annotations
 
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp

@@ -10,7 +10,7 @@ a whole period wherever it begins: ``2 every - 1`` steps.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import equinox as eqx
 import jax

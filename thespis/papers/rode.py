@@ -27,10 +27,10 @@ PAPER = Paper(
     name="RODE",
     citation=RODE.citations[0],
     family="multi-agent",
-    does="What actions do is learnt first; actions that do alike become roles. Agents choose roles now and then, and in "
-    "between actions of their role, both by values mixed as in QMIX.",
-    claim="Roles that restrict actions to those of one effect make exploration so much easier that hard tasks are learnt "
-    "which QMIX does not learn, and roles made without effects do not do that.",
+    does="What actions do is learnt first; actions that do alike become roles. Agents choose roles now and then, and "
+    "in between actions of their role, both by values mixed as in QMIX.",
+    claim="Roles that restrict actions to those of one effect make exploration so much easier that hard tasks are "
+    "learnt which QMIX does not learn, and roles made without effects do not do that.",
     parts=(
         "thespis.methods.teams.rode:RODE",
         "thespis.learners.levels:Levels",
@@ -56,8 +56,8 @@ PAPER = Paper(
         looks=1,
         episodes=5,
     ),
-    remarks="A row of five fields with 32 tools, of which any of a kind will do, stands for StarCraft. Nets are small and "
-    "without memory, and roles are held for three steps. A first look at two seeds sized the world, the budget and the "
-    "chances of random choices: with four tools of either kind QMIX learnt as well. The paper's transfer to three "
+    remarks="A row of five fields with 32 tools, of which any of a kind will do, stands for StarCraft. Nets are small "
+    "and without memory, and roles are held for three steps. A first look at two seeds sized the world, the budget and "
+    "the chances of random choices: with four tools of either kind QMIX learnt as well. The paper's transfer to three "
     "times as many agents is not tried.",
 )
