@@ -142,8 +142,8 @@ SLOW = {
 
 
 SLOW_IN_LOOPS = SLOW | {
-    "a2c", "cfr-plus", "ddpg", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "sac with choices", "sac-v", "td3",
-    "vdn",
+    "a2c", "cfr-plus", "ddpg", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "rode", "sac with choices", "sac-v",
+    "td3", "vdn",
 }  # fmt: skip
 """In loops every case costs two compiled runs: kinds of feed, memory and agents are tried fast, not all names."""
 

@@ -50,7 +50,7 @@ class Effects(eqx.Module):
         action: Int[Array, ""],
         following: PyTree,
         reward: Float[Array, ""],
-        weight: float | Array,
+        weight: float | int | Array,
     ) -> Float[Array, ""]:
         """Squared distance of what is foretold from what came, that of the reward times ``weight``."""
         seen = self.seen(jnp.concatenate([self.encoder(observation), others]))

@@ -7,6 +7,7 @@ belongs to its role, and no other thing. Both value what they choose by vectors:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from thespis.core.agents import Group
 from thespis.core.errors import UserError
 from thespis.core.keys import fold
 from thespis.core.records import Batch, EnvSpec, Transition, View
-from thespis.core.spaces import Discrete, dict_space
+from thespis.core.spaces import Discrete, dict_space, legal_size
 from thespis.critics.effects import Effects
 from thespis.critics.matching import matched_space
 from thespis.learners.crowd import one_of
@@ -95,8 +96,7 @@ class ActionRoles(eqx.Module):
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> Learning:
         """Fresh nets; every role allows every action."""
-        choices = {group.name: one_of(spec, group).action for group in spec.groups}
-        others = sum(group.count * choices[group.name].n for group in spec.groups)
+        others = sum(group.count * legal_size(one_of(spec, group).action) for group in spec.groups)
 
         def net(group: Group) -> Effects:
             return Effects(one_of(spec, group), others, self.latent, self.units, fold(key, group.name))
@@ -174,14 +174,18 @@ class ActionRoles(eqx.Module):
         return known, {"roles": roles}
 
     def _error(self, nets: dict[str, Effects], batch: Batch) -> Float[Array, ""]:
-        """Mean over the agents that decide and stay."""
+        """Mean over the agents that decide."""
+
+        def error(net: Effects, seen: PyTree, others: Array, action: Array, came: PyTree, paid: Array) -> Array:
+            return net.error(seen, others, action, came, paid, self.reward_weight)
+
         steps, total = batch.steps, jnp.zeros(())
         for name, net in nets.items():
             there = steps.view.alive[name] & batch.mask[..., None]
             given = steps.view.observation[name], _others(nets, steps, name), steps.action[name]
             paid = jnp.broadcast_to(steps.reward[..., None], there.shape)
-            error = lambda *x, net=net: net.error(*x, self.reward_weight)  # noqa: E731
-            found = jax.vmap(jax.vmap(jax.vmap(error)))(*given, steps.next_view.observation[name], paid)
+            each = jax.vmap(jax.vmap(jax.vmap(functools.partial(error, net))))
+            found = each(*given, steps.next_view.observation[name], paid)
             total = total + mean(found, there)
         return total
 
