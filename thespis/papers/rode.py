@@ -59,5 +59,9 @@ PAPER = Paper(
     remarks="A row of five fields with 32 tools, of which any of a kind will do, stands for StarCraft. Nets are small "
     "and without memory, and roles are held for three steps. A first look at two seeds sized the world, the budget and "
     "the chances of random choices: with four tools of either kind QMIX learnt as well. The paper's transfer to three "
-    "times as many agents is not tried.",
+    "times as many agents is not tried. Second look: in three of four seeds the roles are steps, tools of one kind and "
+    "tools of the other, in the fourth all tools are one role; after training all four play for 12 of 13, and QMIX for "
+    "0. Drawn by lot, roles hinder less than was thought: two of four seeds end at 12 as well, the earlier of them one "
+    "whose lot put both steps into one role. It likely is that any role held for some steps already walks farther than "
+    "single random choices do. In 14 of 16 pairs of seeds RODE is ahead; four seeds do not decide that.",
 )
