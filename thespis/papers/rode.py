@@ -29,8 +29,8 @@ PAPER = Paper(
     family="multi-agent",
     does="What actions do is learnt first; actions that do alike become roles. Agents choose roles now and then, and "
     "in between actions of their role, both by values mixed as in QMIX.",
-    claim="Roles that restrict actions to those of one effect make exploration so much easier that hard tasks are "
-    "learnt which QMIX does not learn, and roles made without effects do not do that.",
+    claim="Beats prior methods on 10 of 14 StarCraft tasks (9 as published), the hard ones above all; restricted actions, "
+    "and knowing what actions do, both matter.",
     parts=(
         "thespis.methods.teams.rode:RODE",
         "thespis.learners.levels:Levels",
