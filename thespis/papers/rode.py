@@ -63,6 +63,6 @@ PAPER = Paper(
     "tools of the other, in the fourth all tools are one role; after training all four play for 12 of 13, and QMIX for "
     "0, one seed of which had learnt it and fell back. Drawn by lot, roles hinder less than was thought: two of four "
     "seeds end at 12 as well, the earlier of them one whose lot put both steps into one role. It likely is that any "
-    "role held for some steps already walks farther than single random choices do. In 14 of 16 pairs of seeds RODE is ahead "
-    "of it; four seeds do not decide that.",
+    "role held for some steps already walks farther than single random choices do. In 14 of 16 pairs of seeds RODE is "
+    "ahead of it; four seeds do not decide that.",
 )
