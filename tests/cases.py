@@ -136,14 +136,14 @@ CASES = {
 }  # fmt: skip
 SLOW = {
     "ippo in a crew", "ippo with memory", "mappo apart with memory", "masac", "masac apart with choices",
-    "qmix with memory", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
+    "qmix with memory", "rode", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
 }  # fmt: skip
 """Cases whose near relations are tried by the fast tests: they run with the slow ones."""
 
 
 SLOW_IN_LOOPS = SLOW | {
-    "a2c", "cfr-plus", "ddpg", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "rode", "sac with choices", "sac-v",
-    "td3", "vdn",
+    "a2c", "cfr-plus", "ddpg", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "sac with choices", "sac-v", "td3",
+    "vdn",
 }  # fmt: skip
 """In loops every case costs two compiled runs: kinds of feed, memory and agents are tried fast, not all names."""
 

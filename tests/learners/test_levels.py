@@ -73,6 +73,7 @@ def test_a_role_is_held_for_its_time_and_kept_to():
     assert (held == held[:, :1]).all() and (held[1:, 0] != held[:-1, 0]).any()
 
 
+@pytest.mark.slow
 def test_the_upper_level_learns_from_whole_periods():
     """Each window's first one, put together row by row in numpy."""
     spec = Crew().spec
