@@ -9,6 +9,7 @@ from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
+from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
@@ -18,6 +19,7 @@ from thespis.learners.contrast import Contrast
 from thespis.learners.crowd import EachAlone
 from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
+from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Separate
 from thespis.learners.temperature import TunedTemperature
 from thespis.methods.games.alphazero import AlphaZero
@@ -43,6 +45,7 @@ from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.masac import MASAC
 from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
 from thespis.nets.residual import Residual
@@ -102,6 +105,15 @@ CASES = {
     "vdn": Case(VDN(hidden=SMALL, target_every=3, feed=replay()), CREW),
     "qmix with memory": Case(
         QMIX(mixer=Monotonic(4, (8,)), hidden=SMALL, memory=GRU(4), target_every=3, feed=replay(length=3)), CREW
+    ),
+    "rode": Case(
+        RODE(
+            QMIX(mixer=Monotonic(4, (8,)), utility=Matched(), hidden=SMALL, target_every=3),
+            QMIX(mixer=Monotonic(4, (8,)), utility=Matched(), hidden=SMALL, target_every=3, feed=replay(length=3)),
+            ActionRoles(settled=2.0, latent=3, units=4),
+            every=2,
+        ),
+        CREW,
     ),
     "maddpg": Case(MADDPG(DDPG(hidden=SMALL, feed=replay(length=2))), PUSHING),
     "masac": Case(MASAC(SAC(hidden=SMALL, feed=replay())), PUSHING),

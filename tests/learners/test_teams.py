@@ -64,7 +64,11 @@ def otherwise(batch, spec, absent, *, later):
 
     extras = steps.extras
     if jax.tree.leaves(extras):
-        extras = part(now, extras, jax.tree.map(lambda x: x + 1.0, extras))
+        extras = part(
+            now,
+            extras,
+            jax.tree.map(lambda x: x + 1.0 if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros_like(x), extras),
+        )
     changed = dataclasses.replace(
         steps, view=seen(now, steps.view, other.view), action=part(now, steps.action, other.action), extras=extras
     )
@@ -75,7 +79,7 @@ def otherwise(batch, spec, absent, *, later):
     return dataclasses.replace(batch, steps=changed)
 
 
-@pytest.mark.parametrize("name", ["ippo in a crew", "mappo", "vdn", "maddpg", "masac apart with choices"])
+@pytest.mark.parametrize("name", ["ippo in a crew", "mappo", "vdn", "rode", "maddpg", "masac apart with choices"])
 def test_who_is_not_there_changes_no_bit(name):
     """What it sees, may do, does and is paid; on-policy methods pay a wait to the last decision and look at its end."""
     method, spec = CASES[name].method, CASES[name].world.spec

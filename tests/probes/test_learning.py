@@ -42,6 +42,7 @@ TEAMS = {
     "mappo": ["shifts", "meeting"],
     "vdn": ["shifts"],
     "qmix": ["shifts", "two-step"],
+    "rode": ["two-step"],
     "maddpg": ["meeting"],
     "masac": ["shifts", "meeting"],
 }

@@ -3,8 +3,10 @@
 import dataclasses
 
 from thespis.core.feeds import Replay, Rollouts
+from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.learners.following import Sarsa
+from thespis.learners.roles import ActionRoles
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
@@ -21,6 +23,7 @@ from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.masac import MASAC
 from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
 
@@ -34,6 +37,7 @@ _OFF = _BASE | {"feed": REPLAY}
 _SLOWER = {"learning_rate": 3e-3, "target_rate": 0.1}
 _FINER = {"learning_rate": 1e-3, "feed": Rollouts(length=4, envs=8)}  # RMSProp's steps do not shrink with the error
 _QUICK = {"target_every": 20, "epsilon_updates": 300.0}
+_LEVEL = QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,)), utility=Matched())
 
 METHODS = {
     "a2c": A2C(**_ON | {"learning_rate": 2e-3}, trace=0.9),
@@ -61,6 +65,7 @@ METHODS = {
     "mappo": MAPPO(PPO(**_ON, epochs=4)),
     "vdn": VDN(**_OFF, **_QUICK),
     "qmix": QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,))),
+    "rode": RODE(_LEVEL, _LEVEL, ActionRoles(count=2, settled=50.0), every=1),
     "maddpg": MADDPG(DDPG(**_OFF, target_rate=0.1)),
     "masac": MASAC(SAC(**_OFF, target_rate=0.1, temperature=FixedTemperature(0.0))),
 }

@@ -30,6 +30,7 @@ NAMES = {
     "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",
     "qmix": "thespis.methods.teams.qmix:QMIX",
+    "rode": "thespis.methods.teams.rode:RODE",
     "sac": "thespis.methods.online.sac:SAC",
     "sac-v": "thespis.methods.online.sac_v:SACV",
     "td3": "thespis.methods.online.td3:TD3",

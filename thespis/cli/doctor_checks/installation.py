@@ -20,10 +20,12 @@ from thespis.cli.doctor_checks.solving import solvers
 from thespis.core.contracts import Method
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.records import Transition, View
+from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.curricula.fixed import Fixed
 from thespis.envs.probes.registry import PROBES
 from thespis.feedback.environment import EnvironmentReward
+from thespis.learners.roles import ActionRoles
 from thespis.learners.temperature import FixedTemperature
 from thespis.loops.logged import LoggedLoop
 from thespis.loops.parts import Parts
@@ -44,6 +46,7 @@ from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.masac import MASAC
 from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
 
@@ -72,6 +75,7 @@ def trials() -> list[Trial]:
     dsac = DSAC(**sampled, actor_learning_rate=3e-3, reward_scale=1.0, least_deviation=0.1)
     nq = NQ(**fresh, trace=0.0, target_every=20, epsilon_updates=30.0)
     quick: dict[str, Any] = base | {"target_every": 20, "epsilon_updates": 300.0, "feed": replayed}
+    level = QMIX(**quick, mixer=Monotonic(8, (16,)), utility=Matched())
     tuned = PPO(**fresh, epochs=4)
     dqn = DQN(**base, target_every=20, epsilon_updates=300.0, duelling=True, feed=windows)
     return [
@@ -91,6 +95,7 @@ def trials() -> list[Trial]:
         Trial(ES(learning_rate=0.05, deviation=0.1), "amount", 6_400),
         Trial(QMIX(**quick, mixer=Monotonic(8, (16,))), "two-step", 8_000),
         Trial(VDN(**quick), "shifts", 8_000),
+        Trial(RODE(level, level, ActionRoles(count=2, settled=50.0), every=1), "two-step", 8_000),
         Trial(MAPPO(tuned), "shifts", 20_000),
         Trial(MASAC(SAC(**hard)), "shifts", 8_000),
         Trial(IPPO(tuned), "shifts", 20_000),
