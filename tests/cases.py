@@ -80,6 +80,7 @@ CASES = {
         NQ(hidden=SMALL, duelling=True, following=Sarsa(), trace=0.5, feed=Rollouts(5, envs=3)), CHOICE
     ),
     "ddpg": Case(DDPG(hidden=SMALL, feed=replay()), Walk()),
+    "ddpg with choices": Case(DDPG(hidden=SMALL, feed=replay()), CHOICE),
     "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
@@ -94,6 +95,7 @@ CASES = {
         QMIX(mixer=Monotonic(4, (8,)), hidden=SMALL, memory=GRU(4), target_every=3, feed=replay(length=3)), CREW
     ),
     "maddpg": Case(MADDPG(DDPG(hidden=SMALL, feed=replay(length=2))), PUSHING),
+    "maddpg apart with choices": Case(MADDPG(DDPG(hidden=SMALL, feed=replay()), Separate()), CREW),
     "masac": Case(MASAC(SAC(hidden=SMALL, feed=replay())), PUSHING),
     "masac apart with choices": Case(MASAC(SAC(hidden=SMALL, feed=replay()), Separate()), CREW),
     "ippo": Case(IPPO(PPO(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3))), KUHN),
@@ -123,15 +125,15 @@ CASES = {
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 SLOW = {
-    "ippo in a crew", "ippo with memory", "mappo apart with memory", "masac", "masac apart with choices",
-    "qmix with memory", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
+    "ippo in a crew", "ippo with memory", "maddpg apart with choices", "mappo apart with memory", "masac",
+    "masac apart with choices", "qmix with memory", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
 }  # fmt: skip
 """Cases whose near relations are tried by the fast tests: they run with the slow ones."""
 
 
 SLOW_IN_LOOPS = SLOW | {
-    "a2c", "cfr-plus", "ddpg", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "sac with choices", "sac-v", "td3",
-    "vdn",
+    "a2c", "cfr-plus", "ddpg", "ddpg with choices", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "sac with choices",
+    "sac-v", "td3", "vdn",
 }  # fmt: skip
 """In loops every case costs two compiled runs: kinds of feed, memory and agents are tried fast, not all names."""
 

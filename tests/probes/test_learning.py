@@ -42,7 +42,7 @@ TEAMS = {
     "mappo": ["shifts", "meeting"],
     "vdn": ["shifts"],
     "qmix": ["shifts", "two-step"],
-    "maddpg": ["meeting"],
+    "maddpg": ["shifts", "meeting"],
     "masac": ["shifts", "meeting"],
 }
 

@@ -48,6 +48,15 @@ class Categorical(eqx.Module):
         action = self.sample(key)
         return action, self.log_prob(action)
 
+    def straight_through(self, key: Key[Array, ""]) -> Float[Array, " n"]:
+        """One choice, one-hot, with the gradient of a softmax: straight-through Gumbel-softmax (Jang et al., 2017).
+
+        The same Gumbel noise perturbs both, at temperature 1: the greatest of what is perturbed is a true sample.
+        """
+        soft = jax.nn.softmax(self.log_probs + jax.random.gumbel(key, self.log_probs.shape))
+        hard = jax.nn.one_hot(jnp.argmax(soft), soft.size)
+        return hard + (soft - jax.lax.stop_gradient(soft))
+
     def mode(self) -> Int[Array, ""]:
         """The likeliest choice."""
         return jnp.argmax(self.log_probs).astype("int32")
