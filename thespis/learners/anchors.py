@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from collections.abc import Callable
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from thespis.actors.distributions import Distribution
+from thespis.learners.actor_critic import Evaluated
 from thespis.learners.gradient import Number
+from thespis.learners.on_policy import Replayed
 from thespis.objectives.normalise import mean
 from thespis.objectives.policies import reverse_kl
 
-Rows = Float[Array, "time row"]
+Before = Callable[[], Distribution]
+"""Says what the policy before the update would do at the same steps, leaves ``[time, row, ...]``."""
 
 
 class Free(eqx.Module):
     """Nothing."""
 
-    def pull(
-        self, log_prob: Rows, before: Rows, entropy: Float[Array, ""], alive: Bool[Array, "..."] | None, index: Array
-    ) -> Float[Array, ""]:
+    def pull(self, now: Replayed, data: Evaluated, before: Before, index: Array) -> Float[Array, ""]:
         """No loss."""
         return jnp.zeros(())
 
@@ -39,18 +44,35 @@ class Magnet(eqx.Module):
     halfway: Number = 50.0
     """Updates after which the first weight is 0.7 of what it was; it shrinks with the root of their number."""
 
-    def pull(
-        self,
-        log_prob: Rows,
-        before: Rows,
-        entropy: Float[Array, ""],
-        alive: Bool[Array, "..."] | None,
-        index: Int[Array, ""],
-    ) -> Float[Array, ""]:
-        """The loss; ``before`` are the log-probabilities of the same actions as they were drawn."""
+    def pull(self, now: Replayed, data: Evaluated, before: Before, index: Int[Array, ""]) -> Float[Array, ""]:
+        """The loss."""
         shrunk = 1.0 / jnp.sqrt(1.0 + index / self.halfway)
-        moved = mean(reverse_kl(log_prob, before, before), alive)
-        return self.inertia / shrunk * moved - self.uniform * shrunk * entropy
+        moved = mean(reverse_kl(now.log_prob, data.log_prob, data.log_prob), data.alive)
+        return self.inertia / shrunk * moved - self.uniform * shrunk * now.entropy
 
 
-Anchor = Free | Magnet
+class Tether(eqx.Module):
+    r"""The policy before the update, by its divergence and the root of it at each step (Su and Lu 2022).
+
+    .. math:: E_s\left[ \beta_1 \sqrt{KL(\pi_{old} \| \pi)} + \beta_2 KL(\pi_{old} \| \pi) \right]
+    """
+
+    root: Number = 1.0
+    """Weight of the root of the divergence."""
+    divergence: Number = 1.0
+    """Weight of the divergence."""
+
+    def pull(self, now: Replayed, data: Evaluated, before: Before, index: Array) -> Float[Array, ""]:
+        """The loss."""
+        root, divergence = moved(before(), now.policy, data)
+        return self.root * root + self.divergence * divergence
+
+
+def moved(before: Distribution, now: Distribution, data: Evaluated) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean root and mean of the divergence ``KL(before || now)``, over the steps where the actor decided."""
+    apart = jax.vmap(jax.vmap(lambda p, q: p.kl(q)))(jax.lax.stop_gradient(before), now)
+    apart = jnp.maximum(apart, 0.0)  # rounding may put it below
+    return mean(jnp.sqrt(apart + 1e-12), data.alive), mean(apart, data.alive)  # the slope of a root has no end at 0
+
+
+Anchor = Free | Magnet | Tether

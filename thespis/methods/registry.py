@@ -16,6 +16,7 @@ NAMES = {
     "cfr": "thespis.methods.games.cfr:CFR",
     "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
+    "decentralized": "thespis.methods.teams.decentralized:Decentralized",
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
     "impala": "thespis.methods.online.impala:IMPALA",
