@@ -27,8 +27,8 @@ PAPER = Paper(
     family="multi-agent",
     does="Agents that share nothing each improve a surrogate of PPO's without clipping, held by two weights, of the "
     "divergence from the policy before and of its root, that adapt to how far updates go.",
-    claim="Each agent's surrogate bounds the joint return from below, and DPO does better than IPPO in most of a variety "
-    "of cooperative tasks.",
+    claim="Each agent's surrogate bounds the joint return from below, and DPO does better than IPPO in most of a "
+    "variety of cooperative tasks.",
     parts=(
         "thespis.methods.teams.decentralized:Decentralized",
         "thespis.methods.teams.decentralized:Surrogate",
@@ -45,11 +45,11 @@ PAPER = Paper(
         looks=1,
         episodes=10,
     ),
-    remarks="One random game of three agents, six states and four choices, whose joint return is computed exactly from "
-    "the policies; agents see the state. Networks, step size, rollouts and epochs are the same for both; aims and first "
-    "weights are those of the authors' code. A first look at three seeds, with a step size of 0.001 and half as many "
-    "gradient steps, was too short for either to learn much; the settings here were chosen after it and not tried. Not "
-    "tried: the bound itself, update by update; particles, robots and StarCraft; IQL.",
+    remarks="One random game of three agents, six states and four choices, whose joint return is computed exactly "
+    "from the policies; agents see the state. Networks, step size, rollouts and epochs are the same for both; aims "
+    "and first weights are those of the authors' code. A first look at three seeds, with a step size of 0.001 and "
+    "half as many gradient steps, was too short for either to learn much; the settings here were chosen after it and "
+    "not tried. Not tried: the bound itself, update by update; particles, robots and StarCraft; IQL.",
     full=Trial(
         arms=(*_ARMS, Arm("DPO without the root", Decentralized(Surrogate(_FREE, first=Tether(0.0, 1.0))))),
         envs=tuple(f"{_GAMES}:{name}" for name in ("StochasticGame", "SECOND", "THIRD")),
