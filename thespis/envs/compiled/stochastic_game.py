@@ -94,8 +94,8 @@ class StochasticGame(eqx.Module):
 
 @functools.cache
 def _drawn(game: int, states: int, joint: int) -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(game)
-    reward, chance = random.random((states, joint)), random.dirichlet(np.full(states, 0.2), (states, joint))
+    draw = np.random.default_rng(game)
+    reward, chance = draw.uniform(size=(states, joint)), draw.dirichlet(np.full(states, 0.2), (states, joint))
     return reward.astype("float32"), chance.astype("float32")
 
 

@@ -95,7 +95,7 @@ class Surrogate(eqx.Module):
         root, divergence = moved(before, now, seen)
         weights = self.adapted(state.weights, jnp.stack([root, divergence]))
         told = {"divergence": divergence, "root_weight": state.weights[0], "divergence_weight": state.weights[1]}
-        return SurrogateState(learnt, weights), Report(report.metrics | told)
+        return SurrogateState(learnt, weights), Report({**report.metrics, **told})
 
     def adapted(self, weights: Float[Array, "2"], went: Float[Array, "2"]) -> Float[Array, "2"]:
         """Weights after an update whose root and divergence ``went`` so far."""
