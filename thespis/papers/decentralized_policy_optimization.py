@@ -50,8 +50,8 @@ PAPER = Paper(
     "and first weights are those of the authors' code. A first look at three seeds, with a step size of 0.001 and "
     "half as many gradient steps, was too short for either to learn much; the settings here were chosen after it and "
     "not tried. Not tried: the bound itself, update by update; particles, robots and StarCraft; IQL. What is not "
-    "shown: both arms end within 4% of the best joint return in every seed, so this game, learnt for so long, leaves no "
-    "room for a difference. The weights work as they should: they fall from 1 while steps are short, hold updates near "
+    "shown: both arms end within 4% of the best joint return in every seed, so this game, learnt for so long, leaves "
+    "no room for a difference. The weights work as they should: they fall from 1 while steps are short, hold updates near "
     "0.01 nats while the policies change, and lie at their bound once these are nearly certain. Whether harder games "
     "tell the methods apart is left to the full trial, which has not been run.",
     full=Trial(
