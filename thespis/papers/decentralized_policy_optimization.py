@@ -51,9 +51,9 @@ PAPER = Paper(
     "half as many gradient steps, was too short for either to learn much; the settings here were chosen after it and "
     "not tried. Not tried: the bound itself, update by update; particles, robots and StarCraft; IQL. What is not "
     "shown: both arms end within 4% of the best joint return in every seed, so this game, learnt for so long, leaves "
-    "no room for a difference. The weights work as they should: they fall from 1 while steps are short, hold updates near "
-    "0.01 nats while the policies change, and lie at their bound once these are nearly certain. Whether harder games "
-    "tell the methods apart is left to the full trial, which has not been run.",
+    "no room for a difference. The weights work as they should: they fall from 1 while steps are short, keep updates "
+    "at one to four hundredths of a nat while policies change, and lie at their bound once these are nearly certain. "
+    "Whether harder games tell the methods apart is left to the full trial, which has not been run.",
     full=Trial(
         arms=(*_ARMS, Arm("DPO without the root", Decentralized(Surrogate(_FREE, first=Tether(0.0, 1.0))))),
         envs=tuple(f"{_GAMES}:{name}" for name in ("StochasticGame", "SECOND", "THIRD")),
