@@ -38,6 +38,7 @@ PAIRS = {
     "dsac": AMOUNTS,
 }
 TEAMS = {
+    "decentralized": ["shifts"],
     "ippo": ["shifts"],
     "mappo": ["shifts", "meeting"],
     "vdn": ["shifts"],
