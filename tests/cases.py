@@ -40,6 +40,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
@@ -92,6 +93,7 @@ CASES = {
         NQ(hidden=SMALL, duelling=True, following=Sarsa(), trace=0.5, feed=Rollouts(5, envs=3)), CHOICE
     ),
     "ddpg": Case(DDPG(hidden=SMALL, feed=replay()), Walk()),
+    "ddpg with choices": Case(DDPG(hidden=SMALL, feed=replay()), CHOICE),
     "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
@@ -100,6 +102,7 @@ CASES = {
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
     "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
+    "decentralized": Case(Decentralized(Surrogate(ppo())), CREW),
     "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),
     "mappo apart with memory": Case(MAPPO(ppo(memory=GRU(4), minibatch=16), Separate()), PUSHING),
     "vdn": Case(VDN(hidden=SMALL, target_every=3, feed=replay()), CREW),
@@ -116,6 +119,7 @@ CASES = {
         CREW,
     ),
     "maddpg": Case(MADDPG(DDPG(hidden=SMALL, feed=replay(length=2))), PUSHING),
+    "maddpg apart with choices": Case(MADDPG(DDPG(hidden=SMALL, feed=replay()), Separate()), CREW),
     "masac": Case(MASAC(SAC(hidden=SMALL, feed=replay())), PUSHING),
     "masac apart with choices": Case(MASAC(SAC(hidden=SMALL, feed=replay()), Separate()), CREW),
     "ippo": Case(IPPO(PPO(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3))), KUHN),

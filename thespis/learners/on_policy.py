@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
+from thespis.actors.distributions import Distribution
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
 from thespis.critics.values import seen_by_critics
@@ -127,8 +128,9 @@ class OnPolicy(eqx.Module):
 
 
 class Replayed(eqx.Module):
-    """What the network under training says of an evaluated rollout, leaves ``[time, row]``; entropy is the mean."""
+    """What the network under training says of an evaluated rollout, ``[time, row, ...]``; entropy is the mean."""
 
+    policy: Distribution
     log_prob: Float[Array, "time row"]
     entropy: Float[Array, ""]
     value: Float[Array, "time row"]
@@ -140,4 +142,4 @@ def replay(network: ActorCritic, memory: Any, data: Seen | Evaluated) -> Replaye
     log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, data.action)
     entropy = mean(jax.vmap(jax.vmap(lambda p: p.entropy()))(policy), data.alive)
     value, _ = network.values(memory, seen_by_critics(data.told, data.view.observation), data.first)
-    return Replayed(log_prob, entropy, value)
+    return Replayed(policy, log_prob, entropy, value)

@@ -17,6 +17,7 @@ NAMES = {
     "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
     "clam": "thespis.methods.online.clam:CLAM",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
+    "decentralized": "thespis.methods.teams.decentralized:Decentralized",
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
     "es": "thespis.methods.online.es:ES",
