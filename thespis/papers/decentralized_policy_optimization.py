@@ -45,16 +45,17 @@ PAPER = Paper(
         looks=1,
         episodes=10,
     ),
-    remarks="One random game of three agents, six states and four choices, whose joint return is computed exactly from the "
-    "policies; agents see the state. Networks, step size, rollouts and epochs are the same for both; aims and first "
-    "weights are those of the authors' code. A first look at three seeds, with a step size of 0.001 and half as many "
-    "gradient steps, in other draws of the game, took IPPO to about 13 of 20 in 80,000 steps and left this method "
-    "where it began after 40,000; the settings here were chosen after it and not tried. Not tried: the bound itself, "
-    "update by update; particles, robots and StarCraft; IQL. What is not shown: both arms end within 4% of the best "
-    "joint return in every seed, so this game, learnt for so long, leaves no room for a difference. The weights work "
-    "as they should: they fall from 1 while steps are short, keep updates at one to four hundredths of a nat while "
-    "policies change, and lie at their bound once these are nearly certain. Whether harder games tell the methods "
-    "apart is left to the full trial, which has not been run.",
+    remarks="One random game of three agents, six states and four choices, whose joint return is computed exactly "
+    "from the policies; agents see the state. Networks, step size, rollouts and epochs are the same for both;"
+    " aims and first weights are those of the authors' code. A first look at three seeds, with a step size of"
+    " 0.001 and half as many gradient steps, in other draws of the game, took IPPO to about 13 of 20 in "
+    "80,000 steps and left this method where it began after 40,000; the settings here were chosen after it "
+    "and not tried. Not tried: the bound itself, update by update; particles, robots and StarCraft; IQL. What"
+    " is not shown: both arms end within 4% of the best joint return in every seed, so this game, learnt for "
+    "so long, leaves no room for a difference. The weights work as they should: they fall from 1 while steps "
+    "are short, keep updates at one to four hundredths of a nat while policies change, and lie at their bound"
+    " once these are nearly certain. Whether harder games tell the methods apart is left to the full trial, "
+    "which has not been run.",
     full=Trial(
         arms=(*_ARMS, Arm("DPO without the root", Decentralized(Surrogate(_FREE, first=Tether(0.0, 1.0))))),
         envs=tuple(f"{_GAMES}:{name}" for name in ("StochasticGame", "SECOND", "THIRD")),

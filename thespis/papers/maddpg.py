@@ -48,17 +48,18 @@ PAPER = Paper(
         looks=1,
         episodes=100,
     ),
-    remarks="Cooperative communication of the paper's appendix, as JaxMARL has it: a speaker sees which of three landmarks is"
-    " meant and says one of three words, a listener hears it and moves. About 9,000 episodes (the paper: 25,000), an "
-    "update at every 8th step in place of every 100th, minibatches of a quarter, and a step size of 0.001 (the paper:"
-    " 0.01, with which one of two seeds of a first look ended far from all landmarks). The budget was sized by looks "
-    "at two seeds (0 and 1, which are also among the trial's) of both arms over 60,000 and 80,000 steps, after which "
-    "both still learnt and neither led. The authors' code lets a relaxed draw act and adds a small penalty on logits;"
-    " here the draw is one-hot and there is no penalty. Not built: ensembles of policies and inferred policies of the"
-    " others; the competitive worlds are not tried. What is not shown: after this budget no speaker says three words "
-    "for three landmarks. Those of independent DDPG say nearly the same whatever is meant; one of MADDPG's five has a"
-    " word for one landmark (probability 0.89) and the others hardly begin. So listeners of both arms can do little "
-    "more than go where landmarks are on average, and what separates the arms in the paper has not happened yet; "
-    "perhaps central critics begin no faster because they have more to learn before messages pay. Actors and critics "
-    "find what is right in worlds whose answers are known (the probes shifts and meeting).",
+    remarks="Cooperative communication of the paper's appendix, as JaxMARL has it: a speaker sees which of three "
+    "landmarks is meant and says one of three words, a listener hears it and moves. About 9,000 episodes (the"
+    " paper: 25,000), an update at every 8th step in place of every 100th, minibatches of a quarter, and a "
+    "step size of 0.001 (the paper: 0.01, with which one of two seeds of a first look ended far from all "
+    "landmarks). The budget was sized by looks at two seeds (0 and 1, which are also among the trial's) of "
+    "both arms over 60,000 and 80,000 steps, after which both still learnt and neither led. The authors' code"
+    " lets a relaxed draw act and adds a small penalty on logits; here the draw is one-hot and there is no "
+    "penalty. Not built: ensembles of policies and inferred policies of the others; the competitive worlds "
+    "are not tried. What is not shown: after this budget no speaker says three words for three landmarks. "
+    "Those of independent DDPG say nearly the same whatever is meant; one of MADDPG's five has a word for one"
+    " landmark (probability 0.89) and the others hardly begin. So listeners of both arms can do little more "
+    "than go where landmarks are on average, and what separates the arms in the paper has not happened yet; "
+    "perhaps central critics begin no faster because they have more to learn before messages pay. Actors and "
+    "critics find what is right in worlds whose answers are known (the probes shifts and meeting).",
 )  # fmt: skip
