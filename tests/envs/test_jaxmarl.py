@@ -67,7 +67,9 @@ def side_by_side(name, ticks, seed=0):
                 return
 
 
-@pytest.mark.parametrize("name", ["HeuristicEnemySMAX/3m?max_steps=20", "switch_riddle"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("HeuristicEnemySMAX/3m?max_steps=20", marks=pytest.mark.slow), "switch_riddle"]
+)
 def test_the_laws_hold(name):
     check_environment(JaxMarl(name), rows=2, ticks=24)
 
