@@ -19,7 +19,9 @@ def test_two_are_paid_by_the_table_and_the_third_counts_nothing():
     out, *done = np.array(plans, "int32").T
     actions = {"agent": jnp.stack([jnp.asarray(x) for x in done], axis=1)}
     _, answer = jax.jit(jax.vmap(world.step, in_axes=(0, 0, None)))(jnp.asarray(out), actions, jax.random.key(0))
-    wanted = [PAYS[a][b] for left, *all_of_them in plans for a, b in [[x for i, x in enumerate(all_of_them) if i != left]]]
+    wanted = [
+        PAYS[a][b] for left, *all_of_them in plans for a, b in [[x for i, x in enumerate(all_of_them) if i != left]]
+    ]
     np.testing.assert_array_equal(answer.reward, wanted)
     assert max(wanted) == 11.0 and bool(answer.terminated.all())
     np.testing.assert_array_equal(answer.observation["agent"][:, 2], np.eye(3)[out])
