@@ -35,7 +35,7 @@ def test_what_acting_said_is_what_learning_says_and_the_absent_change_no_bit():
 def test_edges_fade_and_are_struck_from_those_who_are_not_there():
     kept = [float(Fading(10.0, 30.0).kept(jnp.array(n))) for n in (0, 10, 15, 20, 30, 99)]
     np.testing.assert_allclose(kept, [1.0, 1.0, 0.75, 0.5, 0.0, 0.0])
-    state, batch = experienced(METHOD, SPEC)
+    _, batch = experienced(METHOD, SPEC)
     alive = np.concatenate([batch.steps.view.alive[name] for name in ("movers", "x")], axis=-1)
     edges = np.asarray(batch.steps.extras["kept"]).reshape(*alive.shape, 3)
     np.testing.assert_array_equal(edges, np.broadcast_to(alive[..., None], edges.shape))

@@ -35,10 +35,10 @@ PAPER = Paper(
         "arXiv:2306.01920",
     ),
     family="multi-agent",
-    does="Factors the joint policy of a team along a graph without cycles, which a net draws for what is seen and which "
-    "learns with the actors; edges are thinned out until the actors are independent.",
-    claim="Agents whose choices may hang on each other learn to cooperate better than independent ones, also when edges "
-    "are thinned out in training until none is left.",
+    does="Factors the joint policy of a team along a graph without cycles, which a net draws for what is seen and "
+    "which learns with the actors; edges are thinned out until the actors are independent.",
+    claim="Agents whose choices may hang on each other learn to cooperate better than independent ones, also when "
+    "edges are thinned out in training until none is left.",
     parts=(
         "thespis.methods.teams.bayesian:Bayesian",
         "thespis.methods.teams.bayesian:Fading",
@@ -64,9 +64,9 @@ PAPER = Paper(
         looks=1,
         episodes=100,
     ),
-    remarks="The climbing game of Claus and Boutilier, of which one of three agents is left out, in turns; all see which one. "
-    "Two that play it can have 11, but the choice that leads there costs 30 unless both make it. Entropy weighs 2, in "
-    "units of reward, for all arms: a first mover whose follower answers well then prefers the best choice, whatever "
-    "it began with. Settings were chosen by this reasoning, without a first look. Not tried: the authors' games, "
-    "Aloha and StarCraft; worlds in which agents see unlike; the proof.",
+    remarks="The climbing game of Claus and Boutilier, of which one of three agents is left out, in turns; all see "
+    "which one. Two that play it can have 11, but the choice that leads there costs 30 unless both make it. Entropy weighs "
+    "2, in units of reward, for all arms: a first mover whose follower answers well then prefers the best choice, "
+    "whatever it began with. Settings were chosen by this reasoning, without a first look. Not tried: the authors' "
+    "games, Aloha and StarCraft; worlds in which agents see unlike; the proof.",
 )
