@@ -67,6 +67,6 @@ PAPER = Paper(
     remarks="The climbing game of Claus and Boutilier, of which one of three agents is left out, in turns; all see "
     "which one. Two that play it can have 11, but the choice that leads there costs 30 unless both make it. Entropy "
     "weighs 2, in units of reward, for all arms: a first mover whose follower answers well then prefers the best "
-    "choice, whatever it began with. Settings were chosen by this reasoning, without a first look. Not tried: the authors' "
-    "games, Aloha and StarCraft; worlds in which agents see unlike; the proof.",
+    "choice, whatever it began with. Settings were chosen by this reasoning, without a first look. Not tried: the "
+    "authors' games, Aloha and StarCraft; worlds in which agents see unlike; the proof.",
 )
