@@ -44,13 +44,11 @@ def test_draws_have_the_probabilities_that_are_told_and_those_sum_to_one(edges):
     np.testing.assert_allclose(np.exp(log_prob), told[index], rtol=1e-4)
     np.testing.assert_allclose(np.bincount(index, minlength=18) / 20_000, told, atol=0.015)
     for child, part in enumerate(given.parts):
+        chances, plans = np.exp(part.log_probs), np.asarray(ALL)
         for other in range(3):
-            same = np.asarray(ALL)[:, [i for i in range(3) if i != other]]
-            moved = max(
-                np.abs(np.asarray(part.probs)[i] - np.asarray(part.probs)[j]).max()
-                for i, j in itertools.combinations(range(18), 2)
-                if (same[i] == same[j]).all()
-            )
+            same = np.delete(plans, other, axis=1)
+            pairs = itertools.combinations(range(18), 2)
+            moved = max(np.abs(chances[i] - chances[j]).max() for i, j in pairs if (same[i] == same[j]).all())
             assert (moved > 1e-3) == ((other, child) in edges), (other, child)
 
 
