@@ -172,4 +172,4 @@ def choices(spec: EnvSpec) -> tuple[int, ...]:
 def _straight(hard: Array, soft: Array) -> Array:
     """``hard`` with the slope of a sigmoid of ``soft``."""
     soft = jax.nn.sigmoid(soft)
-    return hard.astype("float32") + soft - jax.lax.stop_gradient(soft)
+    return hard.astype("float32") + (soft - jax.lax.stop_gradient(soft))
