@@ -40,6 +40,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.bayesian import Bayesian, Fading
 from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
@@ -102,6 +103,7 @@ CASES = {
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
     "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
+    "bayesian": Case(Bayesian(ppo(observations=RunningScale()), edges=Fading(1.0, 4.0)), CREW),
     "decentralized": Case(Decentralized(Surrogate(ppo())), CREW),
     "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),
     "mappo apart with memory": Case(MAPPO(ppo(memory=GRU(4), minibatch=16), Separate()), PUSHING),

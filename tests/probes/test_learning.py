@@ -38,6 +38,7 @@ PAIRS = {
     "dsac": AMOUNTS,
 }
 TEAMS = {
+    "bayesian": ["shifts"],
     "decentralized": ["shifts"],
     "ippo": ["shifts"],
     "mappo": ["shifts", "meeting"],

@@ -20,18 +20,19 @@ from thespis.critics.values import seen_by_critics
 from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor, Scales, Seen
 from thespis.learners.gradient import Adam, Number, Optimiser, Rate, RMSProp, gradient_step
 from thespis.learners.minibatches import columns, epochs
+from thespis.learners.networks import Network
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
 from thespis.objectives.normalise import explained_variance, mean
 from thespis.objectives.policies import policy_gradient
 
-Loss = Callable[[ActorCritic, Evaluated, Any], tuple[Array, dict[str, Array]]]
+Loss = Callable[[Network, Evaluated, Any], tuple[Array, dict[str, Array]]]
 
 
 class OnPolicyState(eqx.Module):
     """All that an on-policy method learns."""
 
-    network: ActorCritic
+    network: Network
     opt: PyTree
     scales: Scales
 
@@ -99,7 +100,7 @@ class OnPolicy(eqx.Module):
     def descend(self, state: OnPolicyState, batch: Batch, verdict: Evaluated) -> tuple[OnPolicyState, dict[str, Array]]:
         """One gradient step of actor and critic on a whole rollout, after which the scales learn; and its metrics."""
 
-        def loss(network: ActorCritic):
+        def loss(network: Network):
             now = replay(network, batch.memory, verdict)
             actor_loss = mean(policy_gradient(now.log_prob, verdict.advantage), verdict.alive)
             critic_loss = mean(jnp.square(now.value - verdict.target), verdict.alive)
@@ -117,7 +118,7 @@ class OnPolicy(eqx.Module):
         """Passes over a rollout in minibatches of ``loss(network, steps, memory)``, then scales learn; and metrics."""
         stepper = self.stepper()
 
-        def step(carry: tuple[ActorCritic, PyTree], data: tuple[Evaluated, Any]) -> Any:
+        def step(carry: tuple[Network, PyTree], data: tuple[Evaluated, Any]) -> Any:
             network, opt, metrics, norm = gradient_step(stepper, lambda n: loss(n, *data), *carry)
             return (network, opt), metrics | {"gradient": norm}
 
@@ -136,7 +137,7 @@ class Replayed(eqx.Module):
     value: Float[Array, "time row"]
 
 
-def replay(network: ActorCritic, memory: Any, data: Seen | Evaluated) -> Replayed:
+def replay(network: Network, memory: Any, data: Seen | Evaluated) -> Replayed:
     """Log-probabilities of the stored actions, values and mean entropy, from the memory before the first step."""
     policy = network.distributions(memory, data.view, data.first)
     log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, data.action)

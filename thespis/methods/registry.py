@@ -12,6 +12,7 @@ from thespis.core.errors import UserError
 NAMES = {
     "a2c": "thespis.methods.online.a2c:A2C",
     "alphazero": "thespis.methods.games.alphazero:AlphaZero",
+    "bayesian": "thespis.methods.teams.bayesian:Bayesian",
     "bc": "thespis.methods.imitation.bc:BC",
     "cfr": "thespis.methods.games.cfr:CFR",
     "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",

@@ -41,6 +41,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.bayesian import Bayesian
 from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
@@ -102,6 +103,7 @@ def trials() -> list[Trial]:
         Trial(IPPO(tuned), "shifts", 20_000),
         Trial(MADDPG(DDPG(**stored)), "meeting", 8_000),
         Trial(Decentralized(Surrogate(PPO(**fresh, epochs=4, clip=1e9))), "shifts", 20_000),
+        Trial(Bayesian(tuned), "shifts", 20_000),
     ]
 
 

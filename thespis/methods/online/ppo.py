@@ -20,10 +20,11 @@ from jaxtyping import Array, Key
 
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
-from thespis.learners.actor_critic import ActorCritic, Evaluated
+from thespis.learners.actor_critic import Evaluated
 from thespis.learners.advantages import AdvantageScale, WholeBatch
 from thespis.learners.anchors import Anchor, Free
 from thespis.learners.gradient import Number, Rate
+from thespis.learners.networks import Network
 from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
 from thespis.objectives.normalise import mean
 from thespis.objectives.policies import kl_k3, ppo_clip
@@ -74,7 +75,7 @@ class PPO(OnPolicy):
         return state, Report(metrics)
 
     def _loss(
-        self, network: ActorCritic, data: Evaluated, memory: Any, *, acting: ActorCritic
+        self, network: Network, data: Evaluated, memory: Any, *, acting: Network
     ) -> tuple[Array, dict[str, Array]]:
         now = replay(network, memory, data)
         log_ratio = now.log_prob - data.log_prob
