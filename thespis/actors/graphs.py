@@ -114,9 +114,10 @@ class Ordered(eqx.Module):
 
         def response(group: Group, key: Key[Array, ""]) -> Response:
             body_key, out_key = jax.random.split(key)
-            own, done = (dict(space.parts)[group.name] for space in (spec.observation, spec.action))  # type: ignore[attr-defined]
+            assert isinstance(spec.observation, Tree)
+            own = dict(spec.observation.parts)[group.name]
             body = Body(dict_space(own=own, told=told), hidden, body_key, init=orthogonal(2**0.5), activation=jnp.tanh)
-            return Response(body, Linear(body.size, done.n, orthogonal(0.01), out_key))
+            return Response(body, Linear(body.size, self.widths()[group.name], orthogonal(0.01), out_key))
 
         def group_of(group: Group) -> Response:
             return jax.vmap(lambda k: response(group, k))(jax.random.split(fold(key, group.name), group.count))
