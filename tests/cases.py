@@ -154,12 +154,11 @@ CASES = {
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 FAST = {
-    "a2c", "alphazero", "bc", "cfr-plus", "dqn", "impala", "ippo", "maddpg", "mappo", "nq", "ppo", "ppo with memory",
-    "sac", "td3", "vdn",
+    "a2c", "bc", "cfr-plus", "dqn", "ippo", "mappo", "ppo", "ppo with memory", "sac", "vdn",
 }  # fmt: skip
 """One case of every kind of feed, memory, action and company; all others run with the slow tests."""
 
-FAST_IN_LOOPS = {"alphazero", "dqn", "mappo", "ppo with memory", "sac"}
+FAST_IN_LOOPS = {"dqn", "mappo", "ppo with memory"}
 """In loops every case costs two compiled runs."""
 
 

@@ -191,6 +191,7 @@ def test_what_has_many_agents_is_known_before_it_is_made(env):
     assert registry.has_many(env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [crowd_worlds.Candles, "pettingzoo:classic/tictactoe_v3"], ids=named)
 def test_a_method_for_one_trains_all(env, tmp_path):
     method = thespis.PPO(feed=Rollouts(length=16, envs=2), minibatch=16, epochs=1)

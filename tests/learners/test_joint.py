@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from cases import CASES
 from test_teams import experienced, otherwise
 
@@ -18,6 +19,7 @@ from thespis.methods.teams.bayesian import Fading
 METHOD, SPEC = CASES["bayesian"].method, CASES["bayesian"].world.spec
 
 
+@pytest.mark.slow
 def test_what_acting_said_is_what_learning_says_and_the_absent_change_no_bit():
     state, batch = experienced(METHOD, SPEC)
     network, extras = state.learnt.network, batch.steps.extras

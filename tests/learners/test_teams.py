@@ -81,7 +81,15 @@ def otherwise(batch, spec, absent, *, later):
 
 @pytest.mark.parametrize(
     "name",
-    ["ippo in a crew", "mappo", "vdn", "rode", "maddpg", "maddpg apart with choices", "masac apart with choices"],
+    [
+        "ippo in a crew",
+        "vdn",
+        "maddpg",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("mappo", "rode", "maddpg apart with choices", "masac apart with choices")
+        ),
+    ],
 )
 def test_who_is_not_there_changes_no_bit(name):
     """What it sees, may do, does and is paid; on-policy methods pay a wait to the last decision and look at its end."""

@@ -25,12 +25,14 @@ from thespis.critics.mixing import Monotonic
 from thespis.curricula.fixed import Fixed
 from thespis.envs.probes.registry import PROBES
 from thespis.feedback.environment import EnvironmentReward
+from thespis.learners.contrast import Contrast
 from thespis.learners.roles import ActionRoles
 from thespis.learners.temperature import FixedTemperature
 from thespis.loops.logged import LoggedLoop
 from thespis.loops.parts import Parts
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
+from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
@@ -71,7 +73,6 @@ def trials() -> list[Trial]:
     short: dict[str, Any] = base | {"learning_rate": 5e-3, "feed": Rollouts(length=4, envs=8)}
     replayed = Replay(capacity=4_000, batch=64, warmup=8, envs=8)
     stored: dict[str, Any] = base | {"feed": replayed, "target_rate": 0.1}
-    windows = dataclasses.replace(replayed, length=3)
     hard: dict[str, Any] = stored | {"temperature": FixedTemperature(0.0)}  # no bonus: values are those of the reward
     sampled: dict[str, Any] = hard | {"learning_rate": 3e-3, "feed": dataclasses.replace(replayed, batch=256)}
     dsac = DSAC(**sampled, actor_learning_rate=3e-3, reward_scale=1.0, least_deviation=0.1)
@@ -79,7 +80,9 @@ def trials() -> list[Trial]:
     quick: dict[str, Any] = base | {"target_every": 20, "epsilon_updates": 300.0, "feed": replayed}
     level = QMIX(**quick, mixer=Monotonic(8, (16,)), utility=Matched())
     tuned = PPO(**fresh, epochs=4)
-    dqn = DQN(**base, target_every=20, epsilon_updates=300.0, duelling=True, feed=windows)
+    dqn = DQN(
+        **base, target_every=20, epsilon_updates=300.0, duelling=True, feed=dataclasses.replace(replayed, length=3)
+    )
     return [
         Trial(tuned, "late", 20_000),
         Trial(SAC(**hard), "constant-continuous", 8_000),
@@ -89,6 +92,7 @@ def trials() -> list[Trial]:
         Trial(DDPG(**stored), "match-continuous", 8_000),
         Trial(PPO(**fresh, epochs=4, memory=GRU(16)), "maze", 30_000),
         Trial(tuned, "bound", 30_000),
+        Trial(CLAM(tuned, Contrast(hidden=(16,), window=8)), "bound", 30_000),
         Trial(SAC(**hard), "signal", 8_000),
         Trial(SACV(**hard), "choice", 8_000),
         Trial(IMPALA(**short, trace=0.9, optimiser="adam"), "pair", 60_000),
