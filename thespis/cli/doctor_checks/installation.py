@@ -76,7 +76,6 @@ def trials() -> list[Trial]:
     hard: dict[str, Any] = stored | {"temperature": FixedTemperature(0.0)}  # no bonus: values are those of the reward
     sampled: dict[str, Any] = hard | {"learning_rate": 3e-3, "feed": dataclasses.replace(replayed, batch=256)}
     dsac = DSAC(**sampled, actor_learning_rate=3e-3, reward_scale=1.0, least_deviation=0.1)
-    nq = NQ(**fresh, trace=0.0, target_every=20, epsilon_updates=30.0)
     quick: dict[str, Any] = base | {"target_every": 20, "epsilon_updates": 300.0, "feed": replayed}
     level = QMIX(**quick, mixer=Monotonic(8, (16,)), utility=Matched())
     tuned = PPO(**fresh, epochs=4)
@@ -96,7 +95,7 @@ def trials() -> list[Trial]:
         Trial(SAC(**hard), "signal", 8_000),
         Trial(SACV(**hard), "choice", 8_000),
         Trial(IMPALA(**short, trace=0.9, optimiser="adam"), "pair", 60_000),
-        Trial(nq, "choice", 30_000),
+        Trial(NQ(**fresh, trace=0.0, target_every=20, epsilon_updates=30.0), "choice", 30_000),
         Trial(dsac, "signal-continuous", 8_000),
         Trial(ES(learning_rate=0.05, deviation=0.1), "amount", 6_400),
         Trial(QMIX(**quick, mixer=Monotonic(8, (16,))), "two-step", 8_000),
