@@ -79,9 +79,7 @@ def trials() -> list[Trial]:
     quick: dict[str, Any] = base | {"target_every": 20, "epsilon_updates": 300.0, "feed": replayed}
     level = QMIX(**quick, mixer=Monotonic(8, (16,)), utility=Matched())
     tuned = PPO(**fresh, epochs=4)
-    dqn = DQN(
-        **base, target_every=20, epsilon_updates=300.0, duelling=True, feed=dataclasses.replace(replayed, length=3)
-    )
+    dqn = DQN(**quick | {"feed": dataclasses.replace(replayed, length=3)}, duelling=True)
     return [
         Trial(tuned, "late", 20_000),
         Trial(SAC(**hard), "constant-continuous", 8_000),
@@ -91,7 +89,7 @@ def trials() -> list[Trial]:
         Trial(DDPG(**stored), "match-continuous", 8_000),
         Trial(PPO(**fresh, epochs=4, memory=GRU(16)), "maze", 30_000),
         Trial(tuned, "bound", 30_000),
-        Trial(CLAM(tuned, Contrast(hidden=(16,), window=8)), "bound", 30_000),
+        Trial(CLAM(tuned, Contrast((16,), window=8)), "bound", 30_000),
         Trial(SAC(**hard), "signal", 8_000),
         Trial(SACV(**hard), "choice", 8_000),
         Trial(IMPALA(**short, trace=0.9, optimiser="adam"), "pair", 60_000),
