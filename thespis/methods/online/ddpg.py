@@ -105,7 +105,9 @@ class DDPG(Deterministic):
         target_keys, actor_keys = jax.random.split(key, (2, data.earned.shape[0]))
 
         def values(critic, actor, view, seen, keys):
-            one = lambda v, s, k: evaluate_ensemble(critic, s, actor.answer(v, k)[None])[0, 0]  # noqa: E731
+            def one(view, seen, key):
+                return evaluate_ensemble(critic, seen, actor.answer(view, key)[None])[0, 0]
+
             return jax.vmap(one)(view, seen, keys)
 
         next_value = values(state.target_critic, state.target_actor, data.next_view, data.next_seen, target_keys)
