@@ -154,7 +154,7 @@ CASES = {
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 FAST = {
-    "a2c", "bc", "cfr-plus", "dqn", "ippo", "mappo", "ppo", "ppo with memory", "sac", "vdn",
+    "bc", "cfr-plus", "dqn", "mappo", "ppo", "ppo with memory", "sac",
 }  # fmt: skip
 """One case of every kind of feed, memory, action and company; all others run with the slow tests."""
 

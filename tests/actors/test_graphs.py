@@ -52,6 +52,7 @@ def test_draws_have_the_probabilities_that_are_told_and_those_sum_to_one(edges):
             assert (moved > 1e-3) == ((other, child) in edges), (other, child)
 
 
+@pytest.mark.slow
 def test_drawn_graphs_have_no_cycles_depend_on_what_is_seen_and_pass_gradients_on():
     actors = team(Learnt())
     graphs = np.asarray(jax.jit(jax.vmap(lambda key: actors.graph(LOOK, key, 1.0)))(per_index(key_of(4), 500)))

@@ -144,6 +144,7 @@ def test_a_battle_ends_by_itself_or_by_time():
     assert bool(cut.truncated) and not bool(cut.terminated) and np.all(cut.alive["ally"])
 
 
+@pytest.mark.slow
 def test_the_fallen_see_nothing_and_go_once():
     gone = np.zeros(3, int)
     for _, (_, _, done, inner, _), _, now in side_by_side("HeuristicEnemySMAX/3m", 101, seed=3):

@@ -81,6 +81,7 @@ def stacked_cartpole(padding: str):
 
 
 @pytest.mark.parametrize("padding", ["reset", "zero"])
+@pytest.mark.slow
 def test_stacks_of_gymnasium(padding):
     """Whichever way it fills the first stack of an episode."""
     ends = []
