@@ -43,7 +43,7 @@ MAY_IMPORT = {
 """What each room may import, beside itself. What is not named here stands above and may import all."""
 
 HEAVY = {
-    "envpool", "gymnax", "h5py", "imageio", "matplotlib", "minari", "mujoco", "pandas", "pyarrow",
+    "envpool", "gymnax", "h5py", "imageio", "jinja2", "matplotlib", "minari", "mujoco", "pandas", "pyarrow",
     "jaxmarl", "mctx", "pettingzoo", "pgx", "pyspiel", "ray", "safetensors", "sklearn", "tensorboardX",
     "tokenizers", "wandb",
 }  # fmt: skip

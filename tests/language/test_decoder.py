@@ -87,7 +87,7 @@ def test_dtypes_are_those_that_were_asked_for(tmp_path):
     assert features.dtype == jnp.float32
     low = dataclasses.replace(model, compute="bfloat16")
     features, cache = low(jnp.arange(3), jnp.arange(3), low.empty(4))
-    assert features.dtype == cache.keys.dtype == jnp.bfloat16 and low.logits(features).dtype == jnp.float32
+    assert features.dtype == cache.keys[0].dtype == jnp.bfloat16 and low.logits(features).dtype == jnp.float32
 
 
 # -- files -----------------------------------------------------------------------------------------------

@@ -15,7 +15,10 @@ from thespis.language.generation import Speaker, place
 from thespis.language.sampling import Sampling
 from thespis.language.weights import load, save
 
-pytestmark = pytest.mark.parity
+pytestmark = [
+    pytest.mark.parity,
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),  # peft asks transformers for it
+]
 SAID = 12
 
 

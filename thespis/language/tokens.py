@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError, missing_extra
+from thespis.language.weights import read_json
 
+_CONFIGS = ("generation_config.json", "config.json", "tokenizer_config.json")
 UNKNOWN, END, PAD = "<unk>", "<end>", "<pad>"
 
 
@@ -26,7 +28,12 @@ class Tokenizer:
         """The ids of a text, in which the names of special tokens are these tokens; nothing is added."""
         return self.inner.encode(text, add_special_tokens=False).ids
 
-    def decode(self, ids: Iterable[int], special: bool = True) -> str:
+    def spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of a text, and the characters of it ``[begin, end)`` that each stands for."""
+        found = self.inner.encode(text, add_special_tokens=False)
+        return found.ids, found.offsets
+
+    def decode(self, ids: Iterable[Any], special: bool = True) -> str:
         """The text of ids, negative ones left out; ``special``: with the names of special tokens."""
         return self.inner.decode([int(i) for i in ids if i >= 0], skip_special_tokens=not special)
 
@@ -41,6 +48,24 @@ class Tokenizer:
         """Write ``tokenizer.json``."""
         Path(directory).mkdir(parents=True, exist_ok=True)
         self.inner.save(str(Path(directory) / "tokenizer.json"))
+
+
+def tokenizer_of(directory: Path | str) -> Tokenizer:
+    """The tokenizer of a checkpoint. Raises ``UserError`` if there is none, or nothing says which token ends a text."""
+    directory = Path(directory)
+    if not (directory / "tokenizer.json").exists():
+        raise UserError(f"{directory} has no tokenizer.json")
+    inner = _library().Tokenizer.from_file(str(directory / "tokenizer.json"))
+    told = [read_json(directory / name) for name in _CONFIGS if (directory / name).exists()]
+    ends = next((config["eos_token_id"] for config in told if config.get("eos_token_id") is not None), None)
+    names = {k: v["content"] if isinstance(v, dict) else v for config in told for k, v in config.items() if v}
+    if ends is None:
+        ends = inner.token_to_id(str(names.get("eos_token")))
+    if ends is None:
+        raise UserError(f"{directory}: none of {', '.join(_CONFIGS)} says eos_token_id, the token that ends a text")
+    stop = tuple(ends) if isinstance(ends, list) else (ends,)
+    pad = inner.token_to_id(str(names.get("pad_token")))
+    return Tokenizer(inner, stop, stop[0] if pad is None else pad)
 
 
 def words(vocabulary: Iterable[str], special: Iterable[str] = ()) -> Tokenizer:

@@ -104,30 +104,16 @@ class Layer(eqx.Module):
 
 
 class Cache(eqx.Module):
-    """Keys and values of a sequence so far: ``slot`` places, of which the first ``used`` are taken.
+    """Keys and values of a sequence so far, by layer: ``slot`` places, of which the first ``used`` are taken.
 
     A place whose position is -1 is empty or padding. ``used`` is the same for all sequences of a batch, so that writing
     is one copy.
     """
 
-    keys: Float[Array, "layer *row slot kv size"]
-    values: Float[Array, "layer *row slot kv size"]
+    keys: tuple[Float[Array, "*row slot kv size"], ...]
+    values: tuple[Float[Array, "*row slot kv size"], ...]
     positions: Int[Array, "*row slot"]
     used: Int[Array, ""]
-
-    def placed(self, positions: Int[Array, " time"]) -> Cache:
-        """With the positions of tokens that come next, whose keys and values every layer has yet to :meth:`write`."""
-        places = jax.lax.dynamic_update_slice(self.positions, positions, (self.used,))
-        return Cache(self.keys, self.values, places, self.used)
-
-    def write(
-        self, layer: Int[Array, ""], keys: Float[Array, "time kv size"], values: Float[Array, "time kv size"]
-    ) -> Cache:
-        """With a layer's keys and values of the tokens that come next."""
-        at = (layer, self.used, 0, 0)
-        keys = jax.lax.dynamic_update_slice(self.keys, keys[None].astype(self.keys.dtype), at)
-        values = jax.lax.dynamic_update_slice(self.values, values[None].astype(self.values.dtype), at)
-        return Cache(keys, values, self.positions, self.used)
 
 
 class Decoder(eqx.Module):
@@ -151,29 +137,43 @@ class Decoder(eqx.Module):
 
         The caller sees to it that the cache has room for ``time`` more.
         """
-        shape, by = self.shape, turns(self.shape.rotary, self.shape.head_size, positions)
-        windows = jnp.array([_ALL if w is None else w for w in shape.windows or (None,) * shape.layers])
-
-        def one(carry, xs):
-            x, cache = carry
-            layer, window, index = xs
-            q, k, v = self._heads(layer, rms_norm(x, layer.before, shape.epsilon), by)
-            places = positions
-            if cache is not None:
-                cache = cache.write(index, k, v)
-                k, v, places = cache.keys[index].astype(x.dtype), cache.values[index].astype(x.dtype), cache.positions
-            mixed = attend(q, k, v, visible(positions, places, window))
-            x = x + layer.o(mixed.reshape(x.shape[0], -1))
-            normal = rms_norm(x, layer.between, shape.epsilon)
-            x = x + layer.down(jax.nn.silu(layer.gate(normal)) * layer.up(normal))
-            return (x, cache), None
-
-        body = jax.checkpoint(one) if self.remat else one  # pyright: ignore[reportPrivateImportUsage]
-        start = (self.embedding[tokens].astype(self.compute), None if cache is None else cache.placed(positions))
-        (x, cache), _ = jax.lax.scan(body, start, (self.layers, windows, jnp.arange(shape.layers)))
+        by = turns(self.shape.rotary, self.shape.head_size, positions)
+        x = self.embedding[tokens].astype(self.compute)
+        windows = jnp.array([_ALL if w is None else w for w in self.shape.windows or (None,) * self.shape.layers])
         if cache is not None:
-            cache = Cache(cache.keys, cache.values, cache.positions, cache.used + tokens.shape[0])
-        return rms_norm(x, self.norm, shape.epsilon), cache
+            x, cache = self._after(cache, x, positions, by, windows)
+        else:
+
+            def one(x, xs):
+                layer, window = xs
+                q, k, v = self._heads(layer, x, by)
+                return self._mixed(layer, x, attend(q, k, v, visible(positions, positions, window))), None
+
+            body = jax.checkpoint(one) if self.remat else one  # pyright: ignore[reportPrivateImportUsage]
+            x, _ = jax.lax.scan(body, x, (self.layers, windows))
+        return rms_norm(x, self.norm, self.shape.epsilon), cache
+
+    def _after(self, cache: Cache, x: Array, positions: Array, by: tuple, windows: Array) -> tuple[Array, Cache]:
+        """All layers with a cache, one by one: a scan would copy each layer's cache and weights for every token."""
+
+        def placed(old: Array, new: Array) -> Array:
+            return jax.lax.dynamic_update_slice(old, new.astype(old.dtype), (cache.used, *[0] * (new.ndim - 1)))
+
+        places, keys, values = placed(cache.positions, positions), [], []
+        for i in range(self.shape.layers):
+            layer = jax.tree.map(lambda leaf, i=i: leaf[i], self.layers)
+            q, k, v = self._heads(layer, x, by)
+            keys.append(placed(cache.keys[i], k))
+            values.append(placed(cache.values[i], v))
+            k, v = keys[i].astype(x.dtype), values[i].astype(x.dtype)
+            x = self._mixed(layer, x, attend(q, k, v, visible(positions, places, windows[i])))
+        return x, Cache(tuple(keys), tuple(values), places, cache.used + len(positions))
+
+    def _mixed(self, layer: Layer, x: Array, seen: Array) -> Array:
+        """A layer's end: what attention has seen is added, then what the feed-forward part makes of it."""
+        x = x + layer.o(seen.reshape(x.shape[0], -1))
+        normal = rms_norm(x, layer.between, self.shape.epsilon)
+        return x + layer.down(jax.nn.silu(layer.gate(normal)) * layer.up(normal))
 
     def logits(self, features: Float[Array, "*axes width"]) -> Float[Array, "*axes vocabulary"]:
         """Unnormalised log-probabilities of the next token, in float32."""
@@ -190,19 +190,19 @@ class Decoder(eqx.Module):
             assert after is not None
             return features, after.keys, after.values, after.positions
 
-        over = jax.vmap(one, in_axes=(0, 0, 1, 1, 0), out_axes=(0, 1, 1, 0))
+        over = jax.vmap(one)
         features, keys, values, places = over(tokens, positions, cache.keys, cache.values, cache.positions)
         return features, Cache(keys, values, places, cache.used + tokens.shape[1])
 
     def empty(self, slots: int, *rows: int, dtype: str | None = None) -> Cache:
         """A cache with room for ``slots`` tokens, of one text or of ``rows`` texts."""
         shape = self.shape
-        room = jnp.zeros((shape.layers, *rows, slots, shape.kv_heads, shape.head_size), dtype or self.compute)
-        return Cache(room, room, jnp.full((*rows, slots), -1), jnp.array(0))
+        room = jnp.zeros((*rows, slots, shape.kv_heads, shape.head_size), dtype or self.compute)
+        return Cache((room,) * shape.layers, (room,) * shape.layers, jnp.full((*rows, slots), -1), jnp.array(0))
 
     def _heads(self, layer: Layer, x: Array, by: tuple[Array, Array]) -> tuple[Array, Array, Array]:
         """Queries, keys and values ``[time, head, size]``, queries and keys turned."""
-        size = self.shape.head_size
+        size, x = self.shape.head_size, rms_norm(x, layer.before, self.shape.epsilon)
         q, k, v = (part(x).reshape(x.shape[0], -1, size) for part in (layer.q, layer.k, layer.v))
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = (rms_norm(y, s, self.shape.epsilon) for y, s in ((q, layer.q_norm), (k, layer.k_norm)))
