@@ -24,7 +24,7 @@ def main() -> None:
     @jax.jit
     def say(model, tokens, key):
         positions = place(jnp.full(rows, PROMPT), jnp.zeros(rows, "int32"), PROMPT)
-        cache = model.empty(PROMPT + NEW, rows)
+        cache = model.empty(rows, PROMPT + NEW)
         return Speaker(model, length=NEW)(cache, tokens, positions, key)[0].tokens
 
     said, done = functools.partial(say, model), 0

@@ -26,7 +26,7 @@ SMALL = Shape(vocabulary=11, width=16, layers=2, heads=4, kv_heads=2, head_size=
 
 def all_logits(model: Decoder, tokens, positions):
     """Of every token of one text, in one pass."""
-    return model.logits(model(jnp.asarray(tokens), jnp.asarray(positions))[0])
+    return model.logits(model(jnp.asarray(tokens), jnp.asarray(positions)))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -42,15 +42,15 @@ def test_a_cache_changes_nothing(window):
     shape = dataclasses.replace(SMALL, windows=None if window is None else (window, None))
     model, tokens = decoder(shape, key_of(0)), np.arange(9) % 7
     wanted = all_logits(model, tokens, np.arange(9))
-    cache, found = model.empty(14), []
+    cache, layers, found = model.empty(1, 14), model.apart(), []
     for block, at in (
         ([0, 1, 2, 9, 9], [0, 1, 2, -1, -1]),
         ([9, 3, 4], [-1, 3, 4]),
         ([5], [5]),
         ([6, 0, 1], [6, 7, 8]),
     ):
-        features, cache = model(jnp.array(block), jnp.array(at), cache)
-        found.append(model.logits(features)[jnp.array(at) >= 0])
+        features, cache = model.read(cache, jnp.array([block]), jnp.array([at]), layers)
+        found.append(model.logits(features[0])[jnp.array(at) >= 0])
     assert int(cache.used) == 12
     np.testing.assert_allclose(jnp.concatenate(found), wanted, atol=1e-5)
 
@@ -82,11 +82,11 @@ def test_forgetting_activations_changes_no_gradient():
 
 def test_dtypes_are_those_that_were_asked_for(tmp_path):
     model = load(write(tmp_path, "qwen3"), dtype="bfloat16", compute="float32")
-    features, _ = model(jnp.arange(3), jnp.arange(3))
+    features = model(jnp.arange(3), jnp.arange(3))
     assert {leaf.dtype for leaf in jax.tree.leaves(model)} == {jnp.dtype("bfloat16")}
     assert features.dtype == jnp.float32
     low = dataclasses.replace(model, compute="bfloat16")
-    features, cache = low(jnp.arange(3), jnp.arange(3), low.empty(4))
+    features, cache = low.read(low.empty(1, 4), jnp.arange(3)[None], jnp.arange(3)[None], low.apart())
     assert features.dtype == cache.keys[0].dtype == jnp.bfloat16 and low.logits(features).dtype == jnp.float32
 
 

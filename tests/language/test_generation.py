@@ -84,7 +84,7 @@ def said(text, drawn, row):
 
 def logs_of(text, sampling):
     """Log-probabilities of all tokens but the first, by one pass over the whole text."""
-    features, _ = MODEL(jnp.array(text), jnp.arange(len(text)))
+    features = MODEL(jnp.array(text), jnp.arange(len(text)))
     logs = sampling.log_probs(MODEL.logits(features))
     return np.take_along_axis(np.asarray(logs[:-1]), np.array(text[1:])[:, None], axis=1)[:, 0]
 
@@ -94,7 +94,7 @@ def logs_of(text, sampling):
 def test_a_learner_finds_the_samplers_log_probabilities_over_two_turns(sampling, until):
     texts = [[1, 2, 3], [4], [5, 6, 7, 8, 1]]
     speak = Speaker(MODEL, sampling, 5, (STOP,), until)
-    first, cache = speak(MODEL.empty(40, 3), *asked(*texts), key_of(0))
+    first, cache = speak(MODEL.empty(3, 40), *asked(*texts), key_of(0))
     heard = [said(text, first, row) for row, text in enumerate(texts)]
     more = [[int(s[-1]), 2, 2] for s in heard]  # the last token said was not read, and the world answers
     begin = jnp.array([len(s) - 1 for s in heard])
@@ -111,7 +111,7 @@ def test_a_learner_finds_the_samplers_log_probabilities_over_two_turns(sampling,
 
 def test_nothing_is_said_after_a_stop():
     many = [[i % 9] for i in range(200)]
-    drawn, _ = Speaker(MODEL, length=6, stop=(STOP, 3))(MODEL.empty(20, 200), *asked(*many), key_of(0))
+    drawn, _ = Speaker(MODEL, length=6, stop=(STOP, 3))(MODEL.empty(200, 20), *asked(*many), key_of(0))
     tokens = np.asarray(drawn.tokens)
     ends = np.isin(tokens, [STOP, 3])
     assert ends.any() and set(drawn.counts.tolist()) >= {1, 2, 6}
@@ -124,7 +124,7 @@ def test_lengths_within_the_block_compile_nothing_again():
     speak = Speaker(MODEL, length=4, stop=(STOP,))
     compiled = jax.jit(lambda *said: speak(*said))
     for texts in ([[1], [2]], [[1, 2, 3], [4, 5]], [[1, 2, 3, 4, 5, 6], [7]]):
-        compiled(MODEL.empty(16, 2), *asked(*texts), key_of(len(texts[0])))
+        compiled(MODEL.empty(2, 16), *asked(*texts), key_of(len(texts[0])))
     assert compiled._cache_size() == 1
 
 
@@ -136,7 +136,7 @@ def test_only_listed_utterances_are_said_with_their_probabilities():
     rows = jnp.asarray(np.repeat(choices, 2_000, axis=0))
     tokens, positions = asked(*([[2, 3]] * 4_000))
     speak = Speaker(MODEL, length=3, stop=(STOP,))
-    drawn, _ = speak(MODEL.empty(12, 4_000), tokens, positions, key_of(3), OneOf(rows))
+    drawn, _ = speak(MODEL.empty(4_000, 12), tokens, positions, key_of(3), OneOf(rows))
     for i, listed in enumerate(choices):
         found = np.asarray(drawn.tokens[2_000 * i : 2_000 * (i + 1)])
         shares = [np.mean((found == choice).all(axis=1)) for choice in listed if choice[0] >= 0]

@@ -25,7 +25,7 @@ SAID = 12
 def logits(model, tokens):
     """Of every token ``[row, time, vocabulary]``, in one pass."""
     positions = jnp.arange(tokens.shape[1])
-    return np.asarray(jax.vmap(lambda row: model.logits(model(row, positions)[0]))(jnp.asarray(tokens)))
+    return np.asarray(jax.vmap(lambda row: model.logits(model(row, positions)))(jnp.asarray(tokens)))
 
 
 def peer(directory):
@@ -69,7 +69,7 @@ def test_an_export_says_the_same(name, tmp_path):
             pad_token_id=0,
         )[:, tokens.shape[1] :]  # fmt: skip
     positions = place(jnp.array([24, 24]), jnp.array([0, 0]), 24)
-    cache = model.empty(24 + SAID, 2)
+    cache = model.empty(2, 24 + SAID)
     speak = Speaker(model, Sampling(0.0), SAID)
     drawn, _ = speak(cache, jnp.asarray(tokens), positions, key_of(0))
     np.testing.assert_array_equal(drawn.tokens, said.numpy())

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.language.grammar import Free, Grammar
 from thespis.language.sampling import Sampling
-from thespis.nets.decoder import Cache, Decoder
+from thespis.nets.decoder import Cache, Decoder, Layer
 
 _FREE = Free()
 
@@ -44,13 +44,17 @@ class _Saying(eqx.Module):
 
 
 def read(
-    model: Decoder, cache: Cache, tokens: Int[Array, "row time"], positions: Int[Array, "row time"]
+    model: Decoder,
+    cache: Cache,
+    tokens: Int[Array, "row time"],
+    positions: Int[Array, "row time"],
+    layers: tuple[Layer, ...],
 ) -> tuple[Float[Array, "row vocabulary"], Cache]:
     """Logits of what follows the last token of each row's block, and the caches that have read it.
 
     The last token is the one at the largest position; a row of padding alone gets logits that mean nothing.
     """
-    features, cache = model.batch(tokens, positions, cache)
+    features, cache = model.read(cache, tokens, positions, layers)
     last = jnp.argmax(positions, axis=1)
     return model.logits(jnp.take_along_axis(features, last[:, None, None], axis=1)[:, 0]), cache
 
@@ -80,7 +84,8 @@ class Speaker(eqx.Module):
 
         ``grammar`` says what may be said. The caches need room for ``block + length - 1`` more.
         """
-        logits, cache = read(self.model, cache, tokens, positions)
+        layers = self.model.apart()
+        logits, cache = read(self.model, cache, tokens, positions, layers)
         rows, first = tokens.shape[0], positions.max(axis=1) + 1
         none = Drawn(jnp.full((rows, self.length), -1), jnp.zeros((rows, self.length)))
         saying = _Saying(jnp.array(0), none, cache, grammar.start(rows), jnp.ones(rows, bool))
@@ -89,7 +94,7 @@ class Speaker(eqx.Module):
         def tick(saying: _Saying) -> _Saying:
             last = jax.lax.dynamic_index_in_dim(saying.drawn.tokens, saying.tick - 1, axis=1)
             at = jnp.where(saying.going, first + saying.tick - 1, -1)[:, None]
-            logits, cache = read(self.model, saying.cache, jnp.maximum(last, 0), at)
+            logits, cache = read(self.model, saying.cache, jnp.maximum(last, 0), at, layers)
             return self._said(dataclasses.replace(saying, cache=cache), logits, key, grammar)
 
         if self.until:

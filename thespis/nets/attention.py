@@ -18,16 +18,16 @@ def rms_norm(x: Float[Array, "*axes f"], scale: Float[Array, " f"], epsilon: flo
 
 def attend(
     q: Float[Array, "time head size"],
-    k: Float[Array, "slot kv size"],
-    v: Float[Array, "slot kv size"],
+    k: Float[Array, "kv size slot"],
+    v: Float[Array, "kv slot size"],
     seen: Bool[Array, "time slot"],
 ) -> Float[Array, "time head size"]:
     """Softmax attention, ``head / kv`` queries to a key; weights in float32. What sees nothing gets some mean."""
     time, heads, size = q.shape
-    grouped = q.reshape(time, k.shape[1], heads // k.shape[1], size)
-    scores = jnp.einsum("tgrf,sgf->grts", grouped, k).astype("float32") * size**-0.5
+    grouped = q.reshape(time, len(k), heads // len(k), size)
+    scores = jnp.einsum("tgrf,gfs->grts", grouped, k).astype("float32") * size**-0.5
     weights = jax.nn.softmax(jnp.where(seen, scores, _HIDDEN), axis=-1).astype(q.dtype)
-    return jnp.einsum("grts,sgf->tgrf", weights, v).reshape(time, heads, size)
+    return jnp.einsum("grts,gsf->tgrf", weights, v).reshape(time, heads, size)
 
 
 def visible(query: Int[Array, " time"], key: Int[Array, " slot"], window: Int[Array, ""]) -> Bool[Array, "time slot"]:

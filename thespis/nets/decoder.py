@@ -5,7 +5,7 @@ groups of heads; biases, norms of queries and keys, windows and tied embeddings 
 one sequence; batch with ``vmap``. The parameters of all layers are stacked on a leading axis and scanned.
 
 What a token sees is settled by positions alone: keys of its own and of smaller positions, none below 0. So padding is
-a token at position -1, wherever it stands, and the same function serves a learner (whole sequences) and a sampler (a
+a token at position -1, wherever it stands, and a learner (one pass over a whole text) computes the same as a sampler (a
 few tokens after those that a :class:`Cache` holds).
 
 Sources: Touvron et al., 2023 (Llama); Shazeer, 2020 (SwiGLU); Zhang and Sennrich, 2019 (RMSNorm); Ainslie et al., 2023
@@ -104,15 +104,14 @@ class Layer(eqx.Module):
 
 
 class Cache(eqx.Module):
-    """Keys and values of a sequence so far, by layer: ``slot`` places, of which the first ``used`` are taken.
+    """Keys and values of rows of texts so far, by layer: ``slot`` places, of which the first ``used`` are taken.
 
-    A place whose position is -1 is empty or padding. ``used`` is the same for all sequences of a batch, so that writing
-    is one copy.
+    A place whose position is -1 is empty or padding. All rows are written at once, at the same places.
     """
 
-    keys: tuple[Float[Array, "*row slot kv size"], ...]
-    values: tuple[Float[Array, "*row slot kv size"], ...]
-    positions: Int[Array, "*row slot"]
+    keys: tuple[Float[Array, "row kv size slot"], ...]
+    values: tuple[Float[Array, "row kv slot size"], ...]
+    positions: Int[Array, "row slot"]
     used: Int[Array, ""]
 
 
@@ -130,83 +129,81 @@ class Decoder(eqx.Module):
     compute: str = eqx.field(static=True, default="float32")
     remat: bool = eqx.field(static=True, default=False)
 
-    def __call__(
-        self, tokens: Int[Array, " time"], positions: Int[Array, " time"], cache: Cache | None = None
-    ) -> tuple[Float[Array, "time width"], Cache | None]:
-        """Features of each token, and the cache with their keys and values; positions of -1 are padding.
+    def __call__(self, tokens: Int[Array, " time"], positions: Int[Array, " time"]) -> Float[Array, "time width"]:
+        """Features of each token of one text; positions of -1 are padding."""
+        by = turns(self.shape.rotary, self.shape.head_size, positions)
 
-        The caller sees to it that the cache has room for ``time`` more.
+        def one(x, xs):
+            layer, window = xs
+            q, k, v = self._heads(layer, x, by)
+            seen = attend(q, k.transpose(1, 2, 0), v.transpose(1, 0, 2), visible(positions, positions, window))
+            return self._mixed(layer, x, seen), None
+
+        body = jax.checkpoint(one) if self.remat else one  # pyright: ignore[reportPrivateImportUsage]
+        x, _ = jax.lax.scan(body, self.embedding[tokens].astype(self.compute), (self.layers, self._windows()))
+        return rms_norm(x, self.norm, self.shape.epsilon)
+
+    def apart(self) -> tuple[Layer, ...]:
+        """The layers one by one, for :meth:`read` in a loop: a scan would copy a layer's weights for every token."""
+        return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], self.layers) for i in range(self.shape.layers))
+
+    def read(
+        self,
+        cache: Cache,
+        tokens: Int[Array, "row time"],
+        positions: Int[Array, "row time"],
+        layers: tuple[Layer, ...],
+    ) -> tuple[Float[Array, "row time width"], Cache]:
+        """What the decoder itself says of tokens that follow those of the cache, and the cache with them.
+
+        ``layers``: as :meth:`apart` gives them. The caller sees to it that the cache has room for ``time`` more.
         """
         by = turns(self.shape.rotary, self.shape.head_size, positions)
-        x = self.embedding[tokens].astype(self.compute)
-        windows = jnp.array([_ALL if w is None else w for w in self.shape.windows or (None,) * self.shape.layers])
-        if cache is not None:
-            x, cache = self._after(cache, x, positions, by, windows)
-        else:
-
-            def one(x, xs):
-                layer, window = xs
-                q, k, v = self._heads(layer, x, by)
-                return self._mixed(layer, x, attend(q, k, v, visible(positions, positions, window))), None
-
-            body = jax.checkpoint(one) if self.remat else one  # pyright: ignore[reportPrivateImportUsage]
-            x, _ = jax.lax.scan(body, x, (self.layers, windows))
-        return rms_norm(x, self.norm, self.shape.epsilon), cache
-
-    def _after(self, cache: Cache, x: Array, positions: Array, by: tuple, windows: Array) -> tuple[Array, Cache]:
-        """All layers with a cache, one by one: a scan would copy each layer's cache and weights for every token."""
-
-        def placed(old: Array, new: Array) -> Array:
-            return jax.lax.dynamic_update_slice(old, new.astype(old.dtype), (cache.used, *[0] * (new.ndim - 1)))
-
-        places, keys, values = placed(cache.positions, positions), [], []
-        for i in range(self.shape.layers):
-            layer = jax.tree.map(lambda leaf, i=i: leaf[i], self.layers)
+        places = _write(cache.positions, positions, cache.used, axis=1)
+        x, keys, values = self.embedding[tokens].astype(self.compute), [], []
+        for i, (layer, window) in enumerate(zip(layers, self._windows(), strict=True)):
             q, k, v = self._heads(layer, x, by)
-            keys.append(placed(cache.keys[i], k))
-            values.append(placed(cache.values[i], v))
-            k, v = keys[i].astype(x.dtype), values[i].astype(x.dtype)
-            x = self._mixed(layer, x, attend(q, k, v, visible(positions, places, windows[i])))
-        return x, Cache(tuple(keys), tuple(values), places, cache.used + len(positions))
-
-    def _mixed(self, layer: Layer, x: Array, seen: Array) -> Array:
-        """A layer's end: what attention has seen is added, then what the feed-forward part makes of it."""
-        x = x + layer.o(seen.reshape(x.shape[0], -1))
-        normal = rms_norm(x, layer.between, self.shape.epsilon)
-        return x + layer.down(jax.nn.silu(layer.gate(normal)) * layer.up(normal))
+            keys.append(_write(cache.keys[i], k.transpose(0, 2, 3, 1), cache.used, axis=3))
+            values.append(_write(cache.values[i], v.transpose(0, 2, 1, 3), cache.used, axis=2))
+            shown = jax.vmap(visible, in_axes=(0, 0, None))(positions, places, window)
+            x = self._mixed(layer, x, jax.vmap(attend)(q, keys[i].astype(x.dtype), values[i].astype(x.dtype), shown))
+        after = Cache(tuple(keys), tuple(values), places, cache.used + tokens.shape[1])
+        return rms_norm(x, self.norm, self.shape.epsilon), after
 
     def logits(self, features: Float[Array, "*axes width"]) -> Float[Array, "*axes vocabulary"]:
         """Unnormalised log-probabilities of the next token, in float32."""
         weight = self.embedding.T if self.head is None else self.head
         return (features @ weight.astype(features.dtype)).astype("float32")
 
-    def batch(
-        self, tokens: Int[Array, "row time"], positions: Int[Array, "row time"], cache: Cache
-    ) -> tuple[Float[Array, "row time width"], Cache]:
-        """What the decoder itself does, for rows of texts with a cache of as many rows."""
+    def empty(self, rows: int, slots: int, dtype: str | None = None) -> Cache:
+        """A cache for ``rows`` texts with room for ``slots`` tokens of each."""
+        shape, lead, dtype = self.shape, (rows, self.shape.kv_heads), dtype or self.compute
+        keys, values = (
+            jnp.zeros((*lead, shape.head_size, slots), dtype),
+            jnp.zeros((*lead, slots, shape.head_size), dtype),
+        )
+        return Cache((keys,) * shape.layers, (values,) * shape.layers, jnp.full((rows, slots), -1), jnp.array(0))
 
-        def one(tokens, positions, keys, values, places):
-            features, after = self(tokens, positions, Cache(keys, values, places, cache.used))
-            assert after is not None
-            return features, after.keys, after.values, after.positions
-
-        over = jax.vmap(one)
-        features, keys, values, places = over(tokens, positions, cache.keys, cache.values, cache.positions)
-        return features, Cache(keys, values, places, cache.used + tokens.shape[1])
-
-    def empty(self, slots: int, *rows: int, dtype: str | None = None) -> Cache:
-        """A cache with room for ``slots`` tokens, of one text or of ``rows`` texts."""
-        shape = self.shape
-        room = jnp.zeros((*rows, slots, shape.kv_heads, shape.head_size), dtype or self.compute)
-        return Cache((room,) * shape.layers, (room,) * shape.layers, jnp.full((*rows, slots), -1), jnp.array(0))
+    def _windows(self) -> Int[Array, " layer"]:
+        return jnp.array([_ALL if w is None else w for w in self.shape.windows or (None,) * self.shape.layers])
 
     def _heads(self, layer: Layer, x: Array, by: tuple[Array, Array]) -> tuple[Array, Array, Array]:
-        """Queries, keys and values ``[time, head, size]``, queries and keys turned."""
+        """Queries, keys and values ``[..., head, size]`` of features ``[..., width]``, queries and keys turned."""
         size, x = self.shape.head_size, rms_norm(x, layer.before, self.shape.epsilon)
-        q, k, v = (part(x).reshape(x.shape[0], -1, size) for part in (layer.q, layer.k, layer.v))
+        q, k, v = (part(x).reshape(*x.shape[:-1], -1, size) for part in (layer.q, layer.k, layer.v))
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = (rms_norm(y, s, self.shape.epsilon) for y, s in ((q, layer.q_norm), (k, layer.k_norm)))
         return turned(q, by), turned(k, by), v
+
+    def _mixed(self, layer: Layer, x: Array, seen: Array) -> Array:
+        """A layer's end: what attention has seen is added, then what the feed-forward part makes of it."""
+        x = x + layer.o(seen.reshape(*x.shape[:-1], -1))
+        normal = rms_norm(x, layer.between, self.shape.epsilon)
+        return x + layer.down(jax.nn.silu(layer.gate(normal)) * layer.up(normal))
+
+
+def _write(old: Array, new: Array, at: Int[Array, ""], axis: int) -> Array:
+    return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), at, axis)
 
 
 def decoder(shape: Shape, key: Key[Array, ""], dtype: str = "float32") -> Decoder:

@@ -123,14 +123,14 @@ class Yarn:
 
 
 def turns(
-    rotary: Rotary, size: int, positions: Int[Array, " time"]
-) -> tuple[Float[Array, "time 1 pair"], Float[Array, "time 1 pair"]]:
+    rotary: Rotary, size: int, positions: Int[Array, "*time"]
+) -> tuple[Float[Array, "*time 1 pair"], Float[Array, "*time 1 pair"]]:
     """Cosines and sines of the positions, in float32: :func:`turned`'s arguments, the same for all heads."""
-    angles = positions.astype("float32")[:, None, None] * jnp.asarray(rotary.frequencies(size), "float32")
+    angles = positions.astype("float32")[..., None, None] * jnp.asarray(rotary.frequencies(size), "float32")
     return jnp.cos(angles) * rotary.scale, jnp.sin(angles) * rotary.scale
 
 
-def turned(x: Float[Array, "time head size"], by: tuple[Array, Array]) -> Float[Array, "time head size"]:
+def turned(x: Float[Array, "*time head size"], by: tuple[Array, Array]) -> Float[Array, "*time head size"]:
     """Heads turned to their positions, in the dtype of ``x``."""
     cos, sin = (part.astype(x.dtype) for part in by)
     first, second = jnp.split(x, 2, axis=-1)
