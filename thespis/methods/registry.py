@@ -18,6 +18,7 @@ NAMES = {
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
+    "gmah": "thespis.methods.teams.gmah:GMAH",
     "impala": "thespis.methods.online.impala:IMPALA",
     "ippo": "thespis.methods.teams.ippo:IPPO",
     "maddpg": "thespis.methods.teams.maddpg:MADDPG",
