@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import CASES
+from cases import CASES, replay
 from test_teams import experienced
 from worlds import Crew
 
@@ -17,7 +17,7 @@ from thespis.core.records import View
 from thespis.core.samples import random_steps
 from thespis.envs.compiled.harvest import Harvest
 from thespis.envs.compiled.two_rooms import GROUP, MARKS, TwoRooms
-from thespis.learners.factored import mixed, valued
+from thespis.learners.factored import valued
 from thespis.learners.subgoals import Subgoals, WorldsReward
 
 KEY = key_of(0)
@@ -79,14 +79,12 @@ def test_what_is_reached_adds_no_value_of_what_follows():
     total = sum(x.sum(-1) for x in best.values())
     wanted = steps.reward + lower.discount * np.where(steps.terminated, 0.0, total)
     np.testing.assert_allclose(lower.targets(state.lower, steps), wanted, rtol=1e-4, atol=1e-5)
-    assert mixed(state.lower.team, best, steps.next_view, steps.next_privileged).shape == total.shape
 
 
 def test_subgoals_are_held_until_both_are_there_or_it_is_time():
     world = TwoRooms(limit=100)
-    method = dataclasses.replace(
-        GMAH, choices=Subgoals(MARKS), every=4, lower=dataclasses.replace(GMAH.lower, feed=dataclasses.replace(GMAH.feed, length=7))
-    )  # fmt: skip
+    lower = dataclasses.replace(GMAH.lower, feed=replay(length=7))
+    method = dataclasses.replace(GMAH, lower=lower, choices=Subgoals(MARKS), every=4)
     policy = method.policy(method.init(world.spec, KEY), Mode.EXPLORE)
     memory, act = method.begin(policy, 1), jax.jit(method.act)
     due = []
