@@ -154,7 +154,8 @@ class Levels(eqx.Module):
 
         greedy = self.policy(state, Mode.EXPLOIT)
         fresh = jax.vmap(lambda view: self._choose(greedy, view, key_of(0)))(steps.next_view)
-        following = {name: jnp.where(over[..., None], fresh[name], x) for name, x in chosen.items()}
+        anew = {name: over[..., None] | ~steps.view.alive[name] for name in chosen}  # of the absent nothing is held
+        following = {name: jnp.where(anew[name], fresh[name], x) for name, x in chosen.items()}
         under = dataclasses.replace(
             self.choices.lower(told, steps, chosen, following), extras={group.name: () for group in state.groups}
         )
