@@ -47,8 +47,8 @@ PAPER = Paper(
         looks=1,
         episodes=10,
     ),
-    remarks="Two rooms of four cells and a door that somebody must hold open stand for the paper's grids; the two switches "
-    "are the subgoals, as keys, doors and goals are in the paper's. Of the paper's rivals (PPO, A2C, MAPPO, QMIX) "
+    remarks="Two rooms of four cells and a door that somebody must hold open stand for the paper's grids; the two "
+    "switches are the subgoals, as keys, doors and goals are in the paper's. Of the paper's rivals (PPO, A2C, MAPPO, QMIX) "
     "QMIX is tried. A first look at two seeds of either arm, half as long and with chances of random actions that "
     "faded within a thousand updates, sized the budget and these chances: no greedy team got through, and what "
     "GMAH's lower level lacked was the way to the far switch, where it had rarely been. What is not shown: every "
