@@ -48,14 +48,14 @@ PAPER = Paper(
         episodes=10,
     ),
     remarks="Two rooms of four cells and a door that somebody must hold open stand for the paper's grids; the two "
-    "switches are the subgoals, as keys, doors and goals are in the paper's. Of the paper's rivals (PPO, A2C, MAPPO, QMIX) "
-    "QMIX is tried. A first look at two seeds of either arm, half as long and with chances of random actions that "
-    "faded within a thousand updates, sized the budget and these chances: no greedy team got through, and what "
+    "switches are the subgoals, as keys, doors and goals are in the paper's. Of the paper's rivals (PPO, A2C, MAPPO,"
+    " QMIX) QMIX is tried. A first look at two seeds of either arm, half as long and with chances of random actions "
+    "that faded within a thousand updates, sized the budget and these chances: no greedy team got through, and what "
     "GMAH's lower level lacked was the way to the far switch, where it had rarely been. What is not shown: every "
-    "seed of GMAH is ahead of every one of QMIX, areas of 0.07 to 0.11 and of 0.01 to 0.03, and the interval of "
-    "four against four seeds still holds one half. Second look: neither solves the task. GMAH's training returns "
-    "rise to between 0.25 and 0.5 while choices are random in part, and fall as chance fades: in greedy play, which"
-    " returns 0, one agent stands on the far switch at the end of nearly every episode, and the other, who was "
-    "nearly always sent to the near one, does not find the way. The upper level has little reason to send another: "
-    "it discounts periods, not steps, so that at 0.97 a period of waiting costs 3%.",
+    "seed of GMAH is ahead of every one of QMIX, areas of 0.07 to 0.11 and of 0.01 to 0.03, and the interval of four"
+    " against four seeds still holds one half. Second look: neither solves the task. GMAH's training returns rise to"
+    " between 0.25 and 0.5 while choices are random in part, and fall as chance fades: in greedy play, which returns"
+    " 0, one agent stands on the far switch at the end of nearly every episode, and the other, who was nearly always"
+    " sent to the near one, does not find the way. The upper level has little reason to send another: it discounts "
+    "periods, not steps, so that at 0.97 a period of waiting costs 3%.",
 )
