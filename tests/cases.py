@@ -10,7 +10,7 @@ from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
 from thespis.critics.matching import Matched
-from thespis.critics.mixing import Monotonic
+from thespis.critics.mixing import Monotonic, Sum
 from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
 from thespis.learners.anchors import Magnet
@@ -21,6 +21,7 @@ from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Separate
+from thespis.learners.subgoals import Subgoals
 from thespis.learners.temperature import TunedTemperature
 from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
@@ -42,6 +43,7 @@ from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.methods.teams.bayesian import Bayesian, Fading
 from thespis.methods.teams.decentralized import Decentralized, Surrogate
+from thespis.methods.teams.gmah import GMAH
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
@@ -116,6 +118,15 @@ CASES = {
             QMIX(mixer=Monotonic(4, (8,)), utility=Matched(), hidden=SMALL, target_every=3),
             QMIX(mixer=Monotonic(4, (8,)), utility=Matched(), hidden=SMALL, target_every=3, feed=replay(length=3)),
             ActionRoles(settled=2.0, latent=3, units=4),
+            every=2,
+        ),
+        CREW,
+    ),
+    "gmah": Case(
+        GMAH(
+            QMIX(mixer=Monotonic(4, (8,)), hidden=SMALL, target_every=3),
+            QMIX(mixer=Sum(), hidden=SMALL, target_every=3, feed=replay(length=3)),
+            Subgoals((0, -1)),
             every=2,
         ),
         CREW,

@@ -22,6 +22,7 @@ NAMES = {
     "dqn": "thespis.methods.online.dqn:DQN",
     "dsac": "thespis.methods.online.dsac:DSAC",
     "es": "thespis.methods.online.es:ES",
+    "gmah": "thespis.methods.teams.gmah:GMAH",
     "impala": "thespis.methods.online.impala:IMPALA",
     "ippo": "thespis.methods.teams.ippo:IPPO",
     "maddpg": "thespis.methods.teams.maddpg:MADDPG",

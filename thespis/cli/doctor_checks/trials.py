@@ -11,6 +11,7 @@ from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.learners.contrast import Contrast
 from thespis.learners.roles import ActionRoles
+from thespis.learners.subgoals import Subgoals, WorldsReward
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.clam import CLAM
@@ -26,6 +27,7 @@ from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.methods.teams.bayesian import Bayesian
 from thespis.methods.teams.decentralized import Decentralized, Surrogate
+from thespis.methods.teams.gmah import GMAH
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
@@ -84,12 +86,13 @@ def _alone() -> list[Trial]:
 
 def _together() -> list[Trial]:
     mixer = Monotonic(8, (16,))
-    level = QMIX(**_QUICK, mixer=mixer, utility=Matched())
+    plain, level = QMIX(**_QUICK, mixer=mixer), QMIX(**_QUICK, mixer=mixer, utility=Matched())
     ppo, surrogate = PPO(**_FRESH, epochs=4), Surrogate(PPO(**_FRESH, epochs=4, clip=1e9))
     return [
-        Trial(QMIX(**_QUICK, mixer=mixer), "two-step", 8_000),
+        Trial(plain, "two-step", 8_000),
         Trial(VDN(**_QUICK), "shifts", 8_000),
         Trial(RODE(level, level, ActionRoles(count=2, settled=50.0), every=1), "two-step", 8_000),
+        Trial(GMAH(plain, plain, Subgoals((1, 2), WorldsReward()), every=1), "two-step", 8_000),
         Trial(MAPPO(ppo), "shifts", 20_000),
         Trial(MASAC(SAC(**_HARD)), "shifts", 8_000),
         Trial(IPPO(ppo), "shifts", 20_000),
