@@ -39,9 +39,11 @@ from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.masac import MASAC
+from thespis.methods.teams.mra import MRA, Modes
 from thespis.methods.teams.qmix import QMIX
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
+from thespis.nets.relations import Attention
 from thespis.nets.residual import Residual
 
 
@@ -93,6 +95,7 @@ CASES = {
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
+    "mra": Case(MRA(Modes(ppo(others=Attention(4), memory=GRU(4), minibatch=16), modes=3)), CREW),
     "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),
     "mappo apart with memory": Case(MAPPO(ppo(memory=GRU(4), minibatch=16), Separate()), PUSHING),
     "vdn": Case(VDN(hidden=SMALL, target_every=3, feed=replay()), CREW),
@@ -130,7 +133,7 @@ CASES = {
 }  # fmt: skip
 SLOW = {
     "clam with memory", "ippo in a crew", "ippo with memory", "mappo apart with memory", "masac",
-    "masac apart with choices", "qmix with memory", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
+    "masac apart with choices", "mra", "qmix with memory", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
 }  # fmt: skip
 """Cases whose near relations are tried by the fast tests: they run with the slow ones."""
 
