@@ -114,7 +114,7 @@ class Modal(eqx.Module):
         """What every action says of its mode, in nats."""
         steps, mode = batch.steps, batch.steps.extras["mode"]
 
-        def in_mode(z: Array) -> Float[Array, "time row"]:
+        def in_mode(z: int) -> Float[Array, "time row"]:
             view = _in(jnp.full_like(mode, z), steps.view)
             scaled = jax.vmap(jax.vmap(lambda o: policy.observations.apply(policy.scale, o)))(view.observation)
             found = policy.network.distributions(batch.memory[1], View(scaled, view.legal), steps.first)
