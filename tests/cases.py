@@ -9,38 +9,46 @@ from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
+from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
 from thespis.learners.anchors import Magnet
+from thespis.learners.cloning import Cloning
 from thespis.learners.contrast import Contrast
 from thespis.learners.crowd import EachAlone
 from thespis.learners.following import Sarsa
 from thespis.learners.normalisers import ReturnScale, RunningScale
+from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Separate
 from thespis.learners.temperature import TunedTemperature
 from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD
+from thespis.methods.games.nfsp import NFSP
 from thespis.methods.imitation.bc import BC
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.bayesian import Bayesian, Fading
+from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.masac import MASAC
 from thespis.methods.teams.mra import MRA, Modes
 from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
 from thespis.nets.relations import Attention
@@ -88,21 +96,35 @@ CASES = {
         NQ(hidden=SMALL, duelling=True, following=Sarsa(), trace=0.5, feed=Rollouts(5, envs=3)), CHOICE
     ),
     "ddpg": Case(DDPG(hidden=SMALL, feed=replay()), Walk()),
+    "ddpg with choices": Case(DDPG(hidden=SMALL, feed=replay()), CHOICE),
     "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
+    "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
     "mra": Case(MRA(Modes(ppo(others=Attention(4), memory=GRU(4), minibatch=16), modes=3)), CREW),
+    "bayesian": Case(Bayesian(ppo(observations=RunningScale()), edges=Fading(1.0, 4.0)), CREW),
+    "decentralized": Case(Decentralized(Surrogate(ppo())), CREW),
     "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),
     "mappo apart with memory": Case(MAPPO(ppo(memory=GRU(4), minibatch=16), Separate()), PUSHING),
     "vdn": Case(VDN(hidden=SMALL, target_every=3, feed=replay()), CREW),
     "qmix with memory": Case(
         QMIX(mixer=Monotonic(4, (8,)), hidden=SMALL, memory=GRU(4), target_every=3, feed=replay(length=3)), CREW
     ),
+    "rode": Case(
+        RODE(
+            QMIX(mixer=Monotonic(4, (8,)), utility=Matched(), hidden=SMALL, target_every=3),
+            QMIX(mixer=Monotonic(4, (8,)), utility=Matched(), hidden=SMALL, target_every=3, feed=replay(length=3)),
+            ActionRoles(settled=2.0, latent=3, units=4),
+            every=2,
+        ),
+        CREW,
+    ),
     "maddpg": Case(MADDPG(DDPG(hidden=SMALL, feed=replay(length=2))), PUSHING),
+    "maddpg apart with choices": Case(MADDPG(DDPG(hidden=SMALL, feed=replay()), Separate()), CREW),
     "masac": Case(MASAC(SAC(hidden=SMALL, feed=replay())), PUSHING),
     "masac apart with choices": Case(MASAC(SAC(hidden=SMALL, feed=replay()), Separate()), CREW),
     "ippo": Case(IPPO(PPO(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3))), KUHN),
@@ -129,25 +151,23 @@ CASES = {
         ),
         KUHN,
     ),
+    "nfsp": Case(
+        EachAlone(NFSP(ppo(), Cloning(hidden=SMALL), anticipation=0.5, capacity=20, sample=6, fits=2)), KUHN
+    ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
-SLOW = {
-    "clam with memory", "ippo in a crew", "ippo with memory", "mappo apart with memory", "masac",
-    "masac apart with choices", "mra", "qmix with memory", "cfr", "mmd", "nq with sarsa", "sac-v with choices",
+FAST = {
+    "bc", "cfr-plus", "dqn", "mappo", "ppo", "ppo with memory", "sac",
 }  # fmt: skip
-"""Cases whose near relations are tried by the fast tests: they run with the slow ones."""
+"""One case of every kind of feed, memory, action and company; all others run with the slow tests."""
+
+FAST_IN_LOOPS = {"dqn", "mappo", "ppo with memory"}
+"""In loops every case costs two compiled runs."""
 
 
-SLOW_IN_LOOPS = SLOW | {
-    "a2c", "cfr-plus", "clam", "ddpg", "dsac", "impala", "ippo", "maddpg", "nq", "ppo", "sac with choices", "sac-v",
-    "td3", "vdn",
-}  # fmt: skip
-"""In loops every case costs two compiled runs: kinds of feed, memory and agents are tried fast, not all names."""
-
-
-def marked(names, slow=frozenset(SLOW)):
+def marked(names, fast=frozenset(FAST)):
     """Names of cases as parameters."""
-    return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
+    return [pytest.param(name, marks=[] if name in fast else [pytest.mark.slow]) for name in names]
 
 
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]

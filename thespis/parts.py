@@ -40,7 +40,8 @@ def feedback_from(feedback: Any) -> Any:
 def curriculum_from(curriculum: Any) -> Any:
     """A curriculum as it is; ranges such as ``length=0.3..0.8`` randomise parameters; ``None`` keeps them fixed.
 
-    A word says who sits in the other seats of a game: latest, past, hard or equilibrium.
+    A word says who sits in the other seats of a game: latest, past, hard or equilibrium (the learner's own past), or
+    players by name, parted by commas, such as ``bot:mcts-100`` or ``runs/ppo,runs/a2c``.
     """
     from thespis.curricula import choosing
     from thespis.curricula.domain_randomisation import DomainRandomisation
@@ -54,7 +55,20 @@ def curriculum_from(curriculum: Any) -> Any:
             "latest": choosing.Latest, "past": choosing.Uniformly, "hard": choosing.HardFirst,
             "equilibrium": choosing.Equilibrium,
         }  # fmt: skip
-        if curriculum not in choices:
-            raise UserError(f"unknown opponents {curriculum!r}: {', '.join(choices)}")
-        return PastSelves(choice=choices[curriculum]())
+        if curriculum in choices:
+            return PastSelves(choice=choices[curriculum]())
+        return _players(curriculum, list(choices))
     return DomainRandomisation.parse(list(curriculum)) if isinstance(curriculum, list | tuple) else curriculum
+
+
+def _players(text: str, choices: list[str]) -> Any:
+    from pathlib import Path
+
+    from thespis.arena.against import Players
+
+    names = tuple(text.split(","))
+    if any(":" not in name and not Path(name.rpartition("@")[0] or name).exists() for name in names):
+        raise UserError(
+            f"unknown opponents {text!r}: {', '.join(choices)}, or players such as runs/ppo or bot:mcts-100"
+        )
+    return Players(names)

@@ -16,16 +16,14 @@ import dataclasses
 import functools
 import json
 import os
-import shutil
-import time
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import kept
 import numpy as np
 
-import thespis
 from thespis.assembly import METHOD_STATE, method_states_like
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Rollouts
@@ -57,8 +55,8 @@ WORK = {
             board=Flat(),
             hidden=(128, 128),
             value_scale=0.1,
-            opening=2,
-            temperature=8.0,
+            opening=3,
+            temperature=1_000.0,
             feed=Rollouts(length=32, envs=64),
         ),
         400_000,
@@ -68,45 +66,21 @@ WORK = {
         100,
     ),
     "connect_four": Work(
-        AlphaZero(board=Residual(32, 2), value_scale=0.2, opening=4, epochs=3, feed=Rollouts(length=64, envs=64)),
-        1_200_000,
+        AlphaZero(
+            board=Residual(32, 2),
+            value_scale=0.2,
+            opening=4,
+            temperature=1_000.0,
+            epochs=3,
+            feed=Rollouts(length=64, envs=64),
+        ),
+        600_000,
         60.0,
         256,
         100,
         20,
     ),
 }
-
-
-# -- training
-
-
-def train(name: str, out: Path) -> None:
-    """Train, or go on training, with a copy of a checkpoint kept every so often."""
-    work = WORK[name]
-    kept = out.with_name(out.name + "-kept")
-    kept.mkdir(parents=True, exist_ok=True)
-    log = kept / "times.jsonl"
-    before = json.loads(log.read_text().splitlines()[-1]) if log.exists() else {"seconds": 0.0, "cpu_seconds": 0.0}
-    clock: dict[str, float] = {}
-
-    def keep(event: Any) -> None:
-        if event.kind == "checkpoint":
-            now = {"seconds": time.monotonic(), "cpu_seconds": time.process_time()}
-            if not clock:
-                clock.update(now)  # the first chunk compiles
-            spent = {key: before[key] + now[key] - clock[key] for key in now}
-            with log.open("a") as file:
-                file.write(json.dumps({"step": event.step} | spent) + "\n")
-            shutil.copy(event.data["path"], kept / f"{event.step}.ckpt")
-
-    if (out / "run.json").exists():
-        thespis.resume(out, callbacks=[keep])
-    else:
-        thespis.train(
-            work.method, f"pgx:{name}", steps=work.steps, seeds=[0], out=out, callbacks=[keep],
-            checkpoint_seconds=work.every,
-        )  # fmt: skip
 
 
 # -- who judges
@@ -223,24 +197,22 @@ def judged(name: str, path: Path, games: int) -> dict[str, Any]:
     return told | {"points": points / (2 * games)}
 
 
-def judge(name: str, out: Path) -> None:
+def judge(name: str, out: Path, seed: int) -> None:
     """Judge every checkpoint that was kept, the last one by more games."""
-    work, kept = WORK[name], out.with_name(out.name + "-kept")
-    times = [json.loads(line) for line in (kept / "times.jsonl").read_text().splitlines()]
-    curve = []
+    work, times, curve = WORK[name], kept.times(out), []
     for at in times:
         last = at is times[-1]
-        found = judged(name, kept / f"{at['step']}.ckpt", work.games if last else work.look)
+        found = judged(name, kept.beside(out) / f"{at['step']}.ckpt", work.games if last else work.look)
         curve.append(at | found)
         print(json.dumps(curve[-1]), flush=True)
     told = {
-        "game": name, "judge": JUDGES[name].__doc__, "simulations": {"training": work.method.simulations,
+        "game": name, "seed": seed, "judge": JUDGES[name].__doc__, "simulations": {"training": work.method.simulations,
         "playing": work.playing} | ({"judge": SIMULATIONS} if name == "connect_four" else {}),
         "method": repr(work.method), "games_per_seat": {"last": work.games, "before": work.look},
         "cores": os.cpu_count(), "curve": curve,
     }  # fmt: skip
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"alphazero-{name.replace('_', '-')}.json").write_text(json.dumps(told, indent=1) + "\n")
+    (RESULTS / f"alphazero-{name.replace('_', '-')}-{seed}.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 def main() -> None:
@@ -249,8 +221,13 @@ def main() -> None:
     parser.add_argument("what", choices=("train", "judge"))
     parser.add_argument("game", choices=WORK)
     parser.add_argument("out", type=Path, help="directory of the run")
+    parser.add_argument("--seed", type=int, default=0, help="seed of training")
     asked = parser.parse_args()
-    {"train": train, "judge": judge}[asked.what](asked.game, asked.out)
+    if asked.what == "judge":
+        judge(asked.game, asked.out, asked.seed)
+    else:
+        work = WORK[asked.game]
+        kept.train(work.method, f"pgx:{asked.game}", work.steps, [asked.seed], asked.out, work.every)
 
 
 if __name__ == "__main__":

@@ -42,10 +42,12 @@ def test_runs_of_all_kinds_play(runs):
     assert all((np.abs(m.payoffs[..., 0]) <= 2).all() and not m.payoffs.sum(axis=-1).any() for m in found.meetings)
     assert found.exploitability[2] == pytest.approx(11 / 24)  # of uniform play in Kuhn poker
     assert all(value > 0 for value in found.exploitability)
+    assert found.replies == (None, None, None)
     told = found.to_json()
     assert told["played"][0][1] == 40 and told["players"][0]["rating"]["elo"] == found.ratings.players[0].elo
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_games_whoever_else_plays(runs):
     both, chance, past = f"{runs}/both", "bot:random", f"{runs}/past"
     few, again, more = (tournament(texts, games=10) for texts in ([both, chance], [both, chance], [past, both, chance]))
@@ -54,6 +56,15 @@ def test_the_same_call_gives_the_same_games_whoever_else_plays(runs):
     np.testing.assert_array_equal(meeting(few, 1, 0).payoffs, meeting(more, 2, 1).payoffs)
     other = tournament([both, chance], games=10, seed=1)
     assert not np.array_equal(meeting(other, 0, 1).payoffs, meeting(few, 0, 1).payoffs)
+
+
+@pytest.mark.slow
+def test_replies_are_learnt_when_asked(runs):
+    texts = [f"{runs}/both", "bot:random"]
+    found = tournament(texts, games=20, best_response=2_000)
+    assert all(won is not None and -2 <= won.value <= 2 for won in found.replies)
+    assert sum("alone wins" in note for note in found.notes) == 2
+    assert found.to_json()["players"][1]["best_response"]["value"] == found.replies[1].value
 
 
 def test_all_seeds_meet_all_seeds(runs):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
-from cases import CASES, ONLINE, SLOW_IN_LOOPS, marked
+from cases import CASES, FAST_IN_LOOPS, ONLINE, marked
 from worlds import AsHost
 
 from thespis.core.laws import as_numpy, same_bits
@@ -62,7 +62,7 @@ def run(loop, path) -> Ran:
     )
 
 
-@pytest.fixture(scope="module", params=marked(ONLINE, SLOW_IN_LOOPS))
+@pytest.fixture(scope="module", params=marked(ONLINE, FAST_IN_LOOPS))
 def name(request):
     return request.param
 
@@ -107,7 +107,7 @@ def test_learning_changes_something(in_compiled):
     assert max(jax.tree.leaves(moved)) > 1e-4
 
 
-@pytest.mark.parametrize("name", ["ppo", "sac"])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("sac", marks=pytest.mark.slow)])
 def test_a_seed_alone_does_what_it_does_among_others(name):
     many, one = compiled(name), compiled(name, SEEDS[1:])
     both = many.advance(many.init(), 4)

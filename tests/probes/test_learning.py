@@ -38,11 +38,14 @@ PAIRS = {
     "dsac": AMOUNTS,
 }
 TEAMS = {
+    "bayesian": ["shifts"],
+    "decentralized": ["shifts"],
     "ippo": ["shifts"],
     "mappo": ["shifts", "meeting"],
     "vdn": ["shifts"],
     "qmix": ["shifts", "two-step"],
-    "maddpg": ["meeting"],
+    "rode": ["two-step"],
+    "maddpg": ["shifts", "meeting"],
     "masac": ["shifts", "meeting"],
 }
 

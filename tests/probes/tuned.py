@@ -3,8 +3,10 @@
 import dataclasses
 
 from thespis.core.feeds import Replay, Rollouts
+from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.learners.following import Sarsa
+from thespis.learners.roles import ActionRoles
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ddpg import DDPG
@@ -16,11 +18,14 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.bayesian import Bayesian
+from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.masac import MASAC
 from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
 
@@ -34,6 +39,7 @@ _OFF = _BASE | {"feed": REPLAY}
 _SLOWER = {"learning_rate": 3e-3, "target_rate": 0.1}
 _FINER = {"learning_rate": 1e-3, "feed": Rollouts(length=4, envs=8)}  # RMSProp's steps do not shrink with the error
 _QUICK = {"target_every": 20, "epsilon_updates": 300.0}
+_LEVEL = QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,)), utility=Matched())
 
 METHODS = {
     "a2c": A2C(**_ON | {"learning_rate": 2e-3}, trace=0.9),
@@ -58,9 +64,12 @@ METHODS = {
         feed=dataclasses.replace(REPLAY, batch=256),
     ),
     "ippo": IPPO(PPO(**_ON, epochs=4)),
+    "decentralized": Decentralized(Surrogate(PPO(**_ON, epochs=4, clip=1e9))),
+    "bayesian": Bayesian(PPO(**_ON, epochs=4)),
     "mappo": MAPPO(PPO(**_ON, epochs=4)),
     "vdn": VDN(**_OFF, **_QUICK),
     "qmix": QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,))),
+    "rode": RODE(_LEVEL, _LEVEL, ActionRoles(count=2, settled=50.0), every=1),
     "maddpg": MADDPG(DDPG(**_OFF, target_rate=0.1)),
     "masac": MASAC(SAC(**_OFF, target_rate=0.1, temperature=FixedTemperature(0.0))),
 }
@@ -68,7 +77,7 @@ METHODS = {
 
 STEPS = {
     "a2c": 400_000, "impala": 400_000, "nq": 128_000, "nq-sarsa": 128_000, "ppo": 160_000, "ppo-gru": 40_000,
-    "ippo": 20_000, "mappo": 20_000,
+    "bayesian": 20_000, "decentralized": 20_000, "ippo": 20_000, "mappo": 20_000,
     "ddpg": 32_000, "td3": 32_000, "sac": 32_000, "sac-v": 32_000, "dsac": 32_000,
 }  # fmt: skip
 """Environment steps per seed; 16,000 for the others."""

@@ -131,3 +131,10 @@ def act_rows(one: Any, memory: Any, view: Any, key: Key[Array, ""]) -> Any:
     """Run ``one(memory, view, key)`` for every row, each with a key that does not depend on their number."""
     rows = jax.tree.leaves(view)[0].shape[0]
     return jax.vmap(one)(memory, view, per_index(key, rows))
+
+
+def chances(policy: Distribution, *, greedy: bool) -> Float[Array, " n"]:
+    """Of every choice; with ``greedy`` all on the likeliest. Raises ``UserError`` unless it is one discrete choice."""
+    if not isinstance(policy, Categorical):
+        raise UserError("only policies over one discrete choice can be read as probabilities")
+    return jax.nn.one_hot(policy.mode(), policy.probs.size) if greedy else policy.probs

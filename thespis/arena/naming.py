@@ -84,7 +84,7 @@ def _trained(
 ) -> Entrant:
     config, spec = directory.config, world.spec
     for_many = isinstance(from_config(config["method"]), ForMany)
-    run = Run(directory, name if for_many else environment_of(config, None))
+    run = Run(directory, world if for_many else environment_of(config, None))
     seeds = [seed] if seed is not None else config["seeds"][: None if all_seeds else 1]
     try:
         states = run.states_of(seeds)

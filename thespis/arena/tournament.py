@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from thespis.arena.players import Judged, Player
 from thespis.core.contracts import Environment, Game, Mode
 from thespis.core.errors import UserError
 from thespis.core.keys import fold, key_of
-from thespis.evaluation.crossplay import Entry, matrix, seating_of
+from thespis.evaluation.crossplay import Entry, Mean, matrix, seating_of
 from thespis.evaluation.ratings import Meeting, Ratings, rate
 
 DEEPEST = 12
@@ -40,6 +41,8 @@ class Standings:
     ratings: Ratings | None
     exploitability: tuple[float | None, ...]
     """How much best replies win beyond each player in all seats, the mean of its seeds; ``None`` where not known."""
+    replies: tuple[Mean | None, ...]
+    """What PPO that trained against each player alone (its first seed) wins of it; ``None`` if that was not asked."""
     notes: tuple[str, ...]
 
     @property
@@ -67,9 +70,11 @@ class Standings:
             return {key: [[cell[key] for cell in row] for row in found] for key in ("value", "interval", "by_seat")}
 
         players = [
-            {"name": name, "player": who.text, "seeds": list(who.seeds), "exploitability": exact}
-            for name, who, exact in zip(self.names, self.entrants, self.exploitability, strict=True)
-        ]
+            {"name": name, "player": who.text, "seeds": list(who.seeds), "exploitability": exact,
+             "best_response": won and dataclasses.asdict(won)}
+            for name, who, exact, won in
+            zip(self.names, self.entrants, self.exploitability, self.replies, strict=True)
+        ]  # fmt: skip
         rated = None if self.ratings is None else dataclasses.asdict(self.ratings)
         for player, rating in zip(players, rated["players"] if rated else [], strict=False):
             player["rating"] = rating
@@ -88,12 +93,13 @@ def tournament(
     greedy: bool = False,
     all_seeds: bool = False,
     seed: int = 0,
+    best_response: int = 0,
 ) -> Standings:
     """Let everybody play everybody, and itself, ``games`` games in every order of seats.
 
     ``texts`` name the players (see :mod:`thespis.arena.naming`). A run plays with its first training seed, or, with
     ``all_seeds``, each of them with each of the other's. Equal calls give equal numbers: games of a pair have keys of
-    its own under ``seed``.
+    its own under ``seed``. With ``best_response`` PPO trains for so many steps against each player by itself.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
@@ -115,9 +121,29 @@ def tournament(
     notes += [] if ratings else ["everybody always won as much as everybody else: there is nothing to rate"]
     exact = tuple(_exploitability(each, world.spec.game) for each in found)
     entries = matrix(meetings, members)
+    replies = tuple(_replied(world, each, best_response, games, seed) if best_response else None for each in found)
+    for who, won in zip(names, replies, strict=True):
+        notes += [] if won is None else [_found(who, best_response, won)]
     return Standings(
-        name, mode, games, seats, names, tuple(found), tuple(meetings), entries, ratings, exact, tuple(notes)
+        name, mode, games, seats, names, tuple(found), tuple(meetings), entries, ratings, exact, replies, tuple(notes)
     )
+
+
+def _found(who: str, steps: int, won: Mean) -> str:
+    between = "" if won.interval is None else f", 95% interval {won.interval[0]:.2f} to {won.interval[1]:.2f}"
+    return f"PPO that trained {steps:,} steps against {who} alone wins {won.value:.2f} of it a game{between}"
+
+
+def _replied(world: Environment, who: Entrant, steps: int, games: int, seed: int) -> Mean:
+    """What a learned best reply wins of a player's first seed, in every seat."""
+    from thespis.arena.replies import reply
+
+    with tempfile.TemporaryDirectory() as room:
+        learnt = Entrant(f"reply to {who.text}", (reply(world, who.players[0], steps, Path(room) / "reply", seed),))
+    both, seats = [learnt, Entrant(who.text, who.players[:1])], seats_of(world.spec)
+    seatings = dict.fromkeys(seating_of(s, i, j, seats) for i in (0, 1) for j in (0, 1) for s in range(seats))
+    met = [_meet(world, both, seating, games, seed)[0] for seating in seatings]
+    return matrix(met, [1, 1])[0][1].payoff
 
 
 def _exploitability(who: Entrant, game: Game | None) -> float | None:

@@ -18,6 +18,14 @@ from thespis.nets.body import GRU, Body, Encoder
 from thespis.nets.mlp import MLP, Linear, uniform_fan_in
 
 
+class Direct(eqx.Module):
+    """One number for every choice, made from features of what is seen."""
+
+    def build(self, spec: EnvSpec, hidden: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]) -> Utility:
+        """The net of one agent, whose world is ``spec``."""
+        return Utility(spec, hidden, memory, key)
+
+
 class Utility(eqx.Module):
     """The values of every choice of one agent, with or without memory of what it has seen."""
 
@@ -31,10 +39,13 @@ class Utility(eqx.Module):
         self.body = Body(spec.observation, hidden, body_key, **kind)
         self.out = Linear(self.body.size, spec.action.n, uniform_fan_in, out_key)
 
-    def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, " n"], Any]:
-        """Values of every choice at one observation, and the memory after it."""
-        features, memory = self.body(memory, observation)
-        return self.out(features), memory
+    def look(self, observation: PyTree) -> PyTree:
+        """What of an observation the body sees."""
+        return observation
+
+    def values(self, features: Float[Array, " size"], observation: PyTree) -> Float[Array, " n"]:
+        """Of every choice, from the body's features."""
+        return self.out(features)
 
 
 class Sum(eqx.Module):

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from thespis.actors.distributions import Categorical, Distribution
-from thespis.actors.heads import Gaussian, PolicyHead, act_rows
+from thespis.actors.distributions import Distribution
+from thespis.actors.heads import Gaussian, PolicyHead, act_rows, chances
 from thespis.core.contracts import Mode
-from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
 from thespis.critics.values import Value, for_critics, seen_by_critics
 from thespis.learners.gradient import Number
+from thespis.learners.networks import Network
 from thespis.learners.normalisers import ObservationScale, RewardScale
 from thespis.nets.body import GRU, Body, unroll
 from thespis.nets.mlp import orthogonal
@@ -90,7 +90,7 @@ class ActorCritic(eqx.Module):
 class OnPolicyActor(eqx.Module):
     """What an on-policy actor carries."""
 
-    network: ActorCritic
+    network: Network
     scale: PyTree
     observations: ObservationScale
     mode: Mode = eqx.field(static=True)
@@ -117,10 +117,7 @@ class OnPolicyActor(eqx.Module):
         """Of every choice, in all rows. Raises ``UserError`` unless an action is one discrete choice."""
 
         def one(memory, view):
-            policy, _ = self.choose(memory, view)
-            if not isinstance(policy, Categorical):
-                raise UserError("only policies over one discrete choice can be read as probabilities")
-            return jax.nn.one_hot(policy.mode(), policy.probs.size) if self.mode is Mode.EXPLOIT else policy.probs
+            return chances(self.choose(memory, view)[0], greedy=self.mode is Mode.EXPLOIT)
 
         return jax.vmap(one)(memory, view)
 
@@ -187,7 +184,7 @@ class Assessor(eqx.Module):
         told = () if spec.privileged is None else self.observations.init(spec.privileged)
         return self.observations.init(spec.observation), self.rewards.init(), told
 
-    def see(self, network: ActorCritic, scales: Scales, batch: Batch) -> Seen:
+    def see(self, network: Network, scales: Scales, batch: Batch) -> Seen:
         """Every step, scaled, with the values of both its ends."""
         steps = batch.steps
         view, alive = View(self._scaled(scales[0], steps.view.observation), steps.view.legal), steps.view.alive
@@ -202,7 +199,7 @@ class Assessor(eqx.Module):
     def _scaled(self, scale: PyTree, seen: PyTree) -> PyTree:
         return None if seen is None else jax.vmap(jax.vmap(lambda o: self.observations.apply(scale, o)))(seen)
 
-    def assess(self, network: ActorCritic, scales: Scales, batch: Batch) -> Evaluated:
+    def assess(self, network: Network, scales: Scales, batch: Batch) -> Evaluated:
         """Values, advantages and value targets of every step."""
         seen = self.see(network, scales, batch)
         advantage = seen.estimated(functools.partial(gae, discount=self.discount, trace=self.trace))
@@ -218,7 +215,7 @@ class Assessor(eqx.Module):
             () if steps.privileged is None else self.observations.update(scales[2], steps.privileged, mask),
         )
 
-    def judge(self, network: ActorCritic, scales: Scales, episode: Transition) -> Critique:
+    def judge(self, network: Network, scales: Scales, episode: Transition) -> Critique:
         """Values and advantages of one episode ``[time]``, in the world's units of reward."""
         steps = jax.tree.map(lambda x: x[:, None], episode)
         mask = jnp.ones(steps.reward.shape, bool)

@@ -1,6 +1,7 @@
 """Acting by a running average of the parameters: what circles around an answer is near it on average.
 
 While it explores, the newest policy acts, and is what learning corrects; who watches, judges or plays sees the average.
+What leaves the average may be made to pay for it, so that circles become narrow.
 """
 
 from __future__ import annotations
@@ -28,11 +29,20 @@ class AveragedState(eqx.Module):
     updates: Int[Array, ""]
 
 
+_RECENT = 3.0
+"""While all policies are averaged, the n-th counts in proportion to n (n + 1); 1 here would be the plain mean."""
+
+
 class Averaged(eqx.Module):
-    """A method that is judged by the average of its policies. A concrete one names the ``method``."""
+    r"""A method that is judged by the average of its policies. A concrete one names the ``method``.
+
+    With a ``magnet`` of weight :math:`\alpha` it learns from rewards less :math:`\alpha \log \pi(a) / \rho(a)`, where
+    :math:`\rho` is the average before the update. Where both are the same that is nothing: rest is an equilibrium.
+    """
 
     method: eqx.AbstractVar[Method]
     decay: eqx.AbstractVar[Number]
+    magnet: eqx.AbstractVar[Number | None]
 
     name: eqx.AbstractClassVar[str]
     citations: eqx.AbstractClassVar[tuple[Citation, ...]]
@@ -75,13 +85,26 @@ class Averaged(eqx.Module):
         return self.method.judge(state.learnt, episode)
 
     def update(self, state: AveragedState, batch: Batch, key: Key[Array, ""]) -> tuple[AveragedState, Report]:
-        """One update, after which the average moves; at first it is the plain mean of all policies so far."""
+        """One update, after which the average moves. Raises ``UserError`` for a magnet where there is memory."""
+        batch = batch if self.magnet is None else self._drawn(state, batch, self.magnet)
         learnt, report = self.method.update(state.learnt, batch, key)
         count = state.updates + 1
-        pull: Float[Array, ""] = jnp.maximum(1.0 - jnp.asarray(self.decay), 1.0 / (count + 1.0))
+        pull: Float[Array, ""] = jnp.maximum(1.0 - jnp.asarray(self.decay), _RECENT / (count + _RECENT))
         newest = self.method.policy(learnt, Mode.EXPLORE)
 
         def moved(old: Array, new: Array) -> Array:
             return old + (pull * (new - old)).astype(old.dtype) if jnp.issubdtype(old.dtype, jnp.floating) else new
 
         return AveragedState(learnt, jax.tree.map(moved, state.average, newest), count), report
+
+    def _drawn(self, state: AveragedState, batch: Batch, magnet: Number) -> Batch:
+        """The batch with what it cost to leave the average taken off its rewards."""
+        if jax.tree.leaves(batch.memory):
+            raise UserError(f"{self.method.name} remembers, so its average cannot draw it: set magnet=none")
+        average, steps = self.policy(state, Mode.SAMPLE), batch.steps
+        by_average = jax.vmap(lambda view: self.probabilities(average, batch.memory, view))(steps.view)
+        chance = jnp.take_along_axis(by_average, steps.action[..., None], axis=-1)[..., 0]
+        cost = magnet * (steps.extras["log_prob"] - jnp.log(chance + 1e-30))
+        if steps.view.alive is not None:
+            cost = jnp.where(steps.view.alive, cost, 0.0)
+        return eqx.tree_at(lambda b: b.steps.reward, batch, steps.reward - cost)

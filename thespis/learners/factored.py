@@ -22,7 +22,8 @@ from thespis.core.keys import fold, per_index
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import Discrete
 from thespis.critics.central import joint, joint_space, numbered
-from thespis.critics.mixing import Mixer, Utility
+from thespis.critics.matching import Matched, Matching
+from thespis.critics.mixing import Direct, Mixer, Utility
 from thespis.learners.choices import masked
 from thespis.learners.crowd import require_many, view_of
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
@@ -34,9 +35,15 @@ from thespis.objectives.values import double_q, huber
 class Team(eqx.Module):
     """A net for each group, and what mixes their values."""
 
-    of: dict[str, Utility]
+    of: dict[str, Utility | Matching]
     mixer: Any
     groups: tuple[Group, ...] = eqx.field(static=True)
+
+    def values(self, name: str, memory: Any, seen: PyTree) -> tuple[Float[Array, " n"], Any]:
+        """Of every choice of one agent of a group, and its memory after."""
+        net = self.of[name]
+        features, memory = net.body(memory, net.look(seen))
+        return net.values(features, seen), memory
 
     def begin(self, n: int) -> dict[str, PyTree]:
         """Memories of ``n`` fresh episodes, ``[n, agent, ...]``."""
@@ -86,6 +93,8 @@ class Factored(eqx.Module):
     """Updates between copies of the nets to the target."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Units of each hidden layer of the agents' nets."""
+    utility: Direct | Matched = Direct()
+    """How the values of an agent's choices are made: Direct, or Matched with representations of the choices."""
     memory: GRU | None = eqx.field(static=True, default=None)
     """Recurrent core after the hidden layers: None or GRU, with windows (feed.length) of several steps."""
     feed: Replay = eqx.field(static=True, default=Replay(batch=128, warmup=1_000, every=2, envs=8))
@@ -99,13 +108,13 @@ class Factored(eqx.Module):
         if spec.game is not None:
             raise UserError(f"{self.name} is for a team that is paid as one, and {spec.name} is a game: use ippo")
 
-        def utility(group: Group) -> Utility:
+        def utility(group: Group) -> Utility | Matching:
             one = numbered(spec, group)
             if not isinstance(one.action, Discrete):
                 raise UserError(
                     f"{self.name} needs one discrete choice, {one.name} has {one.action}: use mappo or masac"
                 )
-            return Utility(one, self.hidden, self.memory, fold(key, group.name))
+            return self.utility.build(one, self.hidden, self.memory, fold(key, group.name))
 
         agents = sum(group.count for group in spec.groups)
         mixer = self.mixer.build(joint_space(spec), agents, fold(key, "mixer"))
@@ -128,7 +137,7 @@ class Factored(eqx.Module):
 
         def one(group: Group, memory: Any, view: View, key: Key[Array, ""]) -> tuple[Array, Any]:
             def agent(memory, seen, legal, key):
-                values, memory = policy.team.of[group.name](memory, seen)
+                values, memory = policy.team.values(group.name, memory, seen)
                 return epsilon_greedy(masked(values, legal), legal, policy.epsilon, key), memory
 
             seen = {"own": view.observation, "which": jnp.arange(group.count, dtype="int32")}
@@ -192,16 +201,16 @@ def valued(team: Team, steps: Transition) -> tuple[Values, Values]:
     """Values of every choice now and next, from fresh memories at the window's start."""
     begun, now, following = team.begin(steps.reward.shape[1]), {}, {}
     for group in team.groups:
-        net = team.of[group.name]
 
         def seen(view: View, group: Group = group) -> PyTree:
             which = jnp.broadcast_to(jnp.arange(group.count, dtype="int32"), (*steps.reward.shape, group.count))
             return {"own": view.observation[group.name], "which": which}
 
-        def one(memory: Any, seen: PyTree, following: PyTree, first: Bool[Array, "time row"], net: Utility = net):
-            features, memories = unroll(net.body, memory, seen, first)
-            after = jax.vmap(jax.vmap(lambda m, o: net(m, o)[0]))(memories, following)
-            return jax.vmap(jax.vmap(net.out))(features), after
+        def one(memory: Any, seen: PyTree, following: PyTree, first: Bool[Array, "time row"], name: str = group.name):
+            net = team.of[name]
+            features, memories = unroll(net.body, memory, net.look(seen), first)
+            after = jax.vmap(jax.vmap(lambda m, o: team.values(name, m, o)[0]))(memories, following)
+            return jax.vmap(jax.vmap(net.values))(features, seen), after
 
         given = begun[group.name], seen(steps.view), seen(steps.next_view), steps.first
         now[group.name], following[group.name] = jax.vmap(one, in_axes=(1, 2, 2, None), out_axes=2)(*given)

@@ -9,22 +9,39 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 Params = TypeVar("Params")
 Number = float | int | Float[Array, ""]
 
 
+class Falling(eqx.Module):
+    r"""A step size that falls with the number of steps, as :math:`first / \sqrt{1 + steps / halfway}`."""
+
+    first: Number = 1e-3
+    """The first step's size."""
+    halfway: Number = 1_000.0
+    """Gradient steps after which it is 0.7 of that."""
+
+    def __call__(self, count: Int[Array, ""]) -> Float[Array, ""]:
+        """The size of the step after ``count`` others."""
+        return self.first / jnp.sqrt(1.0 + count / self.halfway)
+
+
+Rate = Number | Falling
+
+
 class Adam(eqx.Module):
     """Adam (Kingma & Ba, 2015), with the gradient's global norm clipped first if ``max_norm`` is given."""
 
-    learning_rate: Number
+    learning_rate: Rate
     max_norm: Number | None = None
     epsilon: Number = 1e-8
 
     def transform(self) -> Any:
         """The optax chain."""
-        return _clipped(self.max_norm, optax.adam(self.learning_rate, eps=self.epsilon))
+        rate: Any = self.learning_rate
+        return _clipped(self.max_norm, optax.adam(rate, eps=self.epsilon))
 
     def init(self, params: PyTree) -> PyTree:
         """Fresh optimiser state."""
@@ -34,14 +51,15 @@ class Adam(eqx.Module):
 class RMSProp(eqx.Module):
     """RMSProp with epsilon added to the mean square, which starts at 1 (as the authors of A3C had it)."""
 
-    learning_rate: Number
+    learning_rate: Rate
     max_norm: Number | None = None
     epsilon: Number = 1e-5
     decay: Number = 0.99
 
     def transform(self) -> Any:
         """The optax chain."""
-        rmsprop = optax.rmsprop(self.learning_rate, decay=self.decay, eps=self.epsilon, initial_scale=1.0)
+        rate: Any = self.learning_rate
+        rmsprop = optax.rmsprop(rate, decay=self.decay, eps=self.epsilon, initial_scale=1.0)
         return _clipped(self.max_norm, rmsprop)
 
     def init(self, params: PyTree) -> PyTree:

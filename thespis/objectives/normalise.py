@@ -23,6 +23,11 @@ def standardise(
     return centred / (jnp.sqrt(jnp.sum(centred**2) / count) + epsilon)
 
 
+def centred_ranks(x: Float[Array, " n"]) -> Float[Array, " n"]:
+    """How many entries each one exceeds less how many exceed it, over ``2n``: in ``(-1/2, 1/2)``, equal ones alike."""
+    return jnp.mean(jnp.sign(x[:, None] - x[None, :]), axis=1) / 2
+
+
 def mean(x: Float[Array, "*shape"], mask: Bool[Array, "*shape"] | None = None) -> Float[Array, ""]:
     """The mean of all entries that ``mask`` lets through; 0 if there are none. Others add nothing, not even a NaN."""
     if mask is None:

@@ -37,6 +37,8 @@ class Arena:
     """Who plays for a run: its first training seed, or all of them. Intervals then speak of seeds, not of games."""
     seed: Annotated[int, tyro.conf.arg(metavar="S")] = 0
     """Other seeds give other games."""
+    best_response: Annotated[Count, tyro.conf.arg(metavar="STEPS")] = 0
+    """Train PPO for so many steps against each player alone, and show what it wins: a best reply wins no less."""
     out: Annotated[str | None, optional("DIR")] = None
     """Write arena.json and arena.png there."""
     json: JsonFlag = False
@@ -49,7 +51,7 @@ class Arena:
         use_compilation_cache()
         standings = tournament(
             list(self.players), self.env, games=self.games, greedy=self.greedy, all_seeds=self.seeds == "all",
-            seed=self.seed,
+            seed=self.seed, best_response=self.best_response,
         )  # fmt: skip
         _show(out, standings)
         if self.out is not None:

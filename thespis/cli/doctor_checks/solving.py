@@ -18,7 +18,6 @@ from thespis.curricula.fixed import Fixed
 from thespis.envs import registry
 from thespis.evaluation.exploitability import judge_method
 from thespis.feedback.environment import EnvironmentReward
-from thespis.learners.anchors import Magnet
 from thespis.learners.crowd import EachAlone
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
@@ -26,6 +25,7 @@ from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD, mirror_descent
+from thespis.methods.games.nfsp import NFSP
 from thespis.nets.residual import Flat
 
 _GAME, _VALUE = "kuhn_poker", -1 / 18  # Kuhn (1950)
@@ -45,11 +45,12 @@ class Solver(NamedTuple):
 def solvers() -> list[tuple[str, Callable[[], str]]]:
     """Names and questions of checks."""
     feed = Rollouts(length=16, envs=64)
-    mirror = dataclasses.replace(mirror_descent(), hidden=(32,), minibatch=512, anchor=Magnet(halfway=10.0), feed=feed)
+    mirror = dataclasses.replace(mirror_descent(), hidden=(32,), minibatch=512, feed=feed)
     tried = [
         Solver(CFR(iterations=100), 10, 0.02),
         Solver(CFRPlus(iterations=20), 10, 0.02),
         Solver(EachAlone(MMD(mirror)), 150, 0.3),
+        Solver(EachAlone(dataclasses.replace(NFSP(), capacity=20_000)), 150, 0.3),
     ]
     found = [(f"{solver.method.name} on {_GAME}", lambda solver=solver: _solves(*solver)) for solver in tried]
     return [*found, (f"{AlphaZero.name} on {_SEARCHED}", _foresees)]

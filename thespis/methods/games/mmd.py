@@ -1,16 +1,16 @@
 r"""Magnetic mirror descent: self-play that comes to rest where nobody can gain, also where cards are hidden.
 
-Plain policy gradients in self-play run in circles. Here each step is drawn to the policy before it and to the uniform
-one, the magnet:
+Plain policy gradients in self-play run in circles. Here each step is drawn to the policy before it and to a magnet:
 
-.. math:: \pi_{t+1} = \arg\max_\pi \; E_\pi[A] - \alpha_t \, KL(\pi \| uniform) - \tfrac{1}{\eta_t} KL(\pi \| \pi_t)
+.. math:: \pi_{t+1} = \arg\max_\pi \; E_\pi[A] - \alpha \, KL(\pi \| \rho) - \tfrac{1}{\eta} KL(\pi \| \pi_t)
 
-whose last iterate converges to the equilibrium regularised by :math:`\alpha`; where :math:`\alpha` shrinks, it nears an
-equilibrium of the game itself. As deep reinforcement learning it is PPO with these two terms.
+A magnet :math:`\rho` that stays, such as the uniform policy, leads to the equilibrium regularised by :math:`\alpha`;
+one that follows the policy slowly leads to an equilibrium of the game itself. As deep reinforcement learning it is PPO
+with these two terms.
 
-Source: Sokota et al., 2023, sections 3 and 5.
-Differs from common code: advantages are not standardised, as that would change the weights; what plays and is judged is
-a running average of parameters, as in Perolat et al., 2022; by default the weights are small and do not shrink.
+Source: Sokota et al., 2023, sections 3 and 5; the magnet as a cost in the reward: Perolat et al., 2022.
+Differs from common code: advantages are not standardised, as that would change the weights; the magnet is the running
+average of parameters, which is also what plays and is judged; the opponent's divergence is not added to the reward.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from thespis.core.records import Citation
 from thespis.learners.advantages import Unscaled
 from thespis.learners.anchors import Magnet
 from thespis.learners.averaging import Averaged
-from thespis.learners.gradient import Number
+from thespis.learners.gradient import Falling, Number
 from thespis.methods.online.ppo import PPO
 
 
 def mirror_descent() -> PPO:
     """PPO with the two divergences, for games whose payoffs are a few units."""
-    feed = Rollouts(length=32, envs=128)
-    anchor = Magnet(uniform=0.03, inertia=5.0, halfway=1e9)
-    return PPO(learning_rate=1e-3, discount=1.0, trace=1.0, clip=0.5, advantages=Unscaled(), anchor=anchor, epochs=4,
-               minibatch=1024, feed=feed)  # fmt: skip
+    feed, anchor = Rollouts(length=32, envs=128), Magnet(uniform=0.0, inertia=5.0)
+    return PPO(learning_rate=Falling(1e-3, 800.0), discount=1.0, trace=1.0, clip=0.5, advantages=Unscaled(),
+               anchor=anchor, epochs=4, minibatch=1024, feed=feed)  # fmt: skip
 
 
 class MMD(Averaged):
@@ -39,8 +38,10 @@ class MMD(Averaged):
 
     method: PPO = mirror_descent()
     """What takes the steps."""
-    decay: Number = 0.9995
+    decay: Number = 0.997
     """Weight of the average before an update, in [0, 1]."""
+    magnet: Number | None = 0.2
+    """Weight of the divergence from the average, in units of reward; None where there is memory."""
 
     name: ClassVar[str] = "mmd"
     citations: ClassVar[tuple[Citation, ...]] = (
