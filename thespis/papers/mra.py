@@ -1,0 +1,57 @@
+"""MRA: learning meta representations for agents in multi-agent reinforcement learning."""
+
+from __future__ import annotations
+
+from thespis.core.feeds import Rollouts
+from thespis.curricula.domain_randomisation import DomainRandomisation
+from thespis.evidence.claims import Better
+from thespis.evidence.measures import elsewhere
+from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.learners.temperature import FixedTemperature, TunedTemperature
+from thespis.methods.online.ppo import PPO
+from thespis.methods.teams.ippo import IPPO
+from thespis.methods.teams.mra import MRA, Modes
+from thespis.nets.relations import Attention
+
+_WORLD = "thespis.envs.compiled.resources:Resources"
+_GAMES = {"curriculum": DomainRandomisation((("population", 2, 4),))}
+_PPO = PPO(
+    learning_rate=1e-3, discount=0.9, hidden=(32,), others=Attention(16), epochs=4, minibatch=960, entropy_weight=0.01,
+    feed=Rollouts(length=20, envs=32),
+)  # fmt: skip
+_FLOOR = TunedTemperature(initial=0.1, learning_rate=3e-2, target=0.3)
+
+PAPER = Paper(
+    id="mra",
+    name="MRA",
+    citation=MRA.citations[0],
+    family="multi-agent",
+    does="A set of policies serves games of any population: others are read by attention, and every agent plays an "
+    "episode in a mode of its own, of which its actions should tell.",
+    claim="Better in training games, and above all in hard games of populations not met in training, than learners "
+    "without modes.",
+    parts=(
+        "thespis.methods.teams.mra:MRA",
+        "thespis.learners.modes:Modal",
+        "thespis.nets.relations:Attention",
+        "thespis.objectives.information:told",
+        "thespis.envs.compiled.resources:Resources",
+    ),
+    use=f"thespis train mra --env {_WORLD} --vary population=2..4 --steps 60000",
+    miniature=Trial(
+        arms=(
+            Arm("MRA", MRA(Modes(_PPO, _FLOOR, modes=3)), _GAMES),
+            Arm("PPO with attention", IPPO(_PPO), _GAMES),
+            Arm("modes without information", MRA(Modes(_PPO, FixedTemperature(0.0), modes=3)), _GAMES),
+        ),
+        envs=(_WORLD,),
+        steps=60_000,
+        claims=(
+            Better("MRA", "PPO with attention", elsewhere(population=6)),
+            Better("MRA", "modes without information", elsewhere(population=6)),
+        ),
+        batch=4,
+        looks=1,
+        episodes=10,
+    ),
+)
