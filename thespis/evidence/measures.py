@@ -42,8 +42,9 @@ def elsewhere(episodes: int = 50, **changed: Any) -> Measure:
     """
 
     def of(run: Run) -> Float[np.ndarray, " seed"]:
-        world, seeds = dataclasses.replace(registry.compiled(run.config["env"]), **changed), run.config["seeds"]
-        worlds = AsHost(world, episodes * len(seeds))
+        world: Any = registry.compiled(run.config["env"])
+        seeds = run.config["seeds"]
+        worlds = AsHost(dataclasses.replace(world, **changed), episodes * len(seeds))
         return play(run.method, run.states, worlds, seeds, Mode.EXPLOIT, stream="elsewhere").returns.mean(axis=1)
 
     return Measure("greedy return with " + ", ".join(f"{name} = {value}" for name, value in changed.items()), of)

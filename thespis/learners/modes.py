@@ -103,12 +103,13 @@ class Modal(eqx.Module):
         return jax.vmap(lambda k: jax.random.randint(k, (), 0, self.modes, "int32"))(keys)
 
     def _best(self, policy: OnPolicyActor, memory: Any, view: View) -> Int[Array, " row"]:
-        def value(memory: Any, view: View, z: Array) -> Float[Array, ""]:
-            seen = policy.observations.apply(policy.scale, _in(z, view).observation)
-            return policy.network.critic(memory[1], seen)[0]
+        def value(z: Int[Array, ""]) -> Float[Array, " row"]:
+            shown = _in(jnp.full(len(jax.tree.leaves(view.observation)[0]), z), view).observation
+            seen = jax.vmap(lambda one: policy.observations.apply(policy.scale, one))(shown)
+            return policy.network.next_values(*jax.tree.map(lambda x: x[None], (memory[1], seen)))[0]
 
-        every = jax.vmap(jax.vmap(value, in_axes=(None, None, 0)), in_axes=(0, 0, None))
-        return jnp.argmax(every(memory, view, jnp.arange(self.modes, dtype="int32")), axis=1).astype("int32")
+        every = jax.vmap(value)(jnp.arange(self.modes, dtype="int32"))
+        return jnp.argmax(every, axis=0).astype("int32")
 
     def said(self, policy: OnPolicyActor, batch: Batch) -> Float[Array, "time row"]:
         """What every action says of its mode, in nats."""
