@@ -48,10 +48,12 @@ from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.masac import MASAC
+from thespis.methods.teams.mra import MRA, Modes
 from thespis.methods.teams.qmix import QMIX
 from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
+from thespis.nets.relations import Attention
 from thespis.nets.residual import Residual
 
 
@@ -105,6 +107,7 @@ CASES = {
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
     "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
+    "mra": Case(MRA(Modes(ppo(others=Attention(4), memory=GRU(4), minibatch=16), modes=3)), CREW),
     "bayesian": Case(Bayesian(ppo(observations=RunningScale()), edges=Fading(1.0, 4.0)), CREW),
     "decentralized": Case(Decentralized(Surrogate(ppo())), CREW),
     "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),

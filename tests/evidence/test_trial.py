@@ -17,6 +17,7 @@ from thespis.evidence import figure, record
 from thespis.evidence.claims import NOT_SHOWN, Better, Different, Same
 from thespis.evidence.measures import (
     calibration_error,
+    elsewhere,
     final_return,
     learning_area,
     mean_metric,
@@ -190,6 +191,14 @@ def test_seeds_apart_have_runs_and_clocks_of_their_own_and_end_as_together(outco
     assert trial.digest != dataclasses.replace(trial, apart=False).digest
     shared, own = outcome.runs.scores("one", seconds()), apart.scores("one", seconds())
     assert shared[0] == shared[1] and own[0] != own[1] and (own > 0).all() and not seconds().larger_is_better
+
+
+def test_a_run_is_played_in_its_own_world_with_other_numbers(tmp_path):
+    """The probe pays 1 a step for ``limit`` steps: 10 by default, in which the run was trained."""
+    run = thespis.train(SMALL, "probe:constant", steps=64, seeds=2, episodes=1, out=tmp_path / "run")
+    assert final_return().of(run).tolist() == [10.0, 10.0]
+    assert elsewhere(3, limit=7).of(run).tolist() == [7.0, 7.0]
+    assert elsewhere(limit=7).name == "greedy return with limit = 7"
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,6 +16,8 @@ from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.keys import key_of
 from thespis.envs import registry
+from thespis.envs.host.compiled import AsHost
+from thespis.evaluation.play import play
 from thespis.trained import Run
 
 
@@ -30,6 +33,21 @@ class Measure:
 def final_return(mode: str = "greedy") -> Measure:
     """Mean return of the final evaluation, in the environment's reward; ``mode``: ``greedy`` or ``sampled``."""
     return Measure(f"final {mode} return", lambda run: _returns(run, mode).mean(axis=1))
+
+
+def elsewhere(episodes: int = 50, **changed: Any) -> Measure:
+    """Mean return of greedy play in the run's own world with other numbers, such as ``population=6``.
+
+    The world should be a compiled one, and ``changed`` names fields of it that leave its spaces as they are.
+    """
+
+    def of(run: Run) -> Float[np.ndarray, " seed"]:
+        world: Any = registry.compiled(run.config["env"])
+        seeds = run.config["seeds"]
+        worlds = AsHost(dataclasses.replace(world, **changed), episodes * len(seeds))
+        return play(run.method, run.states, worlds, seeds, Mode.EXPLOIT, stream="elsewhere").returns.mean(axis=1)
+
+    return Measure("greedy return with " + ", ".join(f"{name} = {value}" for name, value in changed.items()), of)
 
 
 def success_rate(threshold: float, mode: str = "greedy") -> Measure:

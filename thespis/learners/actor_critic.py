@@ -21,6 +21,7 @@ from thespis.learners.networks import Network
 from thespis.learners.normalisers import ObservationScale, RewardScale
 from thespis.nets.body import GRU, Body, unroll
 from thespis.nets.mlp import orthogonal
+from thespis.nets.relations import Attention
 from thespis.objectives.decisions import at_decisions
 from thespis.objectives.returns import gae
 
@@ -45,11 +46,13 @@ class ActorCritic(eqx.Module):
         *,
         memory: GRU | None = None,
         activation: Callable[[Array], Array] = jnp.tanh,
+        others: Attention | None = None,
     ):
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
         def body(space, key):
-            return Body(space, hidden, key, init=orthogonal(2**0.5), activation=activation, memory=memory)
+            kind = {"activation": activation, "memory": memory, "others": others}
+            return Body(space, hidden, key, init=orthogonal(2**0.5), **kind)
 
         self.carried = spec.privileged is None
         self.body = body(spec.observation, body_key)

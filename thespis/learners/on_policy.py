@@ -23,6 +23,7 @@ from thespis.learners.minibatches import columns, epochs
 from thespis.learners.networks import Network
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
+from thespis.nets.relations import Attention
 from thespis.objectives.normalise import explained_variance, mean
 from thespis.objectives.policies import policy_gradient
 
@@ -62,10 +63,14 @@ class OnPolicy(eqx.Module):
     """Recurrent core after the hidden layers: None or GRU."""
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
     """Activation of the hidden layers."""
+    others: Attention | None = eqx.field(static=True, default=None)
+    """How sets are read, boxes with a row for each of several others: None (laid flat) or Attention."""
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> OnPolicyState:
         """Fresh actor and critic."""
-        network = ActorCritic(spec, self.hidden, key, memory=self.memory, activation=self.activation)
+        network = ActorCritic(
+            spec, self.hidden, key, memory=self.memory, activation=self.activation, others=self.others
+        )
         return OnPolicyState(network, self.stepper().init(network), self.assessor().begin_scales(spec))
 
     def policy(self, state: OnPolicyState, mode: Mode) -> OnPolicyActor:

@@ -29,6 +29,7 @@ NAMES = {
     "mappo": "thespis.methods.teams.mappo:MAPPO",
     "masac": "thespis.methods.teams.masac:MASAC",
     "mmd": "thespis.methods.games.mmd:MMD",
+    "mra": "thespis.methods.teams.mra:MRA",
     "nfsp": "thespis.methods.games.nfsp:NFSP",
     "nq": "thespis.methods.online.nq:NQ",
     "ppo": "thespis.methods.online.ppo:PPO",

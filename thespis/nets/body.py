@@ -1,7 +1,7 @@
 """From any observation to a feature vector, with or without memory.
 
-``Encoder`` turns a tree of boxes, choices and images into one flat vector; ``Body`` adds hidden layers and,
-if asked for, a recurrent core. A body without a core has the memory ``()``, so its callers have one code
+``Encoder`` turns a tree of boxes, choices, images and, if asked for, sets into one flat vector; ``Body`` adds hidden
+layers and, if asked for, a recurrent core. A body without a core has the memory ``()``, so its callers have one code
 path; :func:`unroll` replays either over a whole rollout.
 """
 
@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, leaves, map_space
 from thespis.nets.cnn import CNN
 from thespis.nets.mlp import MLP, Initialiser
+from thespis.nets.relations import Attended, Attention, attend, is_set
 
 
 def is_image(space: Space) -> bool:
@@ -43,31 +44,45 @@ Image = Callable[[tuple[int, ...], Key[Array, ""]], Callable[[Array], Array] | N
 
 
 class Encoder(eqx.Module):
-    """One observation (any tree) to one flat vector; images pass through a net of their own."""
+    """One observation (any tree) to one flat vector; images pass through a net of their own.
+
+    With ``others`` each set is read by attention, in which the rest of what is seen asks; else it is laid flat.
+    """
 
     convolutions: tuple[Callable[[Array], Array] | None, ...]
+    attended: tuple[Attended, ...]
     space: Space = eqx.field(static=True)
 
-    def __init__(self, space: Space, key: Key[Array, ""], image: Image = CNN):
+    def __init__(self, space: Space, key: Key[Array, ""], image: Image = CNN, others: Attention | None = None):
         parts = leaves(space)
         keys = jax.random.split(key, len(parts))
         self.convolutions = tuple(
             image(part.shape, k) if isinstance(part, Box) and is_image(part) else None
             for part, k in zip(parts, keys, strict=True)
         )
-        self.space = space
+        self.space, self.attended = space, ()
+        if others is not None:
+            shapes = [part.shape for part in parts if isinstance(part, Box) and is_set(part)]
+            rest = self.size - sum(rows * width for rows, width in shapes)
+            self.attended = attend(shapes, rest, others, key)
 
     def __call__(self, observation: PyTree) -> Float[Array, " features"]:
         """Features of one observation."""
         convolutions = iter(self.convolutions)
         pieces: list[Array] = []
+        rows: list[Array] = []
 
         def leaf(part: Space, value: Array) -> None:
             cnn = next(convolutions)
-            pieces.append(flatten(part, value) if cnn is None else cnn(value))
+            if self.attended and is_set(part):
+                rows.append(value)
+            else:
+                pieces.append(flatten(part, value) if cnn is None else cnn(value))
 
         map_space(leaf, self.space, observation)
-        return jnp.concatenate(pieces) if len(pieces) > 1 else pieces[0]
+        flat = jnp.concatenate(pieces) if len(pieces) > 1 else pieces[0]
+        read = [net(flat, value) for net, value in zip(self.attended, rows, strict=True)]
+        return jnp.concatenate([flat, *read]) if read else flat
 
     @property
     def size(self) -> int:
@@ -110,9 +125,10 @@ class Body(eqx.Module):
         activation: Callable[[Array], Array],
         memory: GRU | None = None,
         image: Image = CNN,
+        others: Attention | None = None,
     ):
         encoder_key, mlp_key, core_key = jax.random.split(key, 3)
-        self.encoder = Encoder(space, encoder_key, image)
+        self.encoder = Encoder(space, encoder_key, image, others)
         self.mlp = MLP(self.encoder.size, hidden, init, activation, mlp_key)
         size = hidden[-1] if hidden else self.encoder.size
         self.core = memory.build(size, core_key) if memory else None

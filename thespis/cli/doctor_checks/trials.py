@@ -32,6 +32,7 @@ from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.masac import MASAC
+from thespis.methods.teams.mra import MRA, Modes
 from thespis.methods.teams.qmix import QMIX
 from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
@@ -96,6 +97,7 @@ def _together() -> list[Trial]:
         Trial(MAPPO(ppo), "shifts", 20_000),
         Trial(MASAC(SAC(**_HARD)), "shifts", 8_000),
         Trial(IPPO(ppo), "shifts", 20_000),
+        Trial(MRA(Modes(ppo, FixedTemperature(0.0), 2)), "shifts", 20_000),
         Trial(MADDPG(DDPG(**_STORED)), "meeting", 8_000),
         Trial(Decentralized(surrogate), "shifts", 20_000),
         Trial(Bayesian(ppo), "shifts", 20_000),
