@@ -44,6 +44,8 @@ from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.methods.teams.acorm import ACORM
+from thespis.methods.teams.bayesian import Bayesian, Fading
+from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
@@ -96,6 +98,7 @@ CASES = {
         NQ(hidden=SMALL, duelling=True, following=Sarsa(), trace=0.5, feed=Rollouts(5, envs=3)), CHOICE
     ),
     "ddpg": Case(DDPG(hidden=SMALL, feed=replay()), Walk()),
+    "ddpg with choices": Case(DDPG(hidden=SMALL, feed=replay()), CHOICE),
     "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
@@ -104,6 +107,8 @@ CASES = {
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
     "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
+    "bayesian": Case(Bayesian(ppo(observations=RunningScale()), edges=Fading(1.0, 4.0)), CREW),
+    "decentralized": Case(Decentralized(Surrogate(ppo())), CREW),
     "mappo": Case(MAPPO(ppo(observations=RunningScale())), CREW),
     "mappo apart with memory": Case(MAPPO(ppo(memory=GRU(4), minibatch=16), Separate()), PUSHING),
     "vdn": Case(VDN(hidden=SMALL, target_every=3, feed=replay()), CREW),
@@ -128,6 +133,7 @@ CASES = {
         CREW,
     ),
     "maddpg": Case(MADDPG(DDPG(hidden=SMALL, feed=replay(length=2))), PUSHING),
+    "maddpg apart with choices": Case(MADDPG(DDPG(hidden=SMALL, feed=replay()), Separate()), CREW),
     "masac": Case(MASAC(SAC(hidden=SMALL, feed=replay())), PUSHING),
     "masac apart with choices": Case(MASAC(SAC(hidden=SMALL, feed=replay()), Separate()), CREW),
     "ippo": Case(IPPO(PPO(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3))), KUHN),
@@ -160,12 +166,11 @@ CASES = {
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 FAST = {
-    "a2c", "alphazero", "bc", "cfr-plus", "dqn", "impala", "ippo", "maddpg", "mappo", "nq", "ppo", "ppo with memory",
-    "sac", "td3", "vdn",
+    "bc", "cfr-plus", "dqn", "mappo", "ppo", "ppo with memory", "sac",
 }  # fmt: skip
 """One case of every kind of feed, memory, action and company; all others run with the slow tests."""
 
-FAST_IN_LOOPS = {"alphazero", "dqn", "mappo", "ppo with memory", "sac"}
+FAST_IN_LOOPS = {"dqn", "mappo", "ppo with memory"}
 """In loops every case costs two compiled runs."""
 
 

@@ -284,3 +284,9 @@ def test_every_dependency_is_explained():
 def test_every_dependency_is_pinned():
     pins = re.findall(r"^([\w.-]+)==\S+$", (ROOT / "constraints.txt").read_text(), re.M)
     assert not {library.lower() for library in requirements()} - {pin.lower().replace("_", "-") for pin in pins}
+
+
+def test_names_of_test_files_are_unique():
+    """Two alike are one module to the collector, which refuses the second."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -188,3 +188,45 @@ def test_tuples_come_back_as_tuples():
     )
     action = policy.sample(KEY)
     assert isinstance(action, tuple) and action[0].shape == (2,) and action[1].shape == (2,)
+
+
+def test_straight_through_draws_are_true_draws_with_the_slope_of_a_softmax():
+    """Shares against the probabilities; the mean slope of a linear function against that of Gumbel-softmax by numpy."""
+    legal, weights = jnp.array([True, True, False, True]), jnp.array([1.0, -2.0, 5.0, 0.5])
+    keys = jax.random.split(KEY, 20_000)
+
+    def earned(logits, key):
+        return jnp.dot(weights, Categorical(logits, legal).straight_through(key))
+
+    draws = np.asarray(jax.vmap(Categorical(LOGITS, legal).straight_through)(keys))
+    assert set(np.unique(draws)) == {0.0, 1.0} and np.all(draws.sum(1) == 1)
+    np.testing.assert_allclose(draws.mean(0), Categorical(LOGITS, legal).probs, atol=0.015)
+    slope = np.asarray(jax.vmap(jax.grad(earned), in_axes=(None, 0))(LOGITS, keys)).mean(0)
+
+    noise = np.random.default_rng(0).gumbel(size=(200_000, 4))
+    raised = np.where(legal, np.exp(np.asarray(LOGITS) + noise), 0.0)
+    soft = raised / raised.sum(1, keepdims=True)
+    wanted = (soft * (np.asarray(weights) - (soft * np.asarray(weights)).sum(1, keepdims=True))).mean(0)
+    assert slope[2] == 0.0 and np.abs(wanted).max() > 0.1
+    np.testing.assert_allclose(slope, wanted, atol=0.015)
+
+
+def test_divergences_against_enumeration_and_quadrature():
+    legal, other = jnp.array([True, True, False, True]), jnp.array([1.0, 0.0, 3.0, -0.5])
+    p, q = (np.exp(np.asarray(x)[[0, 1, 3]]) for x in (LOGITS, other))
+    p, q = p / p.sum(), q / q.sum()
+    choice = Categorical(LOGITS, legal).kl(Categorical(other, legal))
+    assert choice == pytest.approx((p * np.log(p / q)).sum(), abs=1e-5)
+
+    means, deviations = ([0.3, -0.2], [0.1, 0.4]), (np.exp([-0.5, 0.2]), np.exp([0.1, -0.3]))
+    x = np.linspace(-12, 12, 100_001)
+    wanted = 0.0
+    for i in range(2):
+        one, two = (scipy.stats.norm(m[i], d[i]) for m, d in zip(means, deviations, strict=True))
+        wanted += np.sum(one.pdf(x) * (one.logpdf(x) - two.logpdf(x))) * (x[1] - x[0])
+    for kind in (Normal, SquashedNormal):
+        a, b = (kind(jnp.array(m), jnp.log(jnp.asarray(d))) for m, d in zip(means, deviations, strict=True))
+        assert a.kl(b) == pytest.approx(wanted, abs=1e-4)
+    pair = tuple_space(BOX, TREE_ACTION)
+    together = Product((a, Categorical(LOGITS, legal)), pair).kl(Product((b, Categorical(other, legal)), pair))
+    assert together == pytest.approx(float(choice) + wanted, abs=1e-4)

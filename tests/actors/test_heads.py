@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from worlds import BOX, TREE_ACTION, VECTOR, Walk
 
+from thespis.actors.choosing import ChoosingActor, ChoosingPolicy, climbing
 from thespis.actors.deterministic import DeterministicActor, NoisyPolicy
 from thespis.actors.distributions import Product
 from thespis.actors.heads import Gaussian, PolicyHead, SquashedGaussian, act_rows
@@ -72,7 +73,7 @@ def test_a_head_refuses_what_it_cannot_squash():
     with pytest.raises(UserError, match="finite bounds"):
         head(Box((2,)), SquashedGaussian())
     with pytest.raises(UserError, match="one box"):
-        DeterministicActor(EnvSpec("choices", VECTOR, Discrete(2)), (4,), KEY)
+        climbing(EnvSpec("choices", VECTOR, MultiDiscrete((2, 2))), (4,), KEY)
 
 
 def test_rows_have_keys_of_their_own_that_do_not_depend_on_their_number():
@@ -141,3 +142,23 @@ def test_fresh_actors_explore_uniformly(soft):
         draws = jax.vmap(lambda k: actor(view, k))(keys)
     np.testing.assert_allclose(draws.mean(0), 0.0, atol=0.04)
     np.testing.assert_allclose(draws.var(0), 1 / 3, atol=0.02)
+
+
+def test_an_actor_that_chooses_explores_by_its_own_chances():
+    """Uniform over what is legal until the first update, then as it says; the likeliest when it exploits."""
+    actor = eqx.tree_at(
+        lambda a: a.out.bias, ChoosingActor(Walk(Discrete(4)).spec, (4,), KEY), jnp.array([0, 2, 9, 1.0])
+    )
+    view, keys = View(FEATURES, jnp.array([True, True, False, True])), jax.random.split(KEY, 4000)
+
+    def shares(random, mode):
+        policy = ChoosingPolicy(actor, jnp.asarray(random), mode)
+        draws = jax.vmap(lambda k: policy((), view, k)[0])(keys)
+        return np.bincount(draws, minlength=4) / 4000
+
+    np.testing.assert_allclose(shares(True, Mode.EXPLORE), [1 / 3, 1 / 3, 0, 1 / 3], atol=0.03)
+    for mode in (Mode.EXPLORE, Mode.SAMPLE):
+        np.testing.assert_allclose(shares(False, mode), actor(view).probs, atol=0.03)
+    np.testing.assert_array_equal(shares(True, Mode.EXPLOIT), jax.nn.one_hot(jnp.argmax(actor(view).probs), 4))
+    assert actor.left(actor.answer(view, KEY)) != 2 and actor.left(actor.entered(jnp.int32(2))) == 2
+    np.testing.assert_array_equal(actor.best(view), actor.entered(actor(view).mode()))

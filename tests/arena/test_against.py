@@ -85,6 +85,7 @@ def test_a_learned_reply_wins_what_the_best_one_wins(tmp_path):
     assert expected(table, player.table()) > best - 0.1
 
 
+@pytest.mark.slow
 def test_players_by_name_sit_in_the_other_seats(tmp_path):
     small = {"steps": 128, "envs": 4, "episodes": 2, "settings": ["length=16", "hidden=8", "epochs=1"]}
     thespis.train("ppo", "pgx:kuhn_poker", out=tmp_path / "a", **small)

@@ -47,6 +47,7 @@ def test_runs_of_all_kinds_play(runs):
     assert told["played"][0][1] == 40 and told["players"][0]["rating"]["elo"] == found.ratings.players[0].elo
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_games_whoever_else_plays(runs):
     both, chance, past = f"{runs}/both", "bot:random", f"{runs}/past"
     few, again, more = (tournament(texts, games=10) for texts in ([both, chance], [both, chance], [past, both, chance]))

@@ -93,6 +93,7 @@ def test_leaving_is_clean(tmp_path):
     assert done.stdout.rstrip().endswith("you left before the game was over") and done.stderr == ""
 
 
+@pytest.mark.slow
 def test_other_games_list_their_moves(tmp_path):
     done = typed("0\n", "bot:random", "--env", "pgx:othello", "--json", cwd=tmp_path, check=130)
     assert "your move (19, 26, 37, 44): " in done.stderr and "0 is no legal move" in done.stderr

@@ -100,6 +100,7 @@ def test_the_equilibrium_cannot_be_exploited(seed):
     assert (game @ chances[:5]).max() < 0.01
 
 
+@pytest.mark.slow
 def test_a_pool_is_resumed_as_it_was(tmp_path):
     """Stopped and continued from a file, it ends with the bits of one that went straight through."""
     method = dataclasses.replace(PLAYER, minibatch=16, epochs=2, feed=Rollouts(8, envs=4))

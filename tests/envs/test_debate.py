@@ -49,6 +49,7 @@ def test_verdicts_are_those_of_the_judge_and_a_search_finds_the_last_word():
     assert (-expected[np.arange(4), move] == best).all() and set(best) == {1}
 
 
+@pytest.mark.slow
 def test_a_judge_tells_more_than_chance_and_from_what_is_shown_alone():
     judge, unseen = judge_of(2), digits(seen=False)
     assert 0.25 < accuracy(judge, 2, unseen, key_of(0)) < 0.4, "two pixels of 64 tell little, but not nothing"

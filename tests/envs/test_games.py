@@ -31,7 +31,7 @@ def test_the_contract_of_all(name):
     check_environment(registry.compiled(f"pgx:{name}"), ticks=24)
 
 
-@pytest.mark.parametrize("name", ["tic_tac_toe", "kuhn_poker"])
+@pytest.mark.parametrize("name", ["tic_tac_toe", pytest.param("kuhn_poker", marks=pytest.mark.slow)])
 def test_the_contract_against_others(name):
     check_environment(Versus(Pgx(name), RIVAL), ticks=12)
 

@@ -67,7 +67,9 @@ def side_by_side(name, ticks, seed=0):
                 return
 
 
-@pytest.mark.parametrize("name", ["HeuristicEnemySMAX/3m?max_steps=20", "switch_riddle"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("HeuristicEnemySMAX/3m?max_steps=20", marks=pytest.mark.slow), "switch_riddle"]
+)
 def test_the_laws_hold(name):
     check_environment(JaxMarl(name), rows=2, ticks=24)
 
@@ -84,7 +86,9 @@ def test_other_worlds_do_what_the_library_does(name):
     compare(name)
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize(
+    "name", [n if n.startswith(("MPE", "switch")) else pytest.param(n, marks=pytest.mark.slow) for n in FEW]
+)
 def test_a_world_does_what_the_library_does(name):
     compare(name)
 
@@ -140,6 +144,7 @@ def test_a_battle_ends_by_itself_or_by_time():
     assert bool(cut.truncated) and not bool(cut.terminated) and np.all(cut.alive["ally"])
 
 
+@pytest.mark.slow
 def test_the_fallen_see_nothing_and_go_once():
     gone = np.zeros(3, int)
     for _, (_, _, done, inner, _), _, now in side_by_side("HeuristicEnemySMAX/3m", 101, seed=3):

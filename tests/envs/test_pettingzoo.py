@@ -47,7 +47,16 @@ def named(world):
     return world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__)
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=named)
+FAST = {
+    "pettingzoo:mpe/simple_tag_v3",
+    "pettingzoo:classic/tictactoe_v3",
+    crowd_worlds.Candles,
+}  # both forms, and a user's
+
+
+@pytest.mark.parametrize(
+    "world", [w if w in FAST else pytest.param(w, marks=pytest.mark.slow) for w in WORLDS], ids=named
+)
 def test_the_laws_hold(world):
     check_host_environment(registry.host(world, 2), ticks=60)
 
@@ -191,6 +200,7 @@ def test_what_has_many_agents_is_known_before_it_is_made(env):
     assert registry.has_many(env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [crowd_worlds.Candles, "pettingzoo:classic/tictactoe_v3"], ids=named)
 def test_a_method_for_one_trains_all(env, tmp_path):
     method = thespis.PPO(feed=Rollouts(length=16, envs=2), minibatch=16, epochs=1)

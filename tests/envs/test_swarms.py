@@ -30,6 +30,7 @@ def looked(flock, reach):
 
 
 @pytest.mark.parametrize("world", [KURAMOTO, VICSEK], ids=["kuramoto", "vicsek"])
+@pytest.mark.slow
 def test_a_swarm_is_what_a_plain_simulation_says(world):
     world = dataclasses.replace(world, **QUIET)
     check_environment(world)

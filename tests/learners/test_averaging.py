@@ -106,6 +106,7 @@ def test_fictitious_self_play_nears_an_equilibrium_of_kuhn_poker():
     assert max(found.exploitability for found in judge_method(method, states, KUHN.game)) < 0.2
 
 
+@pytest.mark.slow
 def test_only_best_replies_teach_and_the_average_plays():
     """An episode is played by one of the two throughout; nothing of the average's episodes is kept or learnt."""
     method = NFSP(PPO(hidden=(8,), epochs=1, minibatch=12), Cloning(hidden=(8,)), anticipation=0.5, capacity=100)

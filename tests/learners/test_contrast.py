@@ -65,6 +65,7 @@ def test_an_encoder_that_nobody_told_tells_rivals_apart():
     assert share(learnt) > 0.6 and share(learnt) > share(begun) + 0.1
 
 
+@pytest.mark.slow
 def test_ppo_is_told_and_does_not_teach_the_encoder():
     steps, _ = batch(jax.random.key(2))
     ppo = PPO(hidden=(8,), epochs=1, minibatch=TIME * ROWS, feed=Rollouts(TIME, ROWS))

@@ -86,6 +86,7 @@ def test_separate_agents_learn_what_each_would_alone():
         np.testing.assert_array_equal(np.asarray(a[0]), np.asarray(b[0]))
 
 
+@pytest.mark.slow
 def test_a_method_for_one_is_fitted_to_a_game(tmp_path):
     run = thespis.train(
         "a2c", "pgx:kuhn_poker", steps=200, envs=4, settings={"hidden": "8", "feed.length": "8"}, out=tmp_path / "run",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from thespis.learners.gradient import Adam, Falling, RMSProp, gradient_step
+from thespis.methods.online.ppo import PPO
 from thespis.runs.config import apply_settings, from_config, to_config
 
 
@@ -24,8 +25,6 @@ def test_a_step_falls_with_the_root_of_their_number(kind):
 
 
 def test_it_is_a_setting():
-    from thespis.methods.online.ppo import PPO
-
     method = apply_settings(PPO(), ["learning_rate=Falling", "learning_rate.halfway=50"])
     assert method.learning_rate == Falling(1e-3, 50.0)
     assert from_config(to_config(method)) == method

@@ -55,6 +55,7 @@ def settled(method, spec, seed=0):
     return eqx.tree_at(lambda s: s.known.sorted, state, known), batch
 
 
+@pytest.mark.slow
 def test_a_role_is_held_for_its_time_and_kept_to():
     world = Harvest(limit=100)
     method = dataclasses.replace(RODE, every=3, lower=dataclasses.replace(RODE.lower, feed=replay(length=5)))

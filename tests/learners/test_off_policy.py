@@ -45,6 +45,7 @@ def test_on_its_own_rollouts_it_is_a2c():
     assert report.metrics["kl"] == report.metrics["cut"] == 0.0
 
 
+@pytest.mark.slow
 def test_steps_of_another_policy_are_weighed():
     shift = jnp.asarray(np.random.default_rng(1).normal(size=(TIME, ROWS)), "float32")
     impala = IMPALA(**SAME, rho_bar=1.5, c_bar=0.9)

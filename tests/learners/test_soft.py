@@ -48,7 +48,7 @@ def test_the_soft_value_of_an_amount_is_that_of_one_sample():
     assert value == pytest.approx(q - 0.3 * float(log_prob), abs=1e-6)
 
 
-@pytest.mark.parametrize("spec", [CHOICES, PUSHES], ids=["choices", "pushes"])
+@pytest.mark.parametrize("spec", [CHOICES, pytest.param(PUSHES, marks=pytest.mark.slow)], ids=["choices", "pushes"])
 def test_an_actor_climbs_and_says_what_was_there_before(spec):
     actor, critics = nets(spec)
     views, keys = View(jax.random.normal(KEY, (32, 3))), jax.random.split(KEY, 32)

@@ -111,6 +111,7 @@ def test_iterations_of_one_update_are_those_of_many():
     np.testing.assert_allclose(state.policies, at_once.policies, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_plays_what_its_table_says():
     """By the average policy; greedily the likeliest; and legally where the table holds nothing."""
     method, world = CFR(), Everyone(game("kuhn_poker"))

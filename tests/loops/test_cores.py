@@ -18,7 +18,7 @@ print(names.count("tf_XLAEigen"))
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux names its threads there")
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_xla_has_as_many_threads_as_asked_for(count, tmp_path):
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(count), str(tmp_path / "run")], capture_output=True, text=True

@@ -45,7 +45,7 @@ def room_to_spare(monkeypatch):
     monkeypatch.setattr(frames, "SPARE", 1)
 
 
-@pytest.mark.parametrize("kind", ["compiled", "host"])
+@pytest.mark.parametrize("kind", ["compiled", pytest.param("host", marks=pytest.mark.slow)])
 def test_learning_is_the_same_and_resumes(kind, room_to_spare, tmp_path):
     once, whole = loop(kind, 2), loop(kind, 0)
     ends = []
@@ -81,6 +81,7 @@ def stacked_cartpole(padding: str):
 
 
 @pytest.mark.parametrize("padding", ["reset", "zero"])
+@pytest.mark.slow
 def test_stacks_of_gymnasium(padding):
     """Whichever way it fills the first stack of an episode."""
     ends = []

@@ -107,7 +107,7 @@ def test_learning_changes_something(in_compiled):
     assert max(jax.tree.leaves(moved)) > 1e-4
 
 
-@pytest.mark.parametrize("name", ["ppo", "sac"])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("sac", marks=pytest.mark.slow)])
 def test_a_seed_alone_does_what_it_does_among_others(name):
     many, one = compiled(name), compiled(name, SEEDS[1:])
     both = many.advance(many.init(), 4)

@@ -17,7 +17,7 @@ def plain(steps):
         pair = np.concatenate([np.eye(4)[now].ravel(), np.zeros(8) if before is None else np.eye(4)[before].ravel()])
         layer = NET.mlp.layers[0]
         hidden = np.tanh(pair @ layer.weight + layer.bias)
-        score = (hidden @ NET.score.weight + NET.score.bias)[0]
+        score = hidden @ NET.score
         weight = np.exp(5 * np.tanh(score / 5))
         total, weights = total + weight * np.tanh(hidden @ NET.value.weight + NET.value.bias), weights + weight
     return total / weights

@@ -38,12 +38,14 @@ PAIRS = {
     "dsac": AMOUNTS,
 }
 TEAMS = {
+    "bayesian": ["shifts"],
+    "decentralized": ["shifts"],
     "ippo": ["shifts"],
     "mappo": ["shifts", "meeting"],
     "vdn": ["shifts"],
     "qmix": ["shifts", "two-step"],
     "rode": ["two-step"],
-    "maddpg": ["meeting"],
+    "maddpg": ["shifts", "meeting"],
     "masac": ["shifts", "meeting"],
 }
 

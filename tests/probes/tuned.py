@@ -18,6 +18,8 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.bayesian import Bayesian
+from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
@@ -62,6 +64,8 @@ METHODS = {
         feed=dataclasses.replace(REPLAY, batch=256),
     ),
     "ippo": IPPO(PPO(**_ON, epochs=4)),
+    "decentralized": Decentralized(Surrogate(PPO(**_ON, epochs=4, clip=1e9))),
+    "bayesian": Bayesian(PPO(**_ON, epochs=4)),
     "mappo": MAPPO(PPO(**_ON, epochs=4)),
     "vdn": VDN(**_OFF, **_QUICK),
     "qmix": QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,))),
@@ -73,7 +77,7 @@ METHODS = {
 
 STEPS = {
     "a2c": 400_000, "impala": 400_000, "nq": 128_000, "nq-sarsa": 128_000, "ppo": 160_000, "ppo-gru": 40_000,
-    "ippo": 20_000, "mappo": 20_000,
+    "bayesian": 20_000, "decentralized": 20_000, "ippo": 20_000, "mappo": 20_000,
     "ddpg": 32_000, "td3": 32_000, "sac": 32_000, "sac-v": 32_000, "dsac": 32_000,
 }  # fmt: skip
 """Environment steps per seed; 16,000 for the others."""

@@ -1,4 +1,8 @@
-"""The deterministic actor of DDPG and TD3: a net whose ``tanh`` output is the canonical action."""
+"""The deterministic actor of DDPG and TD3: a net whose ``tanh`` output is the canonical action.
+
+What critics take for an action is its ``answer``, through which gradients reach the actor: here the action itself. See
+:mod:`thespis.actors.choosing` for choices.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +48,31 @@ class DeterministicActor(eqx.Module):
         features, _ = self.body((), observation)
         return jnp.tanh(self.out(features)).reshape(self.space.shape)
 
+    @property
+    def answers(self) -> Box:
+        """What critics take for an action: the action."""
+        return self.space
+
+    def answer(self, view: View, key: Key[Array, ""]) -> Float[Array, "*action"]:
+        """The action, whatever the key."""
+        return self(view.observation)
+
+    def best(self, view: View) -> Float[Array, "*action"]:
+        """The action."""
+        return self(view.observation)
+
+    def entered(self, action: Float[Array, "*action"]) -> Float[Array, "*action"]:
+        """A stored action as critics take it."""
+        return action
+
+    def left(self, answer: Float[Array, "*action"]) -> Float[Array, "*action"]:
+        """The inverse of :meth:`entered`."""
+        return answer
+
+    def playing(self, deviation: Array, pull: Array, random: Bool[Array, ""], mode: Mode) -> NoisyPolicy:
+        """How it plays: with noise while it explores."""
+        return NoisyPolicy(self, deviation, pull, random, mode)
+
 
 class NoisyPolicy(eqx.Module):
     """What a deterministic actor carries while it explores: itself, its noise, and whether to start at random.
@@ -57,6 +86,10 @@ class NoisyPolicy(eqx.Module):
     pull: Float[Array, ""]
     random: Bool[Array, ""]
     mode: Mode = eqx.field(static=True)
+
+    def begin(self, n: int) -> Float[Array, "row *action"]:
+        """No noise yet, in ``n`` fresh episodes."""
+        return jnp.zeros((n, *self.actor.space.shape))
 
     def __call__(
         self, noise: Float[Array, "*action"], view: View, key: Key[Array, ""]
@@ -79,15 +112,15 @@ class Deterministic(eqx.Module):
     noise_pull: Number = 1.0
     """Share of its noise that exploration forgets at each step: 1 for white noise, less for Ornstein-Uhlenbeck."""
 
-    def exploring(self, actor: DeterministicActor, updates: Int[Array, ""], mode: Mode) -> NoisyPolicy:
+    def exploring(self, actor: Any, updates: Int[Array, ""], mode: Mode) -> Any:
         """``actor`` after so many updates as it plays in ``mode``."""
         deviation, pull = jnp.asarray(self.noise, "float32"), jnp.asarray(self.noise_pull, "float32")
-        return NoisyPolicy(actor, deviation, pull, updates == 0, mode)
+        return actor.playing(deviation, pull, updates == 0, mode)
 
-    def begin(self, policy: NoisyPolicy, n: int) -> Float[Array, "row *action"]:
-        """No noise yet, in ``n`` fresh episodes."""
-        return jnp.zeros((n, *policy.actor.space.shape))
+    def begin(self, policy: Any, n: int) -> Any:
+        """What is remembered in ``n`` fresh episodes: the noise, if there is any."""
+        return policy.begin(n)
 
-    def act(self, policy: NoisyPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+    def act(self, policy: Any, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
         """One action a row; what is remembered is the noise."""
         return act_rows(lambda noise, view, key: (*policy(noise, view, key), ()), memory, view, key)

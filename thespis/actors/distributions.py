@@ -1,9 +1,9 @@
 """Distributions over single actions; batch with ``vmap``. Logarithms are natural, sums run over all parts.
 
-All offer ``sample``, ``sample_with_log_prob``, ``mode``, ``log_prob``, ``entropy``, and ``candidates``: a
-finite set of actions with weights whose weighted mean estimates an expectation under the distribution. It
-is exact for a discrete choice and a single reparameterised sample for a continuous one, so that one formula
-serves both.
+All offer ``sample``, ``sample_with_log_prob``, ``mode``, ``log_prob``, ``entropy``, ``kl`` (of this one from another
+of its kind, in nats) and ``candidates``: a finite set of actions with weights whose weighted mean estimates an
+expectation under the distribution. It is exact for a discrete choice and a single reparameterised sample for a
+continuous one, so that one formula serves both.
 """
 
 from __future__ import annotations
@@ -48,6 +48,15 @@ class Categorical(eqx.Module):
         action = self.sample(key)
         return action, self.log_prob(action)
 
+    def straight_through(self, key: Key[Array, ""]) -> Float[Array, " n"]:
+        """One choice, one-hot, with the gradient of a softmax: straight-through Gumbel-softmax (Jang et al., 2017).
+
+        The same Gumbel noise perturbs both, at temperature 1: the greatest of what is perturbed is a true sample.
+        """
+        soft = jax.nn.softmax(self.log_probs + jax.random.gumbel(key, self.log_probs.shape))
+        hard = jax.nn.one_hot(jnp.argmax(soft), soft.size)
+        return hard + (soft - jax.lax.stop_gradient(soft))
+
     def mode(self) -> Int[Array, ""]:
         """The likeliest choice."""
         return jnp.argmax(self.log_probs).astype("int32")
@@ -59,6 +68,10 @@ class Categorical(eqx.Module):
     def entropy(self) -> Scalar:
         """Entropy in nats."""
         return -jnp.sum(self.probs * self.log_probs)
+
+    def kl(self, other: Categorical) -> Scalar:
+        """``KL(self || other)``; both must find the same choices legal."""
+        return jnp.sum(self.probs * (self.log_probs - other.log_probs))
 
     def candidates(self, key: Key[Array, ""]) -> tuple[Int[Array, " n"], Float[Array, " n"], Float[Array, " n"]]:
         """Every choice, weighted by its probability."""
@@ -92,6 +105,12 @@ class Normal(eqx.Module):
     def entropy(self) -> Scalar:
         """Differential entropy in nats."""
         return jnp.sum(self.log_std + 0.5 * math.log(2 * math.pi * math.e))
+
+    def kl(self, other: Normal | SquashedNormal) -> Scalar:
+        """``KL(self || other)``."""
+        ratio = jnp.exp(2.0 * (self.log_std - other.log_std))
+        apart = jnp.square((self.mean - other.mean) * jnp.exp(-other.log_std))
+        return 0.5 * jnp.sum(ratio + apart - 1.0 - jnp.log(ratio))
 
     def candidates(self, key: Key[Array, ""]) -> tuple[Array, Float[Array, " 1"], Float[Array, " 1"]]:
         """One reparameterised draw of weight 1."""
@@ -133,6 +152,10 @@ class SquashedNormal(eqx.Module):
     def entropy(self) -> Scalar:
         """Not available in closed form."""
         raise ValueError("a squashed normal has no closed-form entropy; use -log_prob of a sample")
+
+    def kl(self, other: SquashedNormal) -> Scalar:
+        """``KL(self || other)``: that before squashing."""
+        return Normal(self.mean, self.log_std).kl(other)
 
     def candidates(self, key: Key[Array, ""]) -> tuple[Array, Float[Array, " 1"], Float[Array, " 1"]]:
         """One reparameterised draw of weight 1."""
@@ -176,6 +199,10 @@ class Product(eqx.Module):
     def entropy(self) -> Scalar:
         """Sum of the parts' entropies."""
         return _total(part.entropy() for part in self.parts)
+
+    def kl(self, other: Product) -> Scalar:
+        """Sum of the parts' divergences."""
+        return _total(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))
 
 
 def _total(terms: Iterable[Scalar]) -> Scalar:

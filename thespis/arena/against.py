@@ -14,7 +14,7 @@ from thespis.arena.players import Player
 from thespis.core.contracts import Environment, Method, Mode
 from thespis.core.errors import UserError
 from thespis.core.keys import fold
-from thespis.core.records import Citation, EnvSpec, Outcomes, Report, TimeStep, View
+from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.curricula.fixed import Fixed
 from thespis.learners.crowd import one_of
 
@@ -99,32 +99,18 @@ class Against(eqx.Module):
         return TimeStep(seen, won, table.over, no, legal)
 
 
-class Players(eqx.Module):
+class Players(Fixed):
     """Opponents by name, all alike likely: ``runs/ppo``, ``runs/ppo@3``, ``bot:random``, ``module:attribute`` ...
 
-    Runs take the actions that they would sample. Against one run this trains an exploiter of it.
+    Runs take the actions that they would sample. Against one run this trains an exploiter of it. Nothing varies but the
+    lots that the world draws.
     """
 
     texts: tuple[str, ...] = eqx.field(static=True)
 
     name: ClassVar[str] = "players"
-    citations: ClassVar[tuple[Citation, ...]] = ()
 
     def world(self, environment: Environment, method: Method) -> Environment:
         """One seat of the game that ``environment`` is. Raises ``UserError`` if nobody is called so."""
-        name = environment.spec.name
-        return Against(
-            environment, tuple(entrant(text, environment, name, Mode.SAMPLE).players[0] for text in self.texts)
-        )
-
-    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> PyTree:
-        """Nothing varies but the lots that the world draws."""
-        return Fixed().init(spec, key)
-
-    def draw(self, state: PyTree, key: Key[Array, ""], n: int) -> PyTree:
-        """No parameters."""
-        return Fixed().draw(state, key, n)
-
-    def update(self, state: PyTree, outcomes: Outcomes, key: Key[Array, ""]) -> tuple[PyTree, Report]:
-        """Nothing is learnt."""
-        return state, Report({})
+        found = [entrant(text, environment, environment.spec.name, Mode.SAMPLE) for text in self.texts]
+        return Against(environment, tuple(who.players[0] for who in found))

@@ -17,6 +17,7 @@ from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
 from thespis.critics.values import Value, for_critics, seen_by_critics
 from thespis.learners.gradient import Number
+from thespis.learners.networks import Network
 from thespis.learners.normalisers import ObservationScale, RewardScale
 from thespis.nets.body import GRU, Body, unroll
 from thespis.nets.mlp import orthogonal
@@ -86,7 +87,7 @@ class ActorCritic(eqx.Module):
 class OnPolicyActor(eqx.Module):
     """What an on-policy actor carries."""
 
-    network: ActorCritic
+    network: Network
     scale: PyTree
     observations: ObservationScale
     mode: Mode = eqx.field(static=True)
@@ -180,7 +181,7 @@ class Assessor(eqx.Module):
         told = () if spec.privileged is None else self.observations.init(spec.privileged)
         return self.observations.init(spec.observation), self.rewards.init(), told
 
-    def see(self, network: ActorCritic, scales: Scales, batch: Batch) -> Seen:
+    def see(self, network: Network, scales: Scales, batch: Batch) -> Seen:
         """Every step, scaled, with the values of both its ends."""
         steps = batch.steps
         view, alive = View(self._scaled(scales[0], steps.view.observation), steps.view.legal), steps.view.alive
@@ -195,7 +196,7 @@ class Assessor(eqx.Module):
     def _scaled(self, scale: PyTree, seen: PyTree) -> PyTree:
         return None if seen is None else jax.vmap(jax.vmap(lambda o: self.observations.apply(scale, o)))(seen)
 
-    def assess(self, network: ActorCritic, scales: Scales, batch: Batch) -> Evaluated:
+    def assess(self, network: Network, scales: Scales, batch: Batch) -> Evaluated:
         """Values, advantages and value targets of every step."""
         seen = self.see(network, scales, batch)
         advantage = seen.estimated(functools.partial(gae, discount=self.discount, trace=self.trace))
@@ -211,7 +212,7 @@ class Assessor(eqx.Module):
             () if steps.privileged is None else self.observations.update(scales[2], steps.privileged, mask),
         )
 
-    def judge(self, network: ActorCritic, scales: Scales, episode: Transition) -> Critique:
+    def judge(self, network: Network, scales: Scales, episode: Transition) -> Critique:
         """Values and advantages of one episode ``[time]``, in the world's units of reward."""
         steps = jax.tree.map(lambda x: x[:, None], episode)
         mask = jnp.ones(steps.reward.shape, bool)

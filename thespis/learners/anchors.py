@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from collections.abc import Callable
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from thespis.actors.distributions import Distribution
+from thespis.learners.actor_critic import Evaluated
 from thespis.learners.gradient import Number
+from thespis.learners.on_policy import Replayed
 from thespis.objectives.normalise import mean
 from thespis.objectives.policies import reverse_kl
 
-Rows = Float[Array, "time row"]
+Before = Callable[[], Distribution]
+"""Says what the policy before the update would do at the same steps, leaves ``[time, row, ...]``."""
 
 
 class Free(eqx.Module):
     """Nothing."""
 
-    def pull(
-        self, log_prob: Rows, before: Rows, entropy: Float[Array, ""], alive: Bool[Array, "..."] | None
-    ) -> Float[Array, ""]:
+    def pull(self, now: Replayed, data: Evaluated, before: Before) -> Float[Array, ""]:
         """No loss."""
         return jnp.zeros(())
 
@@ -36,11 +41,34 @@ class Magnet(eqx.Module):
     inertia: Number = 5.0
     """Weight of the divergence from the policy before, in units of reward."""
 
-    def pull(
-        self, log_prob: Rows, before: Rows, entropy: Float[Array, ""], alive: Bool[Array, "..."] | None
-    ) -> Float[Array, ""]:
-        """The loss; ``before`` are the log-probabilities of the same actions as they were drawn."""
-        return self.inertia * mean(reverse_kl(log_prob, before, before), alive) - self.uniform * entropy
+    def pull(self, now: Replayed, data: Evaluated, before: Before) -> Float[Array, ""]:
+        """The loss."""
+        moved = mean(reverse_kl(now.log_prob, data.log_prob, data.log_prob), data.alive)
+        return self.inertia * moved - self.uniform * now.entropy
 
 
-Anchor = Free | Magnet
+class Tether(eqx.Module):
+    r"""The policy before the update, by its divergence and the root of it at each step (Su and Lu 2022).
+
+    .. math:: E_s\left[ \beta_1 \sqrt{KL(\pi_{old} \| \pi)} + \beta_2 KL(\pi_{old} \| \pi) \right]
+    """
+
+    root: Number = 1.0
+    """Weight of the root of the divergence."""
+    divergence: Number = 1.0
+    """Weight of the divergence."""
+
+    def pull(self, now: Replayed, data: Evaluated, before: Before) -> Float[Array, ""]:
+        """The loss."""
+        root, divergence = moved(before(), now.policy, data)
+        return self.root * root + self.divergence * divergence
+
+
+def moved(before: Distribution, now: Distribution, data: Evaluated) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean root and mean of the divergence ``KL(before || now)``, over the steps where the actor decided."""
+    apart = jax.vmap(jax.vmap(lambda p, q: p.kl(q)))(jax.lax.stop_gradient(before), now)
+    apart = jnp.maximum(apart, 0.0)  # rounding may put it below
+    return mean(jnp.sqrt(apart + 1e-12), data.alive), mean(apart, data.alive)  # the slope of a root has no end at 0
+
+
+Anchor = Free | Magnet | Tether

@@ -13,24 +13,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
+from thespis.actors.distributions import Distribution
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Transition, View
 from thespis.critics.values import seen_by_critics
 from thespis.learners.actor_critic import ActorCritic, Assessor, Evaluated, OnPolicyActor, Scales, Seen
 from thespis.learners.gradient import Adam, Number, Optimiser, Rate, RMSProp, gradient_step
 from thespis.learners.minibatches import columns, epochs
+from thespis.learners.networks import Network
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
 from thespis.objectives.normalise import explained_variance, mean
 from thespis.objectives.policies import policy_gradient
 
-Loss = Callable[[ActorCritic, Evaluated, Any], tuple[Array, dict[str, Array]]]
+Loss = Callable[[Network, Evaluated, Any], tuple[Array, dict[str, Array]]]
 
 
 class OnPolicyState(eqx.Module):
     """All that an on-policy method learns."""
 
-    network: ActorCritic
+    network: Network
     opt: PyTree
     scales: Scales
 
@@ -98,7 +100,7 @@ class OnPolicy(eqx.Module):
     def descend(self, state: OnPolicyState, batch: Batch, verdict: Evaluated) -> tuple[OnPolicyState, dict[str, Array]]:
         """One gradient step of actor and critic on a whole rollout, after which the scales learn; and its metrics."""
 
-        def loss(network: ActorCritic):
+        def loss(network: Network):
             now = replay(network, batch.memory, verdict)
             actor_loss = mean(policy_gradient(now.log_prob, verdict.advantage), verdict.alive)
             critic_loss = mean(jnp.square(now.value - verdict.target), verdict.alive)
@@ -116,7 +118,7 @@ class OnPolicy(eqx.Module):
         """Passes over a rollout in minibatches of ``loss(network, steps, memory)``, then scales learn; and metrics."""
         stepper = self.stepper()
 
-        def step(carry: tuple[ActorCritic, PyTree], data: tuple[Evaluated, Any]) -> Any:
+        def step(carry: tuple[Network, PyTree], data: tuple[Evaluated, Any]) -> Any:
             network, opt, metrics, norm = gradient_step(stepper, lambda n: loss(n, *data), *carry)
             return (network, opt), metrics | {"gradient": norm}
 
@@ -127,17 +129,18 @@ class OnPolicy(eqx.Module):
 
 
 class Replayed(eqx.Module):
-    """What the network under training says of an evaluated rollout, leaves ``[time, row]``; entropy is the mean."""
+    """What the network under training says of an evaluated rollout, ``[time, row, ...]``; entropy is the mean."""
 
+    policy: Distribution
     log_prob: Float[Array, "time row"]
     entropy: Float[Array, ""]
     value: Float[Array, "time row"]
 
 
-def replay(network: ActorCritic, memory: Any, data: Seen | Evaluated) -> Replayed:
+def replay(network: Network, memory: Any, data: Seen | Evaluated) -> Replayed:
     """Log-probabilities of the stored actions, values and mean entropy, from the memory before the first step."""
     policy = network.distributions(memory, data.view, data.first)
     log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, data.action)
     entropy = mean(jax.vmap(jax.vmap(lambda p: p.entropy()))(policy), data.alive)
     value, _ = network.values(memory, seen_by_critics(data.told, data.view.observation), data.first)
-    return Replayed(log_prob, entropy, value)
+    return Replayed(policy, log_prob, entropy, value)

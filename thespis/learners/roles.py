@@ -118,10 +118,7 @@ class ActionRoles(eqx.Module):
             legal = jnp.broadcast_to(kind.allows.any(axis=1), (*alive.shape, self.count))
             return _seen(view, name, role, kind.means()), legal
 
-        found = {name: one(name) for name in told}
-        return dataclasses.replace(
-            view, observation={k: v[0] for k, v in found.items()}, legal={k: v[1] for k, v in found.items()}
-        )
+        return _looked(view, {name: one(name) for name in told})
 
     def below(self, told: dict[str, Sorted], view: View, chosen: dict[str, Array]) -> View:
         """What the role allows and the world does; the world's word alone where these have nothing in common."""
@@ -134,10 +131,7 @@ class ActionRoles(eqx.Module):
                 both.any(-1, keepdims=True), both, legal
             )
 
-        found = {name: one(name) for name in told}
-        return dataclasses.replace(
-            view, observation={k: v[0] for k, v in found.items()}, legal={k: v[1] for k, v in found.items()}
-        )
+        return _looked(view, {name: one(name) for name in told})
 
     def over(self, told: dict[str, Sorted], view: View, chosen: dict[str, Array]) -> Bool[Array, "..."]:
         """Never: a role is held for its time."""
@@ -188,6 +182,12 @@ class ActionRoles(eqx.Module):
             found = each(*given, steps.next_view.observation[name], paid)
             total = total + mean(found, there)
         return total
+
+
+def _looked(view: View, found: dict[str, tuple[PyTree, Array]]) -> View:
+    """The view with other observations and other legal choices, by group."""
+    seen, legal = ({name: pair[i] for name, pair in found.items()} for i in range(2))
+    return dataclasses.replace(view, observation=seen, legal=legal)
 
 
 def _seen(view: View, name: str, role: Int[Array, "*axes agent"], vectors: Float[Array, "n latent"]) -> PyTree:

@@ -53,7 +53,7 @@ class Pooling(eqx.Module):
 
     encoder: Encoder
     mlp: MLP
-    score: Linear
+    score: Float[Array, " width"]
     value: Linear
 
     def __init__(
@@ -68,7 +68,7 @@ class Pooling(eqx.Module):
         self.encoder = Encoder(space, encoder_key)
         self.mlp = MLP(2 * self.encoder.size, hidden, orthogonal(2**0.5), activation, mlp_key)
         width = hidden[-1] if hidden else 2 * self.encoder.size
-        self.score = Linear(width, 1, orthogonal(0.01), score_key)
+        self.score = orthogonal(0.01)(score_key, (width, 1))[:, 0]  # without bias, which would change all weights alike
         self.value = Linear(width, size, orthogonal(1.0), value_key)
 
     def begin(self, n: int) -> Pooled:
@@ -103,5 +103,5 @@ class Pooling(eqx.Module):
 
     def _weighed(self, last: Float[Array, " features"], now: Float[Array, " features"]) -> tuple[Array, Array]:
         features = self.mlp(jnp.concatenate([now, last]))
-        weight = jnp.exp(_LARGEST * jnp.tanh(self.score(features)[0] / _LARGEST))
+        weight = jnp.exp(_LARGEST * jnp.tanh(features @ self.score / _LARGEST))
         return jnp.tanh(self.value(features)), weight

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -17,90 +16,18 @@ from thespis.cli.doctor_checks import laws
 from thespis.cli.doctor_checks.check import Check, Clock, Failed, look, skipped
 from thespis.cli.doctor_checks.learning import TOLERANCE, Learnt, examine, learn
 from thespis.cli.doctor_checks.solving import solvers
+from thespis.cli.doctor_checks.trials import Trial, trials
 from thespis.core.contracts import Method
-from thespis.core.feeds import Logged, Replay, Rollouts
+from thespis.core.feeds import Logged
 from thespis.core.records import Transition, View
-from thespis.critics.matching import Matched
-from thespis.critics.mixing import Monotonic
 from thespis.curricula.fixed import Fixed
 from thespis.envs.probes.registry import PROBES
 from thespis.feedback.environment import EnvironmentReward
-from thespis.learners.roles import ActionRoles
-from thespis.learners.temperature import FixedTemperature
 from thespis.loops.logged import LoggedLoop
 from thespis.loops.parts import Parts
 from thespis.methods.imitation.bc import BC
-from thespis.methods.online.a2c import A2C
-from thespis.methods.online.ddpg import DDPG
-from thespis.methods.online.dqn import DQN
-from thespis.methods.online.dsac import DSAC
-from thespis.methods.online.es import ES
-from thespis.methods.online.impala import IMPALA
-from thespis.methods.online.nq import NQ
-from thespis.methods.online.ppo import PPO
-from thespis.methods.online.sac import SAC
-from thespis.methods.online.sac_v import SACV
-from thespis.methods.online.td3 import TD3
-from thespis.methods.teams.ippo import IPPO
-from thespis.methods.teams.maddpg import MADDPG
-from thespis.methods.teams.mappo import MAPPO
-from thespis.methods.teams.masac import MASAC
-from thespis.methods.teams.qmix import QMIX
-from thespis.methods.teams.rode import RODE
-from thespis.methods.teams.vdn import VDN
-from thespis.nets.body import GRU
 
 _SEEDS = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """A small method that must learn a probe within ``steps`` environment steps."""
-
-    method: Method
-    probe: str
-    steps: int
-
-
-def trials() -> list[Trial]:
-    """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
-    base: dict[str, Any] = {"learning_rate": 1e-2, "discount": 0.9, "hidden": (16,)}
-    fresh: dict[str, Any] = base | {"feed": Rollouts(length=32, envs=8)}
-    short: dict[str, Any] = base | {"learning_rate": 5e-3, "feed": Rollouts(length=4, envs=8)}
-    replayed = Replay(capacity=4_000, batch=64, warmup=8, envs=8)
-    stored: dict[str, Any] = base | {"feed": replayed, "target_rate": 0.1}
-    windows = dataclasses.replace(replayed, length=3)
-    hard: dict[str, Any] = stored | {"temperature": FixedTemperature(0.0)}  # no bonus: values are those of the reward
-    sampled: dict[str, Any] = hard | {"learning_rate": 3e-3, "feed": dataclasses.replace(replayed, batch=256)}
-    dsac = DSAC(**sampled, actor_learning_rate=3e-3, reward_scale=1.0, least_deviation=0.1)
-    nq = NQ(**fresh, trace=0.0, target_every=20, epsilon_updates=30.0)
-    quick: dict[str, Any] = base | {"target_every": 20, "epsilon_updates": 300.0, "feed": replayed}
-    level = QMIX(**quick, mixer=Monotonic(8, (16,)), utility=Matched())
-    tuned = PPO(**fresh, epochs=4)
-    dqn = DQN(**base, target_every=20, epsilon_updates=300.0, duelling=True, feed=windows)
-    return [
-        Trial(tuned, "late", 20_000),
-        Trial(SAC(**hard), "constant-continuous", 8_000),
-        Trial(dqn, "masked", 8_000),
-        Trial(A2C(**fresh, trace=0.9), "constant-1000", 100_000),
-        Trial(TD3(**stored), "ending-continuous", 8_000),
-        Trial(DDPG(**stored), "match-continuous", 8_000),
-        Trial(PPO(**fresh, epochs=4, memory=GRU(16)), "maze", 30_000),
-        Trial(tuned, "bound", 30_000),
-        Trial(SAC(**hard), "signal", 8_000),
-        Trial(SACV(**hard), "choice", 8_000),
-        Trial(IMPALA(**short, trace=0.9, optimiser="adam"), "pair", 60_000),
-        Trial(nq, "choice", 30_000),
-        Trial(dsac, "signal-continuous", 8_000),
-        Trial(ES(learning_rate=0.05, deviation=0.1), "amount", 6_400),
-        Trial(QMIX(**quick, mixer=Monotonic(8, (16,))), "two-step", 8_000),
-        Trial(VDN(**quick), "shifts", 8_000),
-        Trial(RODE(level, level, ActionRoles(count=2, settled=50.0), every=1), "two-step", 8_000),
-        Trial(MAPPO(tuned), "shifts", 20_000),
-        Trial(MASAC(SAC(**hard)), "shifts", 8_000),
-        Trial(IPPO(tuned), "shifts", 20_000),
-        Trial(MADDPG(DDPG(**stored)), "meeting", 8_000),
-    ]
 
 
 def check_installation(clock: Clock, *, short: bool = False) -> list[Check]:

@@ -11,6 +11,7 @@ form); where the batch is no multiple of the minibatch, each epoch leaves out a 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -19,10 +20,11 @@ from jaxtyping import Array, Key
 
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
-from thespis.learners.actor_critic import ActorCritic, Evaluated
+from thespis.learners.actor_critic import Evaluated
 from thespis.learners.advantages import AdvantageScale, WholeBatch
 from thespis.learners.anchors import Anchor, Free
 from thespis.learners.gradient import Number, Rate
+from thespis.learners.networks import Network
 from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
 from thespis.objectives.normalise import mean
 from thespis.objectives.policies import kl_k3, ppo_clip
@@ -40,7 +42,7 @@ class PPO(OnPolicy):
     advantages: AdvantageScale = WholeBatch()
     """Standardising of advantages: WholeBatch, PerMinibatch or Unscaled."""
     anchor: Anchor = Free()
-    """What else draws the policy: Free or Magnet."""
+    """What else draws the policy: Free, Magnet or Tether."""
     epochs: int = eqx.field(static=True, default=10)
     """Passes over each rollout."""
     minibatch: int = eqx.field(static=True, default=64)
@@ -68,16 +70,19 @@ class PPO(OnPolicy):
         verdict = self.assessor().assess(state.network, state.scales, batch)
         advantage = self.advantages.whole(verdict.advantage, verdict.alive)
         verdict = eqx.tree_at(lambda v: v.advantage, verdict, advantage)
-        state, metrics = self.descend_often(state, batch, verdict, self._loss, self.epochs, self.minibatch, key)
+        loss = functools.partial(self._loss, acting=state.network)
+        state, metrics = self.descend_often(state, batch, verdict, loss, self.epochs, self.minibatch, key)
         return state, Report(metrics)
 
-    def _loss(self, network: ActorCritic, data: Evaluated, memory: Any) -> tuple[Array, dict[str, Array]]:
+    def _loss(
+        self, network: Network, data: Evaluated, memory: Any, *, acting: Network
+    ) -> tuple[Array, dict[str, Array]]:
         now = replay(network, memory, data)
         log_ratio = now.log_prob - data.log_prob
         advantage = self.advantages.part(data.advantage, data.alive)
         actor_loss = mean(ppo_clip(log_ratio, advantage, self.clip), data.alive)
         critic_loss = mean(jnp.square(now.value - data.target), data.alive)
-        drawn = self.anchor.pull(now.log_prob, data.log_prob, now.entropy, data.alive)
+        drawn = self.anchor.pull(now, data, lambda: acting.distributions(memory, data.view, data.first))
         loss = actor_loss + drawn + self.value_weight * critic_loss - self.entropy_weight * now.entropy
         return loss, {
             "actor_loss": actor_loss,

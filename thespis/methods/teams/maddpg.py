@@ -4,8 +4,11 @@
 ``i`` climbs its critic at the stored actions of the others and its own present one. Every agent has its own reward, so
 agents may be friends or foes; groups may differ in what they see and do.
 
-Source: Lowe et al., 2017, eq. 5 and 6. Differs from their code: boxes of actions alone (for choices: masac); agents
-alike share parameters unless ``sharing=Separate``; no penalty on large actions.
+A choice enters its critic as a one-hot draw, with the gradient of a Gumbel-softmax.
+
+Source: Lowe et al., 2017, eq. 5 and 6. Differs from their code: agents alike share parameters unless
+``sharing=Separate``; no penalty on large actions or logits; choices are one-hot where it acts by the relaxed draw.
+Not here: ensembles of policies, inferred policies of the others.
 """
 
 from __future__ import annotations

@@ -1,0 +1,99 @@
+"""What the doctor lets every method learn: a small probe, whose values or best actions are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from thespis.core.contracts import Method
+from thespis.core.feeds import Replay, Rollouts
+from thespis.critics.matching import Matched
+from thespis.critics.mixing import Monotonic
+from thespis.learners.contrast import Contrast
+from thespis.learners.roles import ActionRoles
+from thespis.learners.temperature import FixedTemperature
+from thespis.methods.online.a2c import A2C
+from thespis.methods.online.clam import CLAM
+from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.dqn import DQN
+from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.es import ES
+from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.nq import NQ
+from thespis.methods.online.ppo import PPO
+from thespis.methods.online.sac import SAC
+from thespis.methods.online.sac_v import SACV
+from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.bayesian import Bayesian
+from thespis.methods.teams.decentralized import Decentralized, Surrogate
+from thespis.methods.teams.ippo import IPPO
+from thespis.methods.teams.maddpg import MADDPG
+from thespis.methods.teams.mappo import MAPPO
+from thespis.methods.teams.masac import MASAC
+from thespis.methods.teams.qmix import QMIX
+from thespis.methods.teams.rode import RODE
+from thespis.methods.teams.vdn import VDN
+from thespis.nets.body import GRU
+
+_BASE: dict[str, Any] = {"learning_rate": 1e-2, "discount": 0.9, "hidden": (16,)}
+_FRESH: dict[str, Any] = _BASE | {"feed": Rollouts(length=32, envs=8)}
+_REPLAY = Replay(capacity=4_000, batch=64, warmup=8, envs=8)
+_STORED: dict[str, Any] = _BASE | {"feed": _REPLAY, "target_rate": 0.1}
+_HARD: dict[str, Any] = _STORED | {"temperature": FixedTemperature(0.0)}  # no bonus: values are those of the reward
+_QUICK: dict[str, Any] = _BASE | {"target_every": 20, "epsilon_updates": 300.0, "feed": _REPLAY}
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A small method that must learn a probe within ``steps`` environment steps."""
+
+    method: Method
+    probe: str
+    steps: int
+
+
+def trials() -> list[Trial]:
+    """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
+    return [*_alone(), *_together()]
+
+
+def _alone() -> list[Trial]:
+    short: dict[str, Any] = _BASE | {"learning_rate": 5e-3, "feed": Rollouts(length=4, envs=8)}
+    sampled: dict[str, Any] = _HARD | {"learning_rate": 3e-3, "feed": dataclasses.replace(_REPLAY, batch=256)}
+    stepped: dict[str, Any] = _QUICK | {"feed": dataclasses.replace(_REPLAY, length=3)}
+    dsac = DSAC(**sampled, actor_learning_rate=3e-3, reward_scale=1.0, least_deviation=0.1)
+    ppo = PPO(**_FRESH, epochs=4)
+    return [
+        Trial(ppo, "late", 20_000),
+        Trial(SAC(**_HARD), "constant-continuous", 8_000),
+        Trial(DQN(**stepped, duelling=True), "masked", 8_000),
+        Trial(A2C(**_FRESH, trace=0.9), "constant-1000", 100_000),
+        Trial(TD3(**_STORED), "ending-continuous", 8_000),
+        Trial(DDPG(**_STORED), "match-continuous", 8_000),
+        Trial(PPO(**_FRESH, epochs=4, memory=GRU(16)), "maze", 30_000),
+        Trial(ppo, "bound", 30_000),
+        Trial(CLAM(ppo, Contrast(hidden=(16,), window=8)), "bound", 30_000),
+        Trial(SAC(**_HARD), "signal", 8_000),
+        Trial(SACV(**_HARD), "choice", 8_000),
+        Trial(IMPALA(**short, trace=0.9, optimiser="adam"), "pair", 60_000),
+        Trial(NQ(**_FRESH, trace=0.0, target_every=20, epsilon_updates=30.0), "choice", 30_000),
+        Trial(dsac, "signal-continuous", 8_000),
+        Trial(ES(learning_rate=0.05, deviation=0.1), "amount", 6_400),
+    ]
+
+
+def _together() -> list[Trial]:
+    mixer = Monotonic(8, (16,))
+    level = QMIX(**_QUICK, mixer=mixer, utility=Matched())
+    ppo, surrogate = PPO(**_FRESH, epochs=4), Surrogate(PPO(**_FRESH, epochs=4, clip=1e9))
+    return [
+        Trial(QMIX(**_QUICK, mixer=mixer), "two-step", 8_000),
+        Trial(VDN(**_QUICK), "shifts", 8_000),
+        Trial(RODE(level, level, ActionRoles(count=2, settled=50.0), every=1), "two-step", 8_000),
+        Trial(MAPPO(ppo), "shifts", 20_000),
+        Trial(MASAC(SAC(**_HARD)), "shifts", 8_000),
+        Trial(IPPO(ppo), "shifts", 20_000),
+        Trial(MADDPG(DDPG(**_STORED)), "meeting", 8_000),
+        Trial(Decentralized(surrogate), "shifts", 20_000),
+        Trial(Bayesian(ppo), "shifts", 20_000),
+    ]
