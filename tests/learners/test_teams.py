@@ -87,7 +87,7 @@ def otherwise(batch, spec, absent, *, later):
         "maddpg",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("mappo", "rode", "maddpg apart with choices", "masac apart with choices")
+            for name in ("mappo", "rode", "acorm", "maddpg apart with choices", "masac apart with choices")
         ),
     ],
 )
