@@ -75,7 +75,11 @@ METHODS = {
     "qmix": QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,))),
     "rode": RODE(_LEVEL, _LEVEL, ActionRoles(count=2, settled=50.0), every=1),
     "acorm": ACORM(
-        **_BASE, **_QUICK, memory=None, utility=Embedded(4, 8), auxiliary=RoleContrast(every=5, clusters=2),
+        **_BASE,
+        **_QUICK,
+        memory=None,
+        utility=Embedded(4, 8),
+        auxiliary=RoleContrast(every=5, clusters=2),
         mixer=Attending(Monotonic(8, (16,)), query=4, heads=2, units=8, out=4),
         feed=dataclasses.replace(REPLAY, length=2),
     ),
