@@ -87,7 +87,7 @@ def otherwise(batch, spec, absent, *, later):
         "maddpg",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("mappo", "rode", "acorm", "maddpg apart with choices", "masac apart with choices")
+            for name in ("mappo", "rode", "maddpg apart with choices", "masac apart with choices")
         ),
     ],
 )
@@ -101,6 +101,32 @@ def test_who_is_not_there_changes_no_bit(name):
     same_bits(one, update(state, otherwise(batch, spec, True, later=later), KEY), "the absent")
     with pytest.raises(Exception, match="differs"):
         same_bits(one, update(state, otherwise(batch, spec, False, later=later), KEY), "those that are there")
+
+
+@pytest.mark.slow
+def test_who_is_never_there_has_no_role():
+    """Neither attended to nor in a cluster; with a memory, who only waits looks on."""
+    method, spec = CASES["acorm"].method, CASES["acorm"].world.spec
+    state, batch = experienced(method, spec)
+    state = eqx.tree_at(lambda s: s.updates, state, jnp.int32(1))  # the contrast takes every second step
+    update = jax.jit(method.update)
+
+    def there(batch, alive):
+        at = lambda b: (b.steps.view.alive, b.steps.next_view.alive)  # noqa: E731
+        return eqx.tree_at(at, batch, alive)
+
+    def without(alive):
+        return alive | {"movers": alive["movers"].at[..., 1].set(False)}
+
+    real = jax.tree.map(jnp.asarray, (batch.steps.view.alive, batch.steps.next_view.alive))
+    fewer = tuple(without(alive) for alive in real)
+    only = tuple(without(jax.tree.map(jnp.ones_like, alive)) for alive in real)
+    batch = there(batch, fewer)
+    one = update(state, batch, KEY)
+    other = there(otherwise(there(batch, only), spec, True, later=True), fewer)
+    same_bits(one, update(state, other, KEY), "who is never there")
+    with pytest.raises(Exception, match="differs"):
+        same_bits(one, update(state, there(batch, real), KEY), "who is there")
 
 
 def test_mixed_values_rise_in_each_value():
