@@ -6,7 +6,7 @@ BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train test test-slow reproduce bench lint lint-format lint-rules lint-types format docs-check clean
+.PHONY: train test test-slow test-parity test-readme reproduce bench lint lint-format lint-rules lint-types format docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
@@ -18,6 +18,14 @@ test: $(VENV)/for-tests
 test-slow: $(VENV)/for-tests
 	XLA_FLAGS= $(BIN)/python -m pytest -m slow --durations 20 $(TESTS)
 	XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/laws tests/loops
+
+# What the README says, block by block: as long as it takes to train what it trains.
+test-readme: $(VENV)/for-tests
+	XLA_FLAGS= $(BIN)/python -m pytest -m "slow or not slow" tests/test_docs.py -k README
+
+# Checkpoints of language models side by side with transformers, which needs torch.
+test-parity: $(VENV)/for-parity
+	$(BIN)/python -m pytest -m parity tests/language
 
 # Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
 reproduce: $(VENV)/for-tests
@@ -56,8 +64,12 @@ $(VENV)/for-train: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/for-tests: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[control,data,video,track,cluster,games,teams,spiel,dev]'
+	$(PIP) install -c constraints.txt -e '.[control,data,video,track,cluster,games,teams,spiel,language,dev]'
 	@touch $@ $(VENV)/for-train
+
+$(VENV)/for-parity: $(VENV)/for-tests
+	$(PIP) install -c constraints.txt -e '.[language,parity]'
+	@touch $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

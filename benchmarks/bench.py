@@ -32,6 +32,7 @@ THREADS = {
     "tianshou": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "d3rlpy": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "rltools": [{"MKL_NUM_THREADS": "1"}, {"MKL_NUM_THREADS": "2"}],
+    "transformers": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "ours": [{}, {"PJRT_NPROC": "1"}],  # --cores 1
 }
 """Settings of threads tried once before the pairs; the fastest is kept."""
@@ -62,7 +63,7 @@ def measure(system: str, work: Work, threads: dict[str, str]) -> dict[str, Any]:
     given = dataclasses.asdict(work)
     if work.rows:
         given["data"] = str(dataset(PEERS / "data", work.env, work.rows))
-    command = [python_of(system), str(HERE / "systems" / f"by_{system}.py"), json.dumps(given)]
+    command = [python_of(system), str(HERE / "systems" / f"{work.script}by_{system}.py"), json.dumps(given)]
     environment = os.environ | threads | {"JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
     if done.returncode:

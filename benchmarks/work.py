@@ -25,12 +25,16 @@ class Work:
     epochs: int = 0
     learning_rate: float = 1e-3
     seeds: int = 1
+    script: str = ""
+    """Before the name of each system's script."""
     rows: int = 0
     """Transitions of the dataset that is learnt from, where a step is an update; 0: it learns from the world."""
 
     @property
     def unit(self) -> str:
         """What is counted."""
+        if self.algorithm == "generate":
+            return "tokens"
         return "updates" if self.rows else "steps"
 
 
@@ -93,6 +97,12 @@ CASES = {
         "Alike: frames laid flat before two layers of relu, double Q, squared errors, Adam, 64 worlds, one update each "
         "tick of all, 100,000 transitions, target copied every 100 updates. Rejax samples without replacement, which "
         "takes time in proportion to its buffer, stores no true next frame at an end and clips no gradient.",
+    ),
+    "generation": Case(
+        Work("generate", "", 192, 64, begin=2 * 64 * 32, steps=20 * 64 * 32, script="language_"),
+        {"transformers": 4.0},
+        "A Llama of 1.9 million random parameters says 32 tokens to each of 64 prompts of 16 tokens, drawn from all of "
+        "a vocabulary of 1,700.",
     ),
     "ppo-cartpole-16-seeds": Case(
         Work("ppo", "CartPole-v1", 64, 512, 65_536, 262_144, 64, length=32, epochs=4, seeds=16),

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "core": set(),
     "objectives": {"core"},
     "nets": {"core"},
-    "language": {"core"},
+    "language": {"core", "nets"},
     "envs": {"core"},
     "data": {"core", "envs"},
     "actors": {"core", "language", "nets", "objectives"},
@@ -43,8 +43,9 @@ MAY_IMPORT = {
 """What each room may import, beside itself. What is not named here stands above and may import all."""
 
 HEAVY = {
-    "envpool", "gymnax", "h5py", "imageio", "matplotlib", "minari", "mujoco", "pandas", "pyarrow",
-    "jaxmarl", "mctx", "pettingzoo", "pgx", "pyspiel", "ray", "sklearn", "tensorboardX", "wandb",
+    "envpool", "gymnax", "h5py", "imageio", "jinja2", "matplotlib", "minari", "mujoco", "pandas", "pyarrow",
+    "jaxmarl", "mctx", "pettingzoo", "pgx", "pyspiel", "ray", "safetensors", "sklearn", "tensorboardX",
+    "tokenizers", "wandb",
 }  # fmt: skip
 """Libraries that cost much to import, or may be missing: imported by the function that needs them."""
 

@@ -54,7 +54,7 @@ LARGE = dataclasses.replace(
 )  # fmt: skip
 WORK = {
     "kuhn_poker": Work(MMD(), 3_000_000, 15.0),
-    "leduc_holdem": Work(MMD(LARGE, decay=0.995, magnet=None), 8_000_000, 60.0),
+    "leduc_holdem": Work(MMD(LARGE, decay=0.998, magnet=None), 16_000_000, 90.0),
 }
 
 

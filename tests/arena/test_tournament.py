@@ -21,12 +21,18 @@ SMALL = {"steps": 256, "envs": 4, "episodes": 2, "settings": ["length=16", "hidd
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    """Tiny runs: self-play with two seeds, one seat against past selves, and one of a world of one agent."""
+    """Tiny runs: self-play with two seeds, and one of a world of one agent."""
     here = tmp_path_factory.mktemp("arena")
     api.train("ppo", "pgx:kuhn_poker", seeds=2, out=here / "both", **SMALL)
-    api.train("ppo", "pgx:kuhn_poker", curriculum="past", out=here / "past", **SMALL)
     api.train("ppo", "CartPole-v1", out=here / "cart", **SMALL)
     return here
+
+
+@pytest.fixture(scope="module")
+def past(runs) -> str:
+    """Beside them: one seat against past selves."""
+    api.train("ppo", "pgx:kuhn_poker", curriculum="past", out=runs / "past", **SMALL)
+    return f"{runs}/past"
 
 
 def meeting(standings: Standings, *seating: int):
@@ -34,8 +40,8 @@ def meeting(standings: Standings, *seating: int):
 
 
 @pytest.mark.slow
-def test_runs_of_all_kinds_play(runs):
-    texts = [f"{runs}/both", f"{runs}/past", "bot:random"]
+def test_runs_of_all_kinds_play(runs, past):
+    texts = [f"{runs}/both", past, "bot:random"]
     found = tournament(texts, games=20)
     assert found.env == "pgx:kuhn_poker" and found.names == ("both", "past", "bot:random")
     assert len(found.meetings) == 9 and all(m.payoffs.shape == (1, 20, 2) for m in found.meetings)
@@ -48,8 +54,8 @@ def test_runs_of_all_kinds_play(runs):
 
 
 @pytest.mark.slow
-def test_the_same_call_gives_the_same_games_whoever_else_plays(runs):
-    both, chance, past = f"{runs}/both", "bot:random", f"{runs}/past"
+def test_the_same_call_gives_the_same_games_whoever_else_plays(runs, past):
+    both, chance = f"{runs}/both", "bot:random"
     few, again, more = (tournament(texts, games=10) for texts in ([both, chance], [both, chance], [past, both, chance]))
     assert few.to_json() == again.to_json()
     np.testing.assert_array_equal(meeting(few, 0, 1).payoffs, meeting(more, 1, 2).payoffs)
@@ -84,16 +90,19 @@ def test_greedy_and_sampled_play_are_the_methods_own(runs):
     assert greedy.judged(world.spec.game).exploitability != sampled.judged(world.spec.game).exploitability
 
 
-def test_a_run_of_one_seat_sits_in_all(runs):
+@pytest.mark.slow
+def test_a_run_of_one_seat_sits_in_all(past):
     """Its policy in seat i is that of the one learner, who sees which seat it is."""
-    name, world = environment([f"{runs}/past"], None)
-    player = entrant(f"{runs}/past", world, name, Mode.SAMPLE).players[0]
-    alone = api.load(runs / "past")
+    name, world = environment([past], None)
+    player = entrant(past, world, name, Mode.SAMPLE).players[0]
+    alone = api.load(past)
     judged = alone.states_of([0])
     assert all(
         np.array_equal(a, b[0])
         for a, b in zip(map(np.asarray, _leaves(player.state)), map(np.asarray, _leaves(judged)), strict=True)
     )
+    with pytest.raises(UserError, match="was trained for one agent on pgx:kuhn_poker"):
+        tournament(["bot:random", past], "pgx:leduc_holdem", games=2)
 
 
 def _leaves(tree):
@@ -112,7 +121,7 @@ def test_three_seats_and_players_of_the_users(monkeypatch):
     assert found.ratings.seats[2].elo > found.ratings.seats[1].elo  # the last seat bids one more
 
 
-def test_who_always_plays_the_same_game_is_told(runs):
+def test_who_always_plays_the_same_game_is_told():
     found = tournament(["tables:low", "tables:HIGH"], tables.Auction(last=1), games=10)
     assert "low against tables:HIGH: all 10 games were the same one" in found.notes[1]
     assert not tournament(["bot:random", "tables:low"], tables.Auction(), games=10).notes
@@ -134,7 +143,6 @@ MISTAKES = [
     (["bot:random", "{runs}/cart"], "pgx:kuhn_poker", "was trained for one agent on gymnax:CartPole-v1"),
     (["bot:random", "{runs}/cart"], None, "gymnax:CartPole-v1 has one agent"),
     (["bot:random", "{runs}/both"], "pgx:leduc_holdem", "was trained on pgx:kuhn_poker and does not fit"),
-    (["bot:random", "{runs}/past"], "pgx:leduc_holdem", "was trained for one agent on pgx:kuhn_poker"),
     (["{runs}/cart", "{runs}/both"], None, "say where to play with --env"),
     (["bot:random", "{runs}/both@7"], None, "this run has no seed 7"),
     (["bot:random", "tables:NOBODY"], "pgx:kuhn_poker", "tables:NOBODY is no player"),

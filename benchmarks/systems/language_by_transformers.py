@@ -1,0 +1,31 @@
+"""Transformers says things: the same sizes, by ``generate`` with its cache, sampling from the whole vocabulary."""
+
+from __future__ import annotations
+
+import torch
+from language import LAYERS, NEW, PROMPT, SHAPE, VOCABULARY, prompts
+from shared import Stopwatch, work
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+
+def main() -> None:
+    job = work()
+    watch = Stopwatch(job.begin, job.steps)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=SHAPE["width"], intermediate_size=SHAPE["hidden"], num_hidden_layers=LAYERS,
+        num_attention_heads=SHAPE["heads"], num_key_value_heads=SHAPE["kv_heads"], head_dim=SHAPE["head_size"],
+        max_position_embeddings=PROMPT + NEW, tie_word_embeddings=True,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    how = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=NEW, min_new_tokens=NEW, pad_token_id=0)
+    done = 0
+    with torch.inference_mode():
+        while not watch.at(done):
+            tokens = torch.from_numpy(prompts(job.batch, done)).long()
+            said = model.generate(tokens, attention_mask=torch.ones_like(tokens), generation_config=how)
+            done += said[:, PROMPT:].numel()
+    watch.answer()
+
+
+if __name__ == "__main__":
+    main()

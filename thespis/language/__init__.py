@@ -1,0 +1,1 @@
+"""What knows token ids, templates and the files of checkpoints."""
