@@ -9,6 +9,8 @@ from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
 from thespis.core.feeds import Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
+from thespis.critics.attending import Attending
+from thespis.critics.embedding import Embedded
 from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic, Sum
 from thespis.envs.games.everyone import Everyone
@@ -18,6 +20,7 @@ from thespis.learners.cloning import Cloning
 from thespis.learners.contrast import Contrast
 from thespis.learners.crowd import EachAlone
 from thespis.learners.following import Sarsa
+from thespis.learners.likeness import RoleContrast
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Separate
@@ -41,6 +44,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.acorm import ACORM
 from thespis.methods.teams.bayesian import Bayesian, Fading
 from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.gmah import GMAH
@@ -131,6 +135,14 @@ CASES = {
             QMIX(mixer=Sum(), hidden=SMALL, target_every=3, feed=replay(length=3)),
             Subgoals((0, -1)),
             every=2,
+        ),
+        CREW,
+    ),
+    "acorm": Case(
+        ACORM(
+            mixer=Attending(Monotonic(4, (8,)), query=3, heads=2, units=4, out=2), utility=Embedded(3, 4),
+            auxiliary=RoleContrast(every=2, clusters=2), hidden=SMALL, memory=GRU(4), target_every=3,
+            feed=replay(length=3),
         ),
         CREW,
     ),

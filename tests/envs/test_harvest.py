@@ -49,15 +49,19 @@ def test_every_step_from_every_place_is_as_told(agents):
     np.testing.assert_array_equal(seen[:, 0, 0, 3:].argmax(-1), after.tool[:, 0])
 
 
-def test_the_best_of_all_ways_to_play_is_the_known_one():
+@pytest.mark.parametrize("world", [SMALL, Harvest(agents=4, cells=3, variants=1, limit=3)], ids=["two", "four"])
+def test_the_best_of_all_ways_to_play_is_the_known_one(world):
+    deeds = (0, 1, 2, 3, 3 + world.variants)
+
     @functools.cache
     def best(places, left):
         if not left:
             return 0
-        found = (told(SMALL, places, a) for a in itertools.product((0, 1, 2, 3, 5), repeat=2))
+        found = (told(world, places, a) for a in itertools.product(deeds, repeat=world.agents))
         return max(paid + best(after, left - 1) for after, paid in found)
 
-    assert best((2, 2), SMALL.limit) == SMALL.limit - SMALL.cells // 2
+    known = world.agents // 2 * (world.limit - world.cells // 2)
+    assert best((world.cells // 2,) * world.agents, world.limit) == known
 
 
 def test_it_keeps_the_laws():

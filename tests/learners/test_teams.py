@@ -21,7 +21,7 @@ from thespis.core.samples import random_steps
 from thespis.core.spaces import Box, Discrete, MultiDiscrete
 from thespis.critics.central import Everyone, Own, joint, joint_space
 from thespis.critics.mixing import Monotonic, Sum
-from thespis.learners.factored import mixed, valued
+from thespis.learners.team import mixed, valued
 from thespis.methods.teams.ippo import IPPO
 from thespis.methods.teams.maddpg import MADDPG
 from thespis.methods.teams.mappo import MAPPO
@@ -103,9 +103,35 @@ def test_who_is_not_there_changes_no_bit(name):
         same_bits(one, update(state, otherwise(batch, spec, False, later=later), KEY), "those that are there")
 
 
+@pytest.mark.slow
+def test_who_is_never_there_has_no_role():
+    """Neither attended to nor in a cluster; with a memory, who only waits looks on."""
+    method, spec = CASES["acorm"].method, CASES["acorm"].world.spec
+    state, batch = experienced(method, spec)
+    state = eqx.tree_at(lambda s: s.updates, state, jnp.int32(1))  # the contrast takes every second step
+    update = jax.jit(method.update)
+
+    def there(batch, alive):
+        at = lambda b: (b.steps.view.alive, b.steps.next_view.alive)  # noqa: E731
+        return eqx.tree_at(at, batch, alive)
+
+    def without(alive):
+        return alive | {"movers": alive["movers"].at[..., 1].set(False)}
+
+    real = jax.tree.map(jnp.asarray, (batch.steps.view.alive, batch.steps.next_view.alive))
+    fewer = tuple(without(alive) for alive in real)
+    only = tuple(without(jax.tree.map(jnp.ones_like, alive)) for alive in real)
+    batch = there(batch, fewer)
+    one = update(state, batch, KEY)
+    other = there(otherwise(there(batch, only), spec, True, later=True), fewer)
+    same_bits(one, update(state, other, KEY), "who is never there")
+    with pytest.raises(Exception, match="differs"):
+        same_bits(one, update(state, there(batch, real), KEY), "who is there")
+
+
 def test_mixed_values_rise_in_each_value():
     spec, count = Crew().spec, 3
-    net, added = (kind.build(joint_space(spec), count, KEY) for kind in (Monotonic(8, (16,)), Sum()))
+    net, added = (kind.build(joint_space(spec), count, 0, KEY) for kind in (Monotonic(8, (16,)), Sum()))
     view = random_steps(spec, np.random.default_rng(1), 1, 50).view
     state = jax.tree.map(lambda x: x[0], joint(spec.groups, view, None))
     values = 5 * jax.random.normal(KEY, (50, count))
@@ -121,9 +147,10 @@ def test_the_best_of_the_team_is_the_best_of_each_and_makes_the_target():
     state = eqx.tree_at(lambda s: s.target, state, QUICK.init(spec, key_of(5)).team)
     steps = batch.steps
     found = jax.jit(QUICK.targets)(state, steps)
-    following, legal = jax.tree.map(np.asarray, (valued(state.target, steps)[1], steps.next_view.legal))
+    after = valued(state.target, steps)[1]
+    following, legal = jax.tree.map(np.asarray, (after.values, steps.next_view.legal))
     best = np.full(steps.reward.shape, -np.inf)
-    whole = jax.jit(lambda chosen: mixed(state.target, chosen, steps.next_view, None))
+    whole = jax.jit(lambda chosen: mixed(state.target, chosen, after))
     for a, b, c in itertools.product(range(4), range(4), range(2)):
         chosen = {"movers": following["movers"][..., [0, 1], [a, b]], "x": following["x"][..., c]}
         may = legal["movers"][..., [0, 1], [a, b]].all(-1) & legal["x"][..., 0, c]
@@ -137,7 +164,7 @@ def test_double_targets_are_chosen_by_one_net_and_valued_by_the_other():
     spec, method = Crew(legal=False).spec, dataclasses.replace(QUICK, double=True, mixer=Sum())
     state, batch = experienced(method, spec)
     state = eqx.tree_at(lambda s: s.target, state, method.init(spec, key_of(5)).team)
-    online, target = (valued(team, batch.steps)[1] for team in (state.team, state.target))
+    online, target = (valued(team, batch.steps)[1].values for team in (state.team, state.target))
     there = batch.steps.next_view.alive
     value = sum(
         np.where(there[n], np.take_along_axis(target[n], np.argmax(online[n], -1)[..., None], -1)[..., 0], 0.0).sum(-1)

@@ -45,6 +45,7 @@ TEAMS = {
     "vdn": ["shifts"],
     "qmix": ["shifts", "two-step"],
     "rode": ["two-step"],
+    "acorm": ["two-step"],
     "maddpg": ["shifts", "meeting"],
     "masac": ["shifts", "meeting"],
 }
@@ -77,7 +78,7 @@ def test_teams_do_what_is_right_together(method, probe):
     chosen, steps = tuned(method, probe)
     learnt = learn(chosen, PROBES[probe], steps, seeds=4)
     assert learnt.right.mean() >= 0.75 and not learnt.wrong, learnt.right
-    assert np.isnan(learnt.errors).all() == (method not in ("vdn", "qmix"))
+    assert np.isnan(learnt.errors).all() == (method not in ("vdn", "qmix", "acorm"))
     assert not (learnt.errors > 2 * TOLERANCE).any(), learnt.values
 
 

@@ -3,9 +3,12 @@
 import dataclasses
 
 from thespis.core.feeds import Replay, Rollouts
+from thespis.critics.attending import Attending
+from thespis.critics.embedding import Embedded
 from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.learners.following import Sarsa
+from thespis.learners.likeness import RoleContrast
 from thespis.learners.roles import ActionRoles
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
@@ -18,6 +21,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.acorm import ACORM
 from thespis.methods.teams.bayesian import Bayesian
 from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.ippo import IPPO
@@ -70,6 +74,15 @@ METHODS = {
     "vdn": VDN(**_OFF, **_QUICK),
     "qmix": QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,))),
     "rode": RODE(_LEVEL, _LEVEL, ActionRoles(count=2, settled=50.0), every=1),
+    "acorm": ACORM(
+        **_BASE,
+        **_QUICK,
+        memory=None,
+        utility=Embedded(4, 8),
+        auxiliary=RoleContrast(every=5, clusters=2),
+        mixer=Attending(Monotonic(8, (16,)), query=4, heads=2, units=8, out=4),
+        feed=dataclasses.replace(REPLAY, length=2),
+    ),
     "maddpg": MADDPG(DDPG(**_OFF, target_rate=0.1)),
     "masac": MASAC(SAC(**_OFF, target_rate=0.1, temperature=FixedTemperature(0.0))),
 }

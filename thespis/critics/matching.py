@@ -29,6 +29,11 @@ class Matched(eqx.Module):
     Observations are those of :func:`matched_space`.
     """
 
+    @property
+    def roles(self) -> int:
+        """Numbers of the role that the mixer is told: none."""
+        return 0
+
     def build(self, spec: EnvSpec, hidden: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]) -> Matching:
         """The net of one agent, whose world is ``spec``."""
         return Matching(spec, hidden, memory, key)
@@ -58,6 +63,10 @@ class Matching(eqx.Module):
         """Of every choice, under the role that the agent has."""
         said = observation["own"]
         return said["said"] @ (jnp.take(self.keys, said["role"], axis=0) @ features)
+
+    def tells(self, features: Float[Array, " size"]) -> dict[str, Array]:
+        """What the mixer is told beside the value: nothing."""
+        return {}
 
 
 def _parts(space: Space) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Discrete, Space
@@ -20,6 +20,11 @@ from thespis.nets.mlp import MLP, Linear, uniform_fan_in
 
 class Direct(eqx.Module):
     """One number for every choice, made from features of what is seen."""
+
+    @property
+    def roles(self) -> int:
+        """Numbers of the role that the mixer is told: none."""
+        return 0
 
     def build(self, spec: EnvSpec, hidden: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]) -> Utility:
         """The net of one agent, whose world is ``spec``."""
@@ -47,11 +52,26 @@ class Utility(eqx.Module):
         """Of every choice, from the body's features."""
         return self.out(features)
 
+    def tells(self, features: Float[Array, " size"]) -> dict[str, Array]:
+        """What the mixer is told beside the value: nothing."""
+        return {}
+
+
+class Scene(eqx.Module):
+    """What there is to mix by: of the world, and of the agents of each group, ``[time, row, ...]``."""
+
+    state: PyTree
+    """Of the space that the mixer was built for."""
+    told: dict[str, dict[str, Float[Array, "time row agent ..."]]]
+    """What the agents' nets tell."""
+    alive: dict[str, Bool[Array, "time row agent"]]
+    """Who decides."""
+
 
 class Sum(eqx.Module):
     """The sum (Sunehag et al., 2018): each value is the agent's share."""
 
-    def build(self, state: Space, agents: int, key: Key[Array, ""]) -> Summed:
+    def build(self, state: Space, agents: int, roles: int, key: Key[Array, ""]) -> Summed:
         """Nothing is learnt."""
         return Summed()
 
@@ -63,6 +83,10 @@ class Summed(eqx.Module):
         """The value of the team."""
         return jnp.sum(values)
 
+    def scenes(self, first: Bool[Array, "time row"], now: Scene, following: Scene) -> tuple[PyTree, PyTree]:
+        """What it goes by at all steps and after them: the state, which it does not look at."""
+        return now.state, following.state
+
 
 class Monotonic(eqx.Module):
     """A net whose weights are never negative and come from the state (Rashid et al., 2018)."""
@@ -72,7 +96,7 @@ class Monotonic(eqx.Module):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64,))
     """Hidden layers of the nets that make its weights."""
 
-    def build(self, state: Space, agents: int, key: Key[Array, ""]) -> Mixed:
+    def build(self, state: Space, agents: int, roles: int, key: Key[Array, ""]) -> Mixed:
         """The net for ``agents`` values, with weights made from values of the space ``state``."""
         return Mixed(self, state, agents, key)
 
@@ -105,6 +129,10 @@ class Mixed(eqx.Module):
         first = jnp.abs(self.first(seen)).reshape(values.shape[0], self.units)
         inside = jax.nn.elu(values @ first + self.first_bias(seen))
         return inside @ jnp.abs(self.second(seen)) + self.second_bias(seen)[0]
+
+    def scenes(self, first: Bool[Array, "time row"], now: Scene, following: Scene) -> tuple[PyTree, PyTree]:
+        """What it goes by at all steps and after them: the state."""
+        return now.state, following.state
 
 
 class Made(eqx.Module):

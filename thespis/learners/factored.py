@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.actors.greedy import epsilon_greedy
 from thespis.actors.heads import act_rows
@@ -21,34 +21,19 @@ from thespis.core.feeds import Replay
 from thespis.core.keys import fold, per_index
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import Discrete
-from thespis.critics.central import joint, joint_space, numbered
+from thespis.critics.attending import Attending
+from thespis.critics.central import joint_space, numbered
+from thespis.critics.embedding import Embedded, Embedding
 from thespis.critics.matching import Matched, Matching
 from thespis.critics.mixing import Direct, Mixer, Utility
 from thespis.learners.choices import masked
 from thespis.learners.crowd import require_many, view_of
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
-from thespis.nets.body import GRU, unroll
+from thespis.learners.likeness import NoContrast, RoleContrast
+from thespis.learners.team import Team, mixed, taken, valued
+from thespis.nets.body import GRU
 from thespis.objectives.normalise import mean
 from thespis.objectives.values import double_q, huber
-
-
-class Team(eqx.Module):
-    """A net for each group, and what mixes their values."""
-
-    of: dict[str, Utility | Matching]
-    mixer: Any
-    groups: tuple[Group, ...] = eqx.field(static=True)
-
-    def values(self, name: str, memory: Any, seen: PyTree) -> tuple[Float[Array, " n"], Any]:
-        """Of every choice of one agent of a group, and its memory after."""
-        net = self.of[name]
-        features, memory = net.body(memory, net.look(seen))
-        return net.values(features, seen), memory
-
-    def begin(self, n: int) -> dict[str, PyTree]:
-        """Memories of ``n`` fresh episodes, ``[n, agent, ...]``."""
-        return {g.name: jax.tree.map(lambda x, g=g: _apart(x, g), self.of[g.name].body.begin(n * g.count))
-                for g in self.groups}  # fmt: skip
 
 
 class FactoredState(eqx.Module):
@@ -58,6 +43,8 @@ class FactoredState(eqx.Module):
     target: Team
     opt: PyTree
     updates: Int[Array, ""]
+    known: PyTree
+    """What the auxiliary part has learnt."""
 
 
 class FactoredPolicy(eqx.Module):
@@ -71,7 +58,7 @@ class Factored(eqx.Module):
     """One discrete choice for each agent; all are paid alike. Steps of a window are each fitted to their successor."""
 
     name: eqx.AbstractClassVar[str]
-    mixer: eqx.AbstractVar[Mixer]
+    mixer: eqx.AbstractVar[Mixer | Attending]
 
     learning_rate: Number = 5e-4
     """Step size."""
@@ -93,8 +80,10 @@ class Factored(eqx.Module):
     """Updates between copies of the nets to the target."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Units of each hidden layer of the agents' nets."""
-    utility: Direct | Matched = Direct()
-    """How the values of an agent's choices are made: Direct, or Matched with representations of the choices."""
+    utility: Direct | Matched | Embedded = Direct()
+    """How the values of an agent's choices are made: Direct, Matched with representations of them, Embedded roles."""
+    auxiliary: NoContrast | RoleContrast = NoContrast()
+    """What else the agents' nets learn from: NoContrast, or RoleContrast where they have roles."""
     memory: GRU | None = eqx.field(static=True, default=None)
     """Recurrent core after the hidden layers: None or GRU, with windows (feed.length) of several steps."""
     feed: Replay = eqx.field(static=True, default=Replay(batch=128, warmup=1_000, every=2, envs=8))
@@ -108,7 +97,7 @@ class Factored(eqx.Module):
         if spec.game is not None:
             raise UserError(f"{self.name} is for a team that is paid as one, and {spec.name} is a game: use ippo")
 
-        def utility(group: Group) -> Utility | Matching:
+        def utility(group: Group) -> Utility | Matching | Embedding:
             one = numbered(spec, group)
             if not isinstance(one.action, Discrete):
                 raise UserError(
@@ -117,9 +106,10 @@ class Factored(eqx.Module):
             return self.utility.build(one, self.hidden, self.memory, fold(key, group.name))
 
         agents = sum(group.count for group in spec.groups)
-        mixer = self.mixer.build(joint_space(spec), agents, fold(key, "mixer"))
+        mixer = self.mixer.build(joint_space(spec), agents, self.utility.roles, fold(key, "mixer"))
         team = Team({group.name: utility(group) for group in spec.groups}, mixer, spec.groups)
-        return FactoredState(team, team, self._adam().init(team), jnp.zeros((), "int32"))
+        known = self.auxiliary.init(team.of, self.utility.roles, fold(key, "auxiliary"))
+        return FactoredState(team, team, self._adam().init(team), jnp.zeros((), "int32"), known)
 
     def policy(self, state: FactoredState, mode: Mode) -> FactoredPolicy:
         """Nets and epsilon: falling while it explores, the last one when sampled, 0 when greedy."""
@@ -153,11 +143,10 @@ class Factored(eqx.Module):
     def judge(self, state: FactoredState, episode: Transition) -> Critique:
         """The team's value of what was done, and its advantage over the best; steps are those of one episode."""
         steps = jax.tree.map(lambda x: x[:, None], episode)
-        values, _ = valued(state.team, steps)
-        view = steps.view
-        done = mixed(state.team, taken(values, steps.action), view, steps.privileged)[:, 0]
-        best = {name: _best(x, view, name) for name, x in values.items()}
-        most = mixed(state.team, taken(values, best), view, steps.privileged)[:, 0]
+        now, _ = valued(state.team, steps)
+        done = mixed(state.team, taken(now.values, steps.action), now)[:, 0]
+        best = {name: _best(x, steps.view, name) for name, x in now.values.items()}
+        most = mixed(state.team, taken(now.values, best), now)[:, 0]
         return Critique(value=done, advantage=done - most, discount=self.discount)
 
     def update(self, state: FactoredState, batch: Batch, key: Key[Array, ""]) -> tuple[FactoredState, Report]:
@@ -166,72 +155,35 @@ class Factored(eqx.Module):
         goal = jax.lax.stop_gradient(self.targets(state, steps))
 
         def loss(team: Team):
-            values, _ = valued(team, steps)
-            value = mixed(team, taken(values, steps.action), steps.view, steps.privileged)
+            now, _ = valued(team, steps)
+            value = mixed(team, taken(now.values, steps.action), now)
             total = mean(huber(value - goal, self.huber), batch.mask)
-            return total, {"critic_loss": total, "value": mean(value, batch.mask)}
+            return total, ({"critic_loss": total, "value": mean(value, batch.mask)}, now.told)
 
-        team, opt, metrics, norm = gradient_step(self._adam(), loss, state.team, state.opt)
+        team, opt, (metrics, told), norm = gradient_step(self._adam(), loss, state.team, state.opt)
         updates = state.updates + 1
+        there = {name: alive & batch.mask[..., None] for name, alive in steps.view.alive.items()}
+        nets, known, found = self.auxiliary.learn(team.of, state.known, told, there, updates)
+        team = eqx.tree_at(lambda t: t.of, team, nets)
         copy = (updates % self.target_every == 0).astype("float32")
         target = polyak(state.target, team, copy)
-        return FactoredState(team, target, opt, updates), Report(metrics | {"critic_gradient": norm})
+        return FactoredState(team, target, opt, updates, known), Report(metrics | found | {"critic_gradient": norm})
 
     def targets(self, state: FactoredState, steps: Transition) -> Float[Array, "time row"]:
         """What the team's value of each step is fitted to; the next step's choices are the best of each agent."""
         _, following = valued(state.target, steps)
-        _, choosing = valued(state.team, steps) if self.double else (None, following)
+        choosing = valued(state.team, steps)[1] if self.double else following
 
         def best(name: str) -> Array:
-            chooser = masked(choosing[name], view_of(steps.next_view, name).legal)
-            return jax.vmap(jax.vmap(jax.vmap(double_q)))(chooser, following[name])
+            chooser = masked(choosing.values[name], view_of(steps.next_view, name).legal)
+            return jax.vmap(jax.vmap(jax.vmap(double_q)))(chooser, following.values[name])
 
-        value = mixed(state.target, {name: best(name) for name in following}, steps.next_view, steps.next_privileged)
+        value = mixed(state.target, {name: best(name) for name in following.values}, following)
         return steps.reward + self.discount * jnp.where(steps.terminated, 0.0, value)
 
     def _adam(self) -> Adam:
         return Adam(self.learning_rate, self.max_gradient_norm)
 
 
-Values = dict[str, Array]
-"""Values by group: ``[time, row, agent]``, or of every choice ``[time, row, agent, n]``; groups differ in both."""
-
-
-def valued(team: Team, steps: Transition) -> tuple[Values, Values]:
-    """Values of every choice now and next, from fresh memories at the window's start."""
-    begun, now, following = team.begin(steps.reward.shape[1]), {}, {}
-    for group in team.groups:
-
-        def seen(view: View, group: Group = group) -> PyTree:
-            which = jnp.broadcast_to(jnp.arange(group.count, dtype="int32"), (*steps.reward.shape, group.count))
-            return {"own": view.observation[group.name], "which": which}
-
-        def one(memory: Any, seen: PyTree, following: PyTree, first: Bool[Array, "time row"], name: str = group.name):
-            net = team.of[name]
-            features, memories = unroll(net.body, memory, net.look(seen), first)
-            after = jax.vmap(jax.vmap(lambda m, o: team.values(name, m, o)[0]))(memories, following)
-            return jax.vmap(jax.vmap(net.values))(features, seen), after
-
-        given = begun[group.name], seen(steps.view), seen(steps.next_view), steps.first
-        now[group.name], following[group.name] = jax.vmap(one, in_axes=(1, 2, 2, None), out_axes=2)(*given)
-    return now, following
-
-
-def taken(values: Values, actions: dict[str, Array]) -> Values:
-    """The values of what the agents do, ``actions`` being ``[time, row, agent]``."""
-    return {name: jnp.take_along_axis(x, actions[name][..., None], axis=-1)[..., 0] for name, x in values.items()}
-
-
-def mixed(team: Team, values: Values, view: View, told: PyTree) -> Float[Array, "time row"]:
-    """The team's value; agents that do not decide add 0."""
-    there = [jnp.where(view.alive[g.name], values[g.name], 0.0) for g in team.groups]
-    together = jnp.concatenate(there, axis=-1)
-    return jax.vmap(jax.vmap(team.mixer))(together, joint(team.groups, view, told))
-
-
 def _best(values: Array, view: View, name: str) -> Int[Array, "time row agent"]:
     return jnp.argmax(masked(values, view_of(view, name).legal), axis=-1)
-
-
-def _apart(x: Array, group: Group) -> Array:
-    return x.reshape(-1, group.count, *x.shape[1:])

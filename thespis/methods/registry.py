@@ -11,6 +11,7 @@ from thespis.core.errors import UserError
 
 NAMES = {
     "a2c": "thespis.methods.online.a2c:A2C",
+    "acorm": "thespis.methods.teams.acorm:ACORM",
     "alphazero": "thespis.methods.games.alphazero:AlphaZero",
     "bayesian": "thespis.methods.teams.bayesian:Bayesian",
     "bc": "thespis.methods.imitation.bc:BC",

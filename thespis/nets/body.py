@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -153,21 +153,34 @@ class Body(eqx.Module):
         return memory, memory
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """A body, or several in a row; the memory is any tree, without leaves where nothing is kept."""
+
+    def begin(self, n: int) -> Any:
+        """Memory of ``n`` fresh episodes."""
+        ...
+
+    def __call__(self, memory: Any, observation: PyTree) -> tuple[PyTree, Any]:
+        """Features of one observation, and the memory after it."""
+        ...
+
+
 def unroll(
-    body: Body, memory: Any, observations: PyTree, first: Bool[Array, "time row"]
-) -> tuple[Float[Array, "time row size"], Any]:
+    body: Remembering, memory: Any, observations: PyTree, first: Bool[Array, "time row"]
+) -> tuple[PyTree[Float[Array, "time row ..."]], Any]:
     """Features of a whole rollout and the memory after each step ``[time, row, ...]`` (``()`` if none).
 
     ``memory`` is that before the first step, ``[row, ...]``; it is cleared wherever an episode begins, as the
     loop clears it while acting.
     """
-    if body.core is None:
-        features = jax.vmap(jax.vmap(lambda o: body((), o)[0]))(observations)
-        return features, ()
+    if not jax.tree.leaves(memory):
+        features = jax.vmap(jax.vmap(lambda o: body(memory, o)[0]))(observations)
+        return features, memory
 
     def step(memory, inputs):
         observation, first = inputs
-        memory = jnp.where(first[:, None], 0.0, memory)
+        memory = jax.tree.map(lambda m: jnp.where(first[:, None], 0.0, m), memory)
         features, memory = jax.vmap(body)(memory, observation)
         return memory, (features, memory)
 

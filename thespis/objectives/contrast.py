@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from thespis.objectives.normalise import mean
 
@@ -32,3 +32,16 @@ def info_nce(
         return mean(-jnp.diagonal(jax.nn.log_softmax(jnp.where(counts[None], alike, _NOT), axis=1)), counts)
 
     return (missed(alike) + missed(alike.T)) / 2, found
+
+
+def cluster_nce(scores: Float[Array, "n n"], labels: Int[Array, " n"], counts: Bool[Array, " n"]) -> Float[Array, " n"]:
+    r"""How much each thing is missed among its like: of all that count, those with its label should score highest.
+
+    .. math:: -\log \frac{\sum_{j: l_j = l_i} e^{s_{ij}}}{\sum_j e^{s_{ij}}}
+
+    with itself among its like, as Hu et al. (2024) have it; 0 for what does not count.
+    """
+    alike = (labels[:, None] == labels) & counts
+    every = jax.nn.logsumexp(jnp.where(counts, scores, _NOT), axis=1)
+    same = jax.nn.logsumexp(jnp.where(alike, scores, _NOT), axis=1)
+    return jnp.where(counts, every - same, 0.0)

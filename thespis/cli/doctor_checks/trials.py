@@ -7,9 +7,12 @@ from typing import Any
 
 from thespis.core.contracts import Method
 from thespis.core.feeds import Replay, Rollouts
+from thespis.critics.attending import Attending
+from thespis.critics.embedding import Embedded
 from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.learners.contrast import Contrast
+from thespis.learners.likeness import RoleContrast
 from thespis.learners.roles import ActionRoles
 from thespis.learners.subgoals import Subgoals, WorldsReward
 from thespis.learners.temperature import FixedTemperature
@@ -25,6 +28,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
+from thespis.methods.teams.acorm import ACORM
 from thespis.methods.teams.bayesian import Bayesian
 from thespis.methods.teams.decentralized import Decentralized, Surrogate
 from thespis.methods.teams.gmah import GMAH
@@ -88,12 +92,16 @@ def _alone() -> list[Trial]:
 def _together() -> list[Trial]:
     mixer = Monotonic(8, (16,))
     plain, level = QMIX(**_QUICK, mixer=mixer), QMIX(**_QUICK, mixer=mixer, utility=Matched())
+    stepped: dict[str, Any] = _QUICK | {"feed": dataclasses.replace(_REPLAY, length=2), "memory": None}
+    roles: dict[str, Any] = {"utility": Embedded(4, 8), "auxiliary": RoleContrast(every=5, clusters=2)}
+    attending = Attending(mixer, query=4, heads=2, units=8, out=4)
     ppo, surrogate = PPO(**_FRESH, epochs=4), Surrogate(PPO(**_FRESH, epochs=4, clip=1e9))
     return [
         Trial(plain, "two-step", 8_000),
         Trial(VDN(**_QUICK), "shifts", 8_000),
         Trial(RODE(level, level, ActionRoles(count=2, settled=50.0), every=1), "two-step", 8_000),
         Trial(GMAH(plain, plain, Subgoals((1, 2), WorldsReward()), every=1), "two-step", 8_000),
+        Trial(ACORM(**stepped, **roles, mixer=attending), "two-step", 8_000),
         Trial(MAPPO(ppo), "shifts", 20_000),
         Trial(MASAC(SAC(**_HARD)), "shifts", 8_000),
         Trial(IPPO(ppo), "shifts", 20_000),

@@ -32,7 +32,7 @@ class Harvest(eqx.Module):
     """Actions: stay, left, right, then the tools of the left kind, then those of the right kind.
 
     Each agent sees everyone's place and tool in hand, one-hot, itself first; critics see them in one order. Episodes
-    are cut after ``limit`` steps. With two agents the best return is ``limit - cells // 2``.
+    are cut after ``limit`` steps. The best return of an even number of agents is ``limit - cells // 2`` for each pair.
     """
 
     agents: int = eqx.field(static=True, default=2)
@@ -81,3 +81,6 @@ class Harvest(eqx.Module):
 
 MANY_TOOLS = Harvest(cells=5, variants=16)
 """Two agents and 35 actions, of which two are steps."""
+
+FOUR = Harvest(agents=4, cells=5, variants=4)
+"""Four agents, two of whom should go either way; at best they are paid 26."""
