@@ -22,12 +22,18 @@ def attend(
     v: Float[Array, "kv slot size"],
     seen: Bool[Array, "time slot"],
 ) -> Float[Array, "time head size"]:
-    """Softmax attention, ``head / kv`` queries to a key; weights in float32. What sees nothing gets some mean."""
+    """Softmax attention, ``head / kv`` queries to a key; weights in float32. What sees nothing gets some mean.
+
+    Queries that share a key are rows of one matrix: plain products need no transposes, which for one token would take
+    longer than the arithmetic.
+    """
     time, heads, size = q.shape
-    grouped = q.reshape(time, len(k), heads // len(k), size)
-    scores = jnp.einsum("tgrf,gfs->grts", grouped, k).astype("float32") * size**-0.5
-    weights = jax.nn.softmax(jnp.where(seen, scores, _HIDDEN), axis=-1).astype(q.dtype)
-    return jnp.einsum("grts,gsf->tgrf", weights, v).reshape(time, heads, size)
+    kv, slots = len(k), k.shape[-1]
+    rows = q.reshape(time, kv, -1, size).swapaxes(0, 1).reshape(kv, -1, size)
+    scores = (rows @ k).astype("float32").reshape(kv, time, -1, slots) * size**-0.5
+    weights = jax.nn.softmax(jnp.where(seen[:, None], scores, _HIDDEN), axis=-1).astype(q.dtype)
+    mixed = weights.reshape(kv, -1, slots) @ v
+    return mixed.reshape(kv, time, -1, size).swapaxes(0, 1).reshape(time, heads, size)
 
 
 def visible(query: Int[Array, " time"], key: Int[Array, " slot"], window: Int[Array, ""]) -> Bool[Array, "time slot"]:
