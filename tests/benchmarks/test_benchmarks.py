@@ -79,6 +79,7 @@ def test_the_page_says_what_replay_costs():
     assert found is None or found["work"] == replay.CASES, "run again: replay"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", replay.CASES)
 def test_replay_is_measured_on_what_was_written(name):
     """A small ring: the figures are there, and the check of what is drawn can tell."""
@@ -103,11 +104,11 @@ def test_results_are_of_cases_as_they_are_now():
 
 
 def test_every_peer_is_pinned():
-    for peer in {peer for case in CASES.values() for peer in case.bars}:
+    for script, peer in {(case.work.script, peer) for case in CASES.values() for peer in case.bars}:
         assert peer in THREADS
         lines = (ROOT / "benchmarks" / "peers" / f"{peer}.txt").read_text().splitlines()
         assert lines and all("==" in line for line in lines)
-        assert (ROOT / "benchmarks" / "systems" / f"by_{peer}.py").exists()
+        assert (ROOT / "benchmarks" / "systems" / f"{script}by_{peer}.py").exists()
 
 
 def test_a_dataset_is_made_once_and_says_what_the_world_did(tmp_path):

@@ -69,6 +69,7 @@ def typed(text: str, *words: object, cwd: Path, check: int = 0):
     return processes.thespis("play", *words, cwd=cwd, check=check, input=text)
 
 
+@pytest.mark.slow
 def test_a_person_plays_a_run_to_the_end(kuhn, tmp_path):
     """Whatever the cards: ``bet`` as the first, then the other calls or folds."""
     said = typed("raise\nBet\n", kuhn, "--seed", 3, cwd=tmp_path).stdout

@@ -48,6 +48,7 @@ def same(a, b):
     return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
+@pytest.mark.slow
 def test_members_join_in_turn_and_the_oldest_leaves():
     pool = PastSelves(capacity=3, every=4)
     state = pool.init(WORLD.spec, key_of(0))

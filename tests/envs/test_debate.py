@@ -60,6 +60,7 @@ def test_a_judge_tells_more_than_chance_and_from_what_is_shown_alone():
     assert (judge(image, shown) == judge(hidden, shown)).all()
 
 
+@pytest.mark.slow
 def test_who_speaks_and_what_may_be_shown():
     position = TWO.start(key_of(3))
     assert position.claims[0] != position.claims[1] and (TWO.legal(position) == (position.image > 0)).all()

@@ -70,6 +70,7 @@ def side_by_side(name, ticks, seed=0):
 @pytest.mark.parametrize(
     "name", [pytest.param("HeuristicEnemySMAX/3m?max_steps=20", marks=pytest.mark.slow), "switch_riddle"]
 )
+@pytest.mark.slow
 def test_the_laws_hold(name):
     check_environment(JaxMarl(name), rows=2, ticks=24)
 
@@ -157,6 +158,7 @@ def test_the_fallen_see_nothing_and_go_once():
     assert gone.max() == 1 and gone.sum() >= 1
 
 
+@pytest.mark.slow
 def test_masks_and_the_whole_state_are_the_librarys():
     theirs = world_of("SMAX/3m")[0]
     world = JaxMarl("SMAX/3m")

@@ -168,6 +168,7 @@ def test_particles_are_mpes_own():
         assert bool(step.truncated[0]) == all(cut.values()) == (tick == 8) and not step.terminated[0]
 
 
+@pytest.mark.slow
 def test_the_fallen_of_a_battle_take_no_part():
     """Knights and archers die one by one until nobody is left."""
     worlds = registry.host("pettingzoo:butterfly/knights_archers_zombies_v11", 1)

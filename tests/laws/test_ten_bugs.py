@@ -312,7 +312,7 @@ def test_9_seeds_control_worlds_and_share_none():
     assert len(host) == 512
 
 
-@pytest.mark.parametrize("name", ["ppo", "ppo with memory"])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("ppo with memory", marks=pytest.mark.slow)])
 def test_10_nothing_but_learning_moves_the_policy(name):
     """With learning rate 0 every ratio stays 1 and every KL 0, over all epochs of several rollouts.
 

@@ -72,7 +72,7 @@ def test_what_is_reached_adds_no_value_of_what_follows():
     lower = dataclasses.replace(GMAH.lower, double=False)
     _, following = valued(state.lower.target, steps)
     best = {}
-    for name, x in following.items():
+    for name, x in following.values.items():
         legal = np.asarray(steps.next_view.legal[name])
         there = np.asarray(steps.next_view.alive[name])
         best[name] = np.where(there, np.where(legal, x, -np.inf).max(-1), 0.0)

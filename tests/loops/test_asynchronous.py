@@ -49,7 +49,7 @@ def test_one_worker_does_what_its_loop_does(name, kind):
     assert shared.steps(other) == straight.steps(end)
 
 
-@pytest.mark.parametrize("kind", ["compiled", "host"])
+@pytest.mark.parametrize("kind", ["compiled", pytest.param("host", marks=pytest.mark.slow)])
 def test_all_workers_see_worlds_of_their_own_and_count_together(kind):
     loop = several("a2c", kind, 3)
     carry = loop.init()

@@ -45,6 +45,7 @@ def room_to_spare(monkeypatch):
     monkeypatch.setattr(frames, "SPARE", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["compiled", pytest.param("host", marks=pytest.mark.slow)])
 def test_learning_is_the_same_and_resumes(kind, room_to_spare, tmp_path):
     once, whole = loop(kind, 2), loop(kind, 0)

@@ -33,6 +33,7 @@ def test_a_fixed_lag_gives_the_same_bits_however_slow_anybody_is(lag):
     same_bits(learnt(FixedLag(lag)), learnt(FixedLag(lag), jitter=0.02), "jitter changes nothing")
 
 
+@pytest.mark.slow
 def test_acting_by_the_newest_policy_depends_on_timing():
     """Without delays learning is done before the next block; delayed, it sometimes is not."""
     ends = [learnt(NewestWithin(3), jitter)[0].method for jitter in (0.0, 0.05, 0.05)]
