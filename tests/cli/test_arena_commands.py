@@ -83,7 +83,7 @@ def test_a_person_plays_a_run_to_the_end(kuhn, tmp_path):
 def test_tree_search_takes_what_is_left_open(tmp_path):
     """The person plays corners that do not meet; the search wins or holds, and the boards are drawn."""
     moves = "".join(f"{cell}\n" for cell in [1, 1, 9, 3, 7, 2, 4, 6, 8, 5] * 2)
-    said = typed(moves, "bot:mcts-50", "--env", "pgx:tic_tac_toe", cwd=tmp_path).stdout
+    said = typed(moves, "bot:mcts-50", "--env", "pgx:tic_tac_toe", "--seat", 0, "--seed", 0, cwd=tmp_path).stdout
     assert " X | 2 | 3\n---+---+---\n" in said and "1 is no legal move" in said
     assert said.rstrip().endswith(("you win (+1)", "you lose (−1)", "a draw (0)"))
 
