@@ -100,7 +100,7 @@ def test_a_learner_finds_the_samplers_log_probabilities_over_two_turns(sampling,
     begin = jnp.array([len(s) - 1 for s in heard])
     tokens = jnp.asarray(np.array(more))
     second, cache = speak(cache, tokens, place(jnp.array([3, 3, 3]), begin, 3), key_of(1))
-    assert int(cache.used) == 6 + 3 + 2 * (4 if not until else 0) or until
+    assert until or int(cache.used) == 6 + 3 + 2 * 4
     for row, text in enumerate(texts):
         whole = said([*heard[row], 2, 2], second, row)
         logs, n, m = logs_of(whole, sampling), int(first.counts[row]), int(second.counts[row])

@@ -20,6 +20,6 @@ def test_a_mesh_of_data_and_tensors():
     even, one_key = (json.loads(line) for line in done.stdout.splitlines())
     for found in (even, one_key):
         assert found["loss"] < 1e-5 and found["gradient"] < 1e-4 < found["size"]
-        assert found["said"] and found["share of q"] == 0.5
+        assert found["said"] and found["share of q"] == 0.5 and found["gradient lies as its parameter"]
     assert even["share of k"] == even["share of embedding"] == 0.5
     assert one_key["share of k"] == one_key["share of embedding"] == 1.0  # one key and 11 tokens do not divide by two

@@ -13,6 +13,8 @@ from thespis.core.errors import UserError
 from thespis.nets.decoder import PROJECTIONS, Shape
 from thespis.nets.rotary import Banded, Interpolated, Plain, Rotary, Yarn
 
+LONGEST = 4096
+"""Positions that a checkpoint says it is for, unless told otherwise."""
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _ATTENTION, _FORWARD = PROJECTIONS[:4], PROJECTIONS[4:]
 _MUST_BE: dict[str, tuple[Any, ...]] = {
@@ -54,7 +56,7 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
     )
 
 
-def config_of(shape: Shape, dtype: str = "float32", longest: int = 4096) -> dict[str, Any]:
+def config_of(shape: Shape, dtype: str = "float32", longest: int = LONGEST) -> dict[str, Any]:
     """A ``config.json`` that transformers 4 and 5 read; ``longest``: positions the checkpoint says it is for.
 
     Raises ``UserError`` if none of the families has this combination of switches.

@@ -12,11 +12,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from thespis.core.errors import UserError, missing_extra
-from thespis.language.configs import config_of, shape_of
-from thespis.nets.decoder import PROJECTIONS, Decoder, Layer, Projection, Shape
+from thespis.language.configs import LONGEST, config_of, shape_of
+from thespis.nets.decoder import PROJECTIONS, Decoder, Layer, Projection
 
 WHERE = {name: f"self_attn.{name}_proj" for name in PROJECTIONS[:4]} | {
     name: f"mlp.{name}_proj" for name in PROJECTIONS[4:]
@@ -43,14 +42,15 @@ def load(directory: Path | str, dtype: str = "float32", compute: str | None = No
         return jnp.stack([row.T if transposed else row for row in rows])
 
     def projection(name: str) -> Projection:
-        out, into = _sizes(shape)[name]
+        into, out = shape.sizes()[name]
         weight = stacked(f"{WHERE[name]}.weight", (out, into), transposed=True)
         return Projection(weight, stacked(f"{WHERE[name]}.bias", (out,)) if name in shape.biased else None)
 
-    sizes = {"before": shape.width, "between": shape.width} | ({"q_norm": shape.head_size, "k_norm": shape.head_size})
+    sizes = {"before": shape.width, "between": shape.width}
+    if shape.normed:
+        sizes |= {"q_norm": shape.head_size, "k_norm": shape.head_size}
     norms: dict[str, Any] = {
-        name: stacked(f"{where}.weight", (sizes[name],)) if shape.normed or name in ("before", "between") else None
-        for name, where in _NORMS.items()
+        name: stacked(f"{where}.weight", (sizes[name],)) if name in sizes else None for name, where in _NORMS.items()
     }
     embedding = tensors.take("model.embed_tokens.weight", (shape.vocabulary, shape.width))
     norm = tensors.take("model.norm.weight", (shape.width,))
@@ -61,7 +61,7 @@ def load(directory: Path | str, dtype: str = "float32", compute: str | None = No
     return Decoder(embedding, layers, norm, head, shape, compute=compute or dtype)
 
 
-def save(model: Decoder, directory: Path | str, *, longest: int = 4096, shard: int = 5_000_000_000) -> None:
+def save(model: Decoder, directory: Path | str, *, longest: int = LONGEST, shard: int = 5_000_000_000) -> None:
     """Write a directory that transformers loads; adapters must be merged before. ``shard``: bytes of a file at most."""
     files = require_safetensors()
     directory = Path(directory)
@@ -112,19 +112,6 @@ def require_safetensors() -> Any:
     except ImportError as error:
         raise missing_extra("safetensors", "language") from error
     return safetensors.flax
-
-
-def _sizes(shape: Shape) -> dict[str, tuple[int, int]]:
-    inner, shared, width, hidden = (
-        shape.heads * shape.head_size,
-        shape.kv_heads * shape.head_size,
-        shape.width,
-        shape.hidden,
-    )
-    return {
-        "q": (inner, width), "k": (shared, width), "v": (shared, width), "o": (width, inner),
-        "gate": (hidden, width), "up": (hidden, width), "down": (width, hidden),
-    }  # fmt: skip
 
 
 class _Tensors:
@@ -183,8 +170,3 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read: {error.strerror}; is this the directory of a checkpoint?") from error
     except ValueError as error:
         raise UserError(f"{path} is not JSON: {error}") from error
-
-
-def count(model: Decoder) -> int:
-    """Parameters of a model."""
-    return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(model))

@@ -57,6 +57,19 @@ class Shape:
         if self.windows is not None and len(self.windows) != self.layers:
             raise ValueError(f"{len(self.windows)} windows for {self.layers} layers")
 
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Inputs and outputs of each projection of a layer."""
+        inner, shared, width, hidden = (
+            self.heads * self.head_size,
+            self.kv_heads * self.head_size,
+            self.width,
+            self.hidden,
+        )
+        return {
+            "q": (width, inner), "k": (width, shared), "v": (width, shared), "o": (inner, width),
+            "gate": (width, hidden), "up": (width, hidden), "down": (hidden, width),
+        }  # fmt: skip
+
 
 class LowRank(eqx.Module):
     """What an adapter adds to a projection (LoRA: Hu et al., 2021): ``scale * (x @ down) @ up``."""
@@ -209,11 +222,7 @@ def _write(old: Array, new: Array, at: Int[Array, ""], axis: int) -> Array:
 def decoder(shape: Shape, key: Key[Array, ""], dtype: str = "float32") -> Decoder:
     """A fresh model: normal weights of deviation 0.02, those into the residual stream over ``sqrt(2 layers)``."""
     keys = iter(jax.random.split(key, len(PROJECTIONS) + 2))
-    inner, shared, layers = shape.heads * shape.head_size, shape.kv_heads * shape.head_size, shape.layers
-    sizes = {
-        "q": (shape.width, inner), "k": (shape.width, shared), "v": (shape.width, shared), "o": (inner, shape.width),
-        "gate": (shape.width, shape.hidden), "up": (shape.width, shape.hidden), "down": (shape.hidden, shape.width),
-    }  # fmt: skip
+    layers, sizes = shape.layers, shape.sizes()
 
     def normal(size: tuple[int, ...], scale: float = 0.02) -> Array:
         return (scale * jax.random.normal(next(keys), size)).astype(dtype)
