@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
-from thespis.core.feeds import Logged, Replay, Rollouts
+from thespis.core.feeds import Episodes, Logged, Replay, Rollouts
 from thespis.core.spaces import Discrete
 from thespis.critics.attending import Attending
 from thespis.critics.embedding import Embedded
@@ -15,9 +15,12 @@ from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic, Sum
 from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
+from thespis.envs.text.maze import Maze
+from thespis.envs.text.task import Spoken
 from thespis.learners.anchors import Magnet
 from thespis.learners.cloning import Cloning
 from thespis.learners.contrast import Contrast
+from thespis.learners.credit import Mean, ToGo, TurnCritic
 from thespis.learners.crowd import EachAlone
 from thespis.learners.following import Sarsa
 from thespis.learners.likeness import RoleContrast
@@ -26,12 +29,17 @@ from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Separate
 from thespis.learners.subgoals import Subgoals
 from thespis.learners.temperature import TunedTemperature
+from thespis.learners.utterances import Unheld
 from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
 from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD
 from thespis.methods.games.nfsp import NFSP
 from thespis.methods.imitation.bc import BC
+from thespis.methods.language.grpo import GRPO
+from thespis.methods.language.ppo_lm import LanguagePPO
+from thespis.methods.language.reinforce import REINFORCE
+from thespis.methods.language.rloo import RLOO
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
@@ -82,6 +90,8 @@ def replay(**settings) -> Replay:
 def ppo(**settings) -> PPO:
     return PPO(**(dict(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3)) | settings))
 
+
+TALKER = {"model": "blank", "layers": 2, "width": 32, "minibatch": 2, "epochs": 2}
 
 CASES = {
     "a2c": Case(A2C(hidden=SMALL, feed=Rollouts(5, envs=3)), CHOICE),
@@ -176,6 +186,16 @@ CASES = {
     ),
     "nfsp": Case(
         EachAlone(NFSP(ppo(), Cloning(hidden=SMALL), anticipation=0.5, capacity=20, sample=6, fits=2)), KUHN
+    ),
+    "grpo": Case(GRPO(feed=Episodes(3, group=3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))),
+    "reinforce": Case(REINFORCE(feed=Episodes(3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))),
+    "ppo-lm": Case(LanguagePPO(feed=Episodes(3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))),
+    "ppo-lm by turns": Case(
+        LanguagePPO(credit=TurnCritic(), feed=Episodes(3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))
+    ),
+    "rloo": Case(
+        RLOO(credit=ToGo(Mean()), reference=Unheld(), feed=Episodes(3, group=3, envs=3), **TALKER),
+        Spoken(Maze(size=2, turns=3)),
     ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip

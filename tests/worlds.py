@@ -183,20 +183,20 @@ class Crew(eqx.Module):
 class AsHost:
     """A compiled world behind the host contract, with exactly the keys of the compiled loop."""
 
-    def __init__(self, environment, envs: int, seeds: list[int]):
+    def __init__(self, environment, envs: int, seeds: list[int], group: int = 1):
         self.environment, self.spec, self.envs, self.n = environment, environment.spec, envs, envs * len(seeds)
-        self.roots = roots(seeds)
+        self.roots, self.group, self.tick = roots(seeds), group, 0
         self._reset, self._step = jax.jit(self._reset_all), jax.jit(self._step_all)
 
     def _params(self):
         return jax.tree.map(lambda p: jnp.broadcast_to(p, (self.envs, *jnp.shape(p))), self.spec.params)
 
-    def _reset_one(self, root, tick):
-        keys = per_index(fold(root, "reset", tick), self.envs)
+    def _reset_one(self, root, tick, group=1):
+        keys = per_index(fold(root, "reset", tick), self.envs // group)[jnp.arange(self.envs) // group]
         return separate(jax.vmap(self.environment.reset))(self._params(), keys)
 
     def _reset_all(self, tick):
-        return _merge(jax.vmap(self._reset_one, in_axes=(0, None))(self.roots, tick))
+        return _merge(jax.vmap(lambda root: self._reset_one(root, tick, self.group))(self.roots))
 
     def _step_all(self, state, actions, tick):
         def one(root, state, actions):
@@ -215,8 +215,8 @@ class AsHost:
         return _merge(jax.vmap(one)(self.roots, *split))
 
     def start(self, seeds):
-        self.tick = 0
-        self.state, step = self._reset(0)
+        """Fresh episodes at the tick that is reached: a block may begin with them."""
+        self.state, step = self._reset(self.tick)
         return _numpy(step)
 
     def step(self, actions):

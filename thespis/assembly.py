@@ -137,8 +137,10 @@ def _workers(parts: Parts, env: Any, envs: int, seeds: list[int], steps: int, op
         raise UserError(f"{envs} environments per seed cannot be shared out to {options.workers} workers: --envs N")
     if not isinstance(env, str | type) and isinstance(env, HostEnvironment | gymnasium.vector.VectorEnv):
         raise UserError("worlds that are already many cannot be shared out to workers: give a class or a function")
-    length = store_for(parts.method.feed, steps).feed.ticks
-    recipe = Recipe(parts, env, options.threads, len(seeds), envs // options.workers, length)
+    store, share = store_for(parts.method.feed, steps), envs // options.workers
+    if store.group and share % store.group:
+        raise UserError(f"{share} environments of a worker do not make groups of {store.group}: --envs N")
+    recipe = Recipe(parts, env, options.threads, len(seeds), share, store.feed.ticks, store.group)
     return lambda _: Workers(recipe, options.workers, options.cluster)
 
 

@@ -10,6 +10,7 @@ import pytest
 from cases import CASES, FAST_IN_LOOPS, ONLINE, marked
 from worlds import AsHost
 
+from thespis.core.feeds import Episodes
 from thespis.core.laws import as_numpy, same_bits
 from thespis.core.samples import random_steps
 from thespis.curricula.fixed import Fixed
@@ -35,7 +36,8 @@ def compiled(name: str, seeds=SEEDS) -> CompiledLoop:
 
 
 def host(name: str, lag=None) -> HostLoop:
-    world = AsHost(CASES[name].world, ENVS, SEEDS)
+    feed = CASES[name].method.feed
+    world = AsHost(CASES[name].world, ENVS, SEEDS, feed.group if isinstance(feed, Episodes) else 1)
     return HostLoop(parts(name), world, ENVS, SEEDS, STEPS, None if lag is None else FixedLag(lag))
 
 

@@ -22,7 +22,7 @@ from thespis.core.agents import per_group
 from thespis.core.conformance_parts import begun, check_curriculum, check_feedback
 from thespis.core.conformance_worlds import check_environment, check_host_environment
 from thespis.core.contracts import Method, Mode
-from thespis.core.feeds import Rollouts
+from thespis.core.feeds import Episodes, Rollouts
 from thespis.core.keys import fold, key_of
 from thespis.core.laws import LawBroken, allowed, arrays_only, as_numpy, close, finite, fits, hold, same_bits, same_tree
 from thespis.core.records import Batch, Critique, EnvSpec, Transition
@@ -51,8 +51,13 @@ def check_method(method: Method, spec: EnvSpec, *, seed: int = 0, tolerance: flo
     finite(state, "a fresh state is finite")
     for mode in Mode:
         _check_acting(method, spec, state, mode, root, rng)
-    feed = method.feed
-    shape = feed.length, feed.envs if isinstance(feed, Rollouts) else feed.batch
+    match method.feed:
+        case Rollouts() as feed:
+            shape = feed.length, feed.envs
+        case Episodes() as feed:
+            shape = feed.turns, feed.envs
+        case feed:
+            shape = feed.length, feed.batch
     steps = [random_steps(spec, rng, *shape) for _ in range(2)]
     batch = programs.experience(state, steps[0], fold(root, "act"))
     _check_update(method, programs, state, batch, root)

@@ -25,6 +25,31 @@ class Rollouts:
 
 
 @dataclasses.dataclass(frozen=True)
+class Episodes:
+    """One whole episode of every environment, all begun together, then ``updates`` updates on them.
+
+    Environments come in groups of ``group`` that begin alike: the same parameters and the same first state, behind each
+    other in the batch. What follows an episode's end until the slowest is over is masked.
+    """
+
+    turns: int = 0
+    """Steps that an episode may have; 0: as many as the world allows."""
+    group: int = 1
+    """Episodes of each beginning."""
+    updates: int = 1
+    """Updates on each set of episodes."""
+    lag: int = 0
+    """Sets of episodes by which the acting policy is behind in the host loop."""
+    envs: int = 64
+    """Environments per seed, unless the run says otherwise: a multiple of ``group``."""
+
+    @property
+    def ticks(self) -> int:
+        """Environment ticks between two phases of learning."""
+        return self.turns
+
+
+@dataclasses.dataclass(frozen=True)
 class Replay:
     """Windows drawn uniformly from the last ``capacity`` transitions.
 
@@ -69,4 +94,4 @@ class Logged:
     """Steps per window."""
 
 
-Feed = Rollouts | Replay | Logged
+Feed = Rollouts | Episodes | Replay | Logged

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, dtype_of, map_space, shape_of, split_legal
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, dtype_of, map_space, shape_of, split_legal
 
 
 class LawBroken(Exception):
@@ -87,6 +87,10 @@ def fits(space: Space, value: PyTree, batch: tuple[int, ...], law: str, *, bound
                 hold(np.all((x >= 0) & (x < part.n)), law, f"{x.min()} to {x.max()} is not within 0 to {part.n - 1}")
             case MultiDiscrete():
                 hold(np.all((x >= 0) & (x < np.asarray(part.nvec))), law, f"{x.tolist()} is not within {part.nvec}")
+            case Text():
+                ids = (x >= -1) & (x < part.vocabulary.size)
+                hold(np.all(ids), law, f"{x.min()} to {x.max()} are not ids below {part.vocabulary.size}, or -1")
+                hold(np.all((x[..., :-1] >= 0) | (x[..., 1:] < 0)), law, "an id stands behind the end of a text")
             case Box() if bounded:
                 low, high = part.bounds()
                 inside = np.all((x >= low) & (x <= high))

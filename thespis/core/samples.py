@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 
 from thespis.core.agents import per_group
 from thespis.core.records import Each, EnvSpec, Transition, View
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, dtype_of, from_world, map_space, shape_of
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, dtype_of, from_world, map_space, shape_of
 
 
 def random_value(space: Space, rng: np.random.Generator, batch: tuple[int, ...] = ()) -> Any:
@@ -37,6 +37,9 @@ def random_value(space: Space, rng: np.random.Generator, batch: tuple[int, ...] 
                 return rng.integers(0, part.n, shape).astype(dtype_of(part))
             case MultiDiscrete():
                 return rng.integers(0, np.asarray(part.nvec), shape).astype(dtype_of(part))
+            case Text():
+                spoken = np.arange(part.length) < rng.integers(1, part.length + 1, (*batch, 1))
+                return np.where(spoken, rng.integers(0, part.vocabulary.size, shape), -1).astype(dtype_of(part))
         raise ValueError(f"{part} is no leaf")
 
     return map_space(leaf, space)

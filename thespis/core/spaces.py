@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -57,6 +57,43 @@ class MultiDiscrete:
 
 
 @dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """What token ids mean: ids are below ``size``, those of ``stop`` end an utterance.
+
+    ``words``: the word that each id is, for vocabularies that are closed; ``source``: the directory whose tokenizer
+    tells, for others.
+    """
+
+    size: int
+    stop: tuple[int, ...]
+    words: tuple[str, ...] = ()
+    source: str = ""
+
+
+PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
+"""The first tokens of every closed vocabulary."""
+
+
+def closed(words: Iterable[str]) -> Vocabulary:
+    """A vocabulary of single words, behind those that all have; ``<end>`` ends an utterance."""
+    known = tuple(dict.fromkeys((PAD, UNKNOWN, END, *words)))
+    return Vocabulary(len(known), (known.index(END),), known)
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """At most ``length`` token ids, then -1: ``int32[length]``.
+
+    ``news``: of an observation, how many ids at most a step adds beside the agent's own utterance (0: not told). What
+    was there before stays as it is.
+    """
+
+    length: int
+    vocabulary: Vocabulary
+    news: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
 class Tree:
     """Named parts (``kind="dict"``) or ordered parts (``kind="tuple"``), each a space of its own."""
 
@@ -84,7 +121,7 @@ class Tree:
         return [value[name] for name, _ in self.parts]
 
 
-Space = Box | Discrete | MultiDiscrete | Tree
+Space = Box | Discrete | MultiDiscrete | Text | Tree
 
 
 def dict_space(**parts: Space) -> Tree:
@@ -125,6 +162,8 @@ def shape_of(space: Space) -> tuple[int, ...]:
             return space.shape
         case MultiDiscrete():
             return (len(space.nvec),)
+        case Text():
+            return (space.length,)
         case _:
             return ()
 
@@ -200,6 +239,10 @@ def random_action(space: Space, key: jax.Array, legal: Any = None) -> Any:
                 keys = jax.random.split(key, len(part.nvec))
                 choices = zip(part.nvec, masks, keys, strict=True)
                 return jnp.stack([leaf(Discrete(n), m, k) for n, m, k in choices])  # pyright: ignore
+            case Text():
+                length, ids = jax.random.split(key)
+                spoken = jnp.arange(part.length) < jax.random.randint(length, (), 1, part.length + 1)
+                return jnp.where(spoken, jax.random.randint(ids, (part.length,), 0, part.vocabulary.size), -1)
 
     count = len(leaves(space))
     keys = iter(jax.random.split(key, count))

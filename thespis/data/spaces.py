@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 from thespis.core.errors import UserError
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Tree
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, Tree, Vocabulary
 
 
 def space_to_json(space: Space) -> dict[str, Any]:
@@ -24,6 +25,9 @@ def space_to_json(space: Space) -> dict[str, Any]:
             return {"kind": "discrete", "n": space.n}
         case MultiDiscrete():
             return {"kind": "multi_discrete", "nvec": list(space.nvec)}
+        case Text():
+            told = dataclasses.asdict(space.vocabulary)
+            return {"kind": "text", "length": space.length, "news": space.news, "vocabulary": told}
         case Tree():
             return {"kind": space.kind, "parts": [[name, space_to_json(part)] for name, part in space.parts]}
 
@@ -39,10 +43,15 @@ def space_from_json(data: dict[str, Any]) -> Space:
                 return Discrete(int(data["n"]))
             case "multi_discrete":
                 return MultiDiscrete(tuple(int(n) for n in data["nvec"]))
+            case "text":
+                told = {k: tuple(v) if isinstance(v, list) else v for k, v in data["vocabulary"].items()}
+                return Text(int(data["length"]), Vocabulary(**told), int(data["news"]))
             case "dict" | "tuple" as kind:
                 return Tree(tuple((name, space_from_json(part)) for name, part in data["parts"]), kind)
             case kind:
-                raise UserError(f"unknown kind of space {kind!r}; known are box, discrete, multi_discrete, dict, tuple")
+                raise UserError(
+                    f"unknown kind of space {kind!r}; known are box, discrete, multi_discrete, text, dict, tuple"
+                )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"not the description of a space: {data!r} ({type(error).__name__}: {error})") from None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key, PyTree
+from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Feed, Replay, Rollouts
-from thespis.core.records import Batch, Transition
+from thespis.core.feeds import Episodes, Feed, Replay, Rollouts
+from thespis.core.records import Batch, Outcomes, Transition
 from thespis.data import frames, replay
 
 Ring = replay.Ring | frames.FrameRing
@@ -22,6 +22,7 @@ class RolloutStore:
     """Keeps nothing: the batch is what has just been collected."""
 
     feed: Rollouts
+    group: ClassVar[int] = 0
 
     def warmup_blocks(self, envs: int) -> int:
         """Blocks collected before learning begins."""
@@ -47,8 +48,60 @@ class RolloutStore:
         """What the next update eats; ``fresh`` are the steps just collected and ``memory`` that before them."""
         return Batch(fresh, jnp.ones(fresh.reward.shape, bool), memory, index)
 
+    def counted(self, outcomes: Outcomes) -> Outcomes:
+        """The outcomes that count: all."""
+        return outcomes
+
     def check(self, store: PyTree) -> None:
         """Nothing is kept: nothing can be wrong with it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeStore:
+    """Keeps nothing: the batch is the first episode of every environment in what has just been collected."""
+
+    feed: Episodes
+
+    @property
+    def group(self) -> int:
+        """Environments in a row that begin alike, everywhere anew in every block; 0: none does."""
+        return self.feed.group
+
+    def warmup_blocks(self, envs: int) -> int:
+        """Blocks collected before learning begins. Raises ``UserError`` where environments make no whole groups."""
+        if self.feed.turns < 1 or envs % self.feed.group:
+            raise UserError(
+                f"{envs} environments do not make groups of {self.feed.group}, or episodes have no limit of turns "
+                f"({self.feed.turns}): --envs N, or feed.turns=N"
+            )
+        return 0
+
+    def open(self, example: Transition, envs: int) -> PyTree:
+        """An empty store for one seed."""
+        return ()
+
+    def add(self, store: PyTree, steps: Transition, written: Int[Array, ""]) -> PyTree:
+        """The store with ``steps[time, env]`` added after ``written`` ticks."""
+        return store
+
+    def batch(
+        self, store: PyTree, fresh: Transition, memory: Any, written: Int[Array, ""], index: Array,
+        key: Key[Array, ""],
+    ) -> Batch:  # fmt: skip
+        """What the next update eats: ``fresh``, masked behind the end of every environment's first episode."""
+        return Batch(fresh, first_episodes(fresh.ended), (), index)
+
+    def counted(self, outcomes: Outcomes) -> Outcomes:
+        """The outcomes that count: those of first episodes."""
+        return dataclasses.replace(outcomes, ended=outcomes.ended & first_episodes(outcomes.ended))
+
+    def check(self, store: PyTree) -> None:
+        """Nothing is kept: nothing can be wrong with it."""
+
+
+def first_episodes(ended: Bool[Array, "time env"]) -> Bool[Array, "time env"]:
+    """Which steps belong to the first episode of each environment."""
+    return jnp.cumsum(ended, axis=0) - ended == 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +113,7 @@ class ReplayStore:
 
     feed: Replay
     steps: int
+    group: ClassVar[int] = 0
 
     def warmup_blocks(self, envs: int) -> int:
         """Blocks collected before learning begins: enough for the warm-up and for one window."""
@@ -91,6 +145,10 @@ class ReplayStore:
         steps, mask = store.sample(written, key, self.feed.batch, self.feed.length)
         return Batch(steps, mask, (), index)
 
+    def counted(self, outcomes: Outcomes) -> Outcomes:
+        """The outcomes that count: all."""
+        return outcomes
+
     def check(self, store: Ring) -> None:
         """Look at what has been stored, of any number of seeds.
 
@@ -100,11 +158,16 @@ class ReplayStore:
         store.check()
 
 
-def store_for(feed: Feed, steps: int) -> RolloutStore | ReplayStore:
+Store = RolloutStore | EpisodeStore | ReplayStore
+
+
+def store_for(feed: Feed, steps: int) -> Store:
     """The store of a feed that eats fresh experience, for a run of ``steps`` transitions per seed."""
     match feed:
         case Rollouts():
             return RolloutStore(feed)
+        case Episodes():
+            return EpisodeStore(feed)
         case Replay():
             return ReplayStore(feed, steps)
     raise UserError(f"a method fed by {type(feed).__name__} learns from a dataset: use --data DIR, not an environment")

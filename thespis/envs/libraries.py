@@ -9,7 +9,7 @@ from typing import Any
 
 from thespis.core.errors import UserError
 
-COMPILED = ("probe", "gymnax", "pgx", "jaxmarl")
+COMPILED = ("probe", "gymnax", "pgx", "jaxmarl", "text")
 MANY = ("pettingzoo", "openspiel")
 LIBRARIES = (*COMPILED, "gymnasium", "envpool", *MANY)
 """Those whose worlds are compiled, the others whose worlds have many agents, and all."""
@@ -27,11 +27,13 @@ def names() -> list[str]:
     from thespis.envs.host.envpool import NAMES as POOLED
     from thespis.envs.host.openspiel import NAMES as SPIELS
     from thespis.envs.probes import registry as probes
+    from thespis.envs.text.naming import NAMES as TEXTS
 
     found = [f"probe:{name}" for name in probes.PROBES]
     found += [f"gymnax:{name}" for name in NAMES] if installed("gymnax") else []
     found += [f"pgx:{name}" for name in GAMES] if installed("pgx") else []
     found += [f"jaxmarl:{name}" for name in TEAMS] if installed("jaxmarl") else []
+    found += [f"text:{name}" for name in TEXTS]
     found += [f"gymnasium:{name}" for name in _gymnasium_names()]
     found += [f"envpool:{name}" for name in POOLED] if installed("envpool") else []
     found += [f"pettingzoo:{name}" for name in pettingzoo.names()] if installed("pettingzoo") else []
@@ -68,6 +70,10 @@ def known(library: str, name: str) -> bool:
             from thespis.envs.probes.registry import PROBES
 
             return name in PROBES
+        case "text":
+            from thespis.envs.text.naming import NAMES
+
+            return name in NAMES
     return True  # envpool takes seconds to import; its adapter checks the name, and so does that of OpenSpiel
 
 

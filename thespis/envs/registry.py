@@ -77,6 +77,10 @@ def compiled(environment: Any) -> Environment:
         from thespis.envs.compiled.jaxmarl import JaxMarl
 
         return JaxMarl(rest)
+    if library == "text":
+        from thespis.envs.text.naming import world
+
+        return world(rest)
     if library == "probe":
         from thespis.envs.probes.registry import PROBES
 

@@ -87,13 +87,18 @@ def acting_shapes(parts: Parts, spec: EnvSpec) -> tuple[Parts, PyTree, Any]:
 class WorldsHere:
     """Worlds of this process, ``envs`` for each of ``seeds`` seeds; a block is ``length`` ticks.
 
+    With a ``group`` every block begins fresh episodes everywhere, and so many worlds in a row begin alike.
+
     Worker ``number`` holds its own share of a run's worlds: they begin as those of the same index would in one
     process, and their actions are drawn from keys of the worker's own. Number 0 draws as one process alone does.
     """
 
-    def __init__(self, parts: Parts, environment: HostEnvironment, envs: int, seeds: int, length: int, number: int = 0):
+    def __init__(
+        self, parts: Parts, environment: HostEnvironment, envs: int, seeds: int, length: int, number: int = 0,
+        group: int = 0,
+    ):  # fmt: skip
         self.environment, self.spec, self.envs, self.seeds = environment, environment.spec, envs, seeds
-        self.length, self.number = length, number
+        self.length, self.number, self.group = length, number, group
         self._fixed = jax.tree.structure(acting_shapes(parts, self.spec))
         self._act = jax.jit(self._act_all)
 
@@ -113,7 +118,8 @@ class WorldsHere:
     def begin(self, roots: Any, memory: Any, ticks: int) -> HostWorld:
         """Fresh episodes everywhere, begun after ``ticks`` ticks."""
         mine = range(self.number * self.envs, (self.number + 1) * self.envs)
-        world_seeds = [world_seed(fold(root, "worlds", ticks), i) for root in roots for i in mine]
+        alike = max(self.group, 1)
+        world_seeds = [world_seed(fold(root, "worlds", ticks), i // alike) for root in roots for i in mine]
         view, n = self.environment.start(world_seeds).view, len(world_seeds)
         return HostWorld(memory, view, np.ones(n, bool), np.zeros(n, np.float32), np.zeros(n, np.int32))
 
@@ -122,6 +128,8 @@ class WorldsHere:
 
         Between the programs stand lists of arrays: building one record of ours takes longer than a step of many worlds.
         """
+        if self.group:
+            world = self.begin(self._fixed.unflatten(fixed)[2], world.memory, int(ticks))
         memory, view, first = world.memory, _bare(world.view), world.first
         returns, lengths = world.returns, world.lengths
         rows: list[list[Any]] = []
@@ -152,6 +160,8 @@ class WorldsHere:
 
     def load(self, saved: dict[str, Any] | None, roots: Any, world: HostWorld, ticks: int) -> tuple[HostWorld, int]:
         """``world`` put back to where :meth:`save` found it, and how many environments begin new episodes instead."""
+        if self.group:  # the next block begins new ones anyway
+            return self.begin(roots, world.memory, ticks), 0
         if saved is None:
             return self.begin(roots, world.memory, ticks), self.seeds * self.envs
         self.environment.load(saved)

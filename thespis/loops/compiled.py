@@ -108,15 +108,8 @@ class CompiledLoop:
 
     def _init_one(self, root: Key[Array, ""]) -> tuple[Learner, World]:
         learner = init_learner(self.parts, self.spec, self.store, self.envs, root)
-        params = self.parts.curriculum.draw(learner.curriculum, fold(root, "draw"), self.envs)
-        state, step = self._reset(params, per_index(fold(root, "reset"), self.envs))
         memory = self.parts.method.begin(self.parts.method.policy(learner.method, Mode.EXPLORE), self.envs)
-        n = self.envs
-        world = World(
-            state, step.view, step.privileged, memory,
-            jnp.ones(n, bool), jnp.zeros(n), jnp.zeros(n, "int32"), params,
-        )  # fmt: skip
-        return learner, world
+        return learner, self._begun(self.parts, learner.curriculum, root, jnp.zeros((), "int32"), memory)
 
     # -- running -------------------------------------------------------------------------------------------
 
@@ -151,6 +144,8 @@ class CompiledLoop:
 
     def _block(self, parts, root, learner, world, tally, ticks, updates, train):
         policy = parts.method.policy(learner.method, Mode.EXPLORE)
+        if self.store.group:
+            world = self._begun(parts, learner.curriculum, root, ticks, world.memory)
         memory = world.memory
 
         def tick(world, t):
@@ -161,6 +156,20 @@ class CompiledLoop:
             parts, self.store, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train
         )
         return learner, world, tally
+
+    def _begun(self, parts: Parts, curriculum: PyTree, root: Key[Array, ""], ticks: Array, memory: Any) -> World:
+        """Fresh episodes everywhere after ``ticks`` ticks; those of a group begin alike."""
+        group = max(self.store.group, 1)
+        beginnings = self.envs // group
+        params = parts.curriculum.draw(curriculum, fold(root, "draw", ticks), beginnings)
+        drawn = params, per_index(fold(root, "reset", ticks), beginnings)
+        params, keys = jax.tree.map(lambda x: x[jnp.arange(self.envs) // group], drawn) if group > 1 else drawn
+        state, step = self._reset(params, keys)
+        n = self.envs
+        return World(
+            state, step.view, step.privileged, memory,
+            jnp.ones(n, bool), jnp.zeros(n), jnp.zeros(n, "int32"), params,
+        )  # fmt: skip
 
     def _tick(self, parts: Parts, root, policy, curriculum, world: World, t) -> tuple[World, Any]:
         sent, action, memory, extras = act(

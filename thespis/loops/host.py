@@ -77,7 +77,8 @@ class HostLoop:
         self._held: Any = None
 
     def _here(self, worlds: HostEnvironment) -> Worlds:
-        return WorldsHere(self.parts, worlds, self.envs, len(self.seeds), self.store.feed.ticks)
+        feed = self.store.feed
+        return WorldsHere(self.parts, worlds, self.envs, len(self.seeds), feed.ticks, group=self.store.group)
 
     # -- programs ------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core import apart
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
+from thespis.core.feeds import Episodes, Rollouts
 from thespis.core.keys import fold, key_of, roots
 from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.data import replay
@@ -51,7 +51,7 @@ class LoggedLoop:
 
     def __init__(self, parts: Parts, spec: EnvSpec, steps: Transition, seeds: list[int]):
         feed = parts.method.feed
-        if isinstance(feed, Rollouts):
+        if isinstance(feed, Rollouts | Episodes):
             raise UserError("this method learns from its own fresh rollouts and cannot learn from a dataset: use bc")
         self.parts, self.spec, self.seeds, self.feed = with_array_leaves(parts), spec, seeds, feed
         self.rows = int(np.shape(steps.reward)[0])

@@ -21,7 +21,7 @@ from thespis.core.keys import fold, key_of
 from thespis.core.records import Batch, Each, EnvSpec, Outcomes, Report, Transition, View
 from thespis.core.separate import separate
 from thespis.core.spaces import Discrete, MultiDiscrete, legal_size, map_space, to_world, zeros
-from thespis.data.stores import ReplayStore, RolloutStore
+from thespis.data.stores import Store
 
 Module = TypeVar("Module")
 
@@ -58,7 +58,7 @@ class Tally(eqx.Module):
     lengths: Int[Array, ""]
 
 
-def init_learner(parts: Parts, spec: EnvSpec, store: RolloutStore | ReplayStore, envs: int, root: Key[Array, ""]):
+def init_learner(parts: Parts, spec: EnvSpec, store: Store, envs: int, root: Key[Array, ""]):
     """A fresh learner of one seed, and an example of its tally."""
     method = parts.method.init(spec, fold(root, "method"))
     feedback = parts.feedback.init(spec, fold(root, "feedback"))
@@ -130,7 +130,7 @@ def act(parts: Parts, spec: EnvSpec, policy: PyTree, memory: Any, view: View, fi
 
 def learn(
     parts: Parts,
-    store: RolloutStore | ReplayStore,
+    store: Store,
     learner: Learner,
     tally: Tally,
     steps: Transition,
@@ -143,7 +143,7 @@ def learn(
     train: bool,
 ) -> tuple[Learner, Tally]:
     """Store a block ``[time, env]`` collected after ``ticks`` ticks; if ``train``, make the feed's updates."""
-    room = store.add(learner.store, steps, ticks)
+    room, outcomes = store.add(learner.store, steps, ticks), store.counted(outcomes)
     written = ticks + steps.reward.shape[0]
     teach = separate(lambda curriculum, *args: curriculum.update(*args))
     lesson_key = fold(root, "curriculum", ticks)
@@ -213,7 +213,7 @@ def empty_tally(names: tuple[str, ...]) -> Tally:
     return Tally({name: jnp.zeros(()) for name in names}, zero, zero, jnp.zeros(()), zero)
 
 
-def metric_names(parts: Parts, spec: EnvSpec, store: RolloutStore | ReplayStore, envs: int) -> tuple[str, ...]:
+def metric_names(parts: Parts, spec: EnvSpec, store: Store, envs: int) -> tuple[str, ...]:
     """The names of all metrics of a run, found by tracing one update without running it."""
 
     def trace(root):

@@ -31,6 +31,8 @@ class Recipe:
     """Environments of each worker, per seed."""
     length: int
     """Ticks of a block."""
+    group: int = 0
+    """Episodes that begin alike, where every block begins fresh ones; 0: none does."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Worker:
         """Make the worlds. What goes wrong there is an answer, not the end of the process."""
         parts = with_array_leaves(recipe.parts)
         environment = registry.host(recipe.env, recipe.seeds * recipe.share, threads=recipe.threads)
-        self._worlds = WorldsHere(parts, environment, recipe.share, recipe.seeds, recipe.length, number)
+        self._worlds = WorldsHere(parts, environment, recipe.share, recipe.seeds, recipe.length, number, recipe.group)
         self._shapes = acting_shapes(parts, environment.spec)
         return environment.spec
 

@@ -1,0 +1,1 @@
+"""Worlds that are talked to: what is said and heard is token ids."""

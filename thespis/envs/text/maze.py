@@ -1,0 +1,127 @@
+"""A maze, told in words: the agent hears where it is and which ways are open, and says a direction at a time.
+
+``goal 3 4 at 0 1 open up left >`` is answered by ``up <end>``, then by ``at 0 0 open down right >``. Whoever reaches
+the goal within the turns earns 1. The layout is always the same; start and goal are drawn anew for every episode. The
+demonstrator takes a shortest way, but seven of ten steps at random, so that to imitate it is to reach the goal about
+every second time. After the mazes of LMRL-Gym (Abdulhai et al., 2023); differs: smaller, and goals vary.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from thespis.core.keys import fold
+from thespis.core.spaces import closed
+from thespis.envs.text.task import ASK, Heard, Manners, message
+
+WAYS = ("up", "right", "down", "left")
+_MOVES = np.array([[0, -1], [1, 0], [0, 1], [-1, 0]])
+
+
+class Place(eqx.Module):
+    """Cells, counted row by row."""
+
+    at: Int[Array, "*episodes"]
+    goal: Int[Array, "*episodes"]
+
+
+class Maze(eqx.Module):
+    """``size`` by ``size`` cells; ``wandering``: how many of the demonstrator's steps are random."""
+
+    size: int = eqx.field(static=True, default=5)
+    turns: int = eqx.field(static=True, default=12)
+    wandering: float = 0.7
+
+    @property
+    def manners(self) -> Manners:
+        """Directions, coordinates and four words more."""
+        words = (ASK, "goal", "at", "open", *WAYS, *map(str, range(self.size)))
+        return Manners("text:maze", closed(words), self.turns, utterance=2, opening=12, answer=9)
+
+    def begin(self, key: Key[Array, ""]) -> tuple[Place, Int[Array, " opening"]]:
+        """Any two cells that differ."""
+        cells = self.size**2
+        at = jax.random.randint(fold(key, "at"), (), 0, cells)
+        goal = (at + jax.random.randint(fold(key, "goal"), (), 1, cells)) % cells
+        place, told = Place(at, goal), self.manners
+        return place, message(told.opening, told.ids("goal"), *self._cell(goal), self._where(at))
+
+    def hear(self, state: Place, said: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Place, Heard]:
+        """A step, if it is one and the way is open."""
+        told, ways = self.manners, jnp.asarray(self.manners.ids(" ".join(WAYS)))
+        way = jnp.argmax(ways == said[0])
+        goes = (ways == said[0]).any() & (said[1] == told.vocabulary.stop[0])
+        open_, _ = layout(self.size)
+        goes &= jnp.asarray(open_)[state.at, way]
+        step = jnp.asarray(_MOVES @ np.array([1, self.size]))[way]
+        at = state.at + jnp.where(goes, step, 0)
+        arrived = at == state.goal
+        answer = jnp.where(arrived, -1, self._where(at))
+        return Place(at, state.goal), Heard(answer, arrived.astype("float32"), arrived)
+
+    def expert(self, state: Place, key: Key[Array, ""]) -> Int[Array, " utterance"]:
+        """A step of a shortest way, or any open one."""
+        open_, ahead = layout(self.size)
+        lot = jax.random.categorical(fold(key, "lot"), jnp.where(jnp.asarray(open_)[state.at], 0.0, -jnp.inf))
+        wanders = jax.random.uniform(fold(key, "wander")) < self.wandering
+        way = jnp.where(wanders, lot, jnp.asarray(ahead)[state.goal, state.at])
+        ways = jnp.asarray(self.manners.ids(" ".join(WAYS)))
+        return jnp.stack([ways[way], jnp.asarray(self.manners.vocabulary.stop[0], "int32")])
+
+    def _cell(self, cell: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        zero = self.manners.id("0")
+        return zero + cell % self.size, zero + cell // self.size
+
+    def _where(self, at: Int[Array, ""]) -> Int[Array, " answer"]:
+        told = self.manners
+        ways = jnp.where(jnp.asarray(layout(self.size)[0])[at], told.ids(" ".join(WAYS)), -1)
+        return message(told.answer, told.ids("at"), *self._cell(at), told.ids("open"), ways, told.ids(ASK))
+
+
+@functools.cache
+def layout(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which ways are open ``[cell, way]``, and the first way of a shortest path ``[goal, cell]``.
+
+    A spanning tree, dug depth first with a fixed generator, and one more opening for every five cells.
+    """
+    rng, cells = np.random.default_rng(5), size**2
+    open_ = np.zeros((cells, 4), bool)
+
+    def beside(cell: int, way: int) -> int | None:
+        x, y = np.array([cell % size, cell // size]) + _MOVES[way]
+        return int(y * size + x) if 0 <= x < size and 0 <= y < size else None
+
+    def dig(cell: int, way: int, other: int) -> None:
+        open_[cell, way] = open_[other, (way + 2) % 4] = True
+
+    path, seen = [0], {0}
+    while path:
+        ways = [(w, c) for w in range(4) if (c := beside(path[-1], w)) is not None and c not in seen]
+        if not ways:
+            path.pop()
+            continue
+        way, cell = ways[rng.integers(len(ways))]
+        dig(path[-1], way, cell)
+        seen.add(cell)
+        path.append(cell)
+    shut = [(c, w, o) for c in range(cells) for w in (1, 2) if (o := beside(c, w)) is not None and not open_[c, w]]
+    for i in rng.permutation(len(shut))[: cells // 5]:
+        dig(*shut[i])
+
+    ahead = np.zeros((cells, cells), "int32")
+    for goal in range(cells):
+        queue, reached = [goal], {goal}
+        for cell in queue:
+            for way in range(4):
+                other = beside(cell, way)
+                if open_[cell, way] and other is not None and other not in reached:
+                    ahead[goal, other] = (way + 2) % 4
+                    reached.add(other)
+                    queue.append(other)
+    return open_, ahead

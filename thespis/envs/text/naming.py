@@ -1,0 +1,19 @@
+"""Built-in conversations by name."""
+
+from __future__ import annotations
+
+import importlib
+
+from thespis.envs.text.task import Spoken
+
+_TASKS = {
+    "maze": "thespis.envs.text.maze:Maze",
+}
+NAMES = tuple(_TASKS)
+"""Those of ``text:``."""
+
+
+def world(name: str) -> Spoken:
+    """The world of one of :data:`NAMES`."""
+    module, _, task = _TASKS[name].partition(":")
+    return Spoken(getattr(importlib.import_module(module), task)())

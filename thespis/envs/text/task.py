@@ -1,0 +1,138 @@
+"""Compiled worlds that are talked to in turns: a :class:`Task` says what is heard, :class:`Spoken` keeps the record.
+
+A turn is a step. What the agent sees is all that was said so far, as token ids in their order: nothing is forgotten, so
+a step tells a critic or a replay all there is to know; what it does is one utterance. Ids that were said are never
+written anew. Each message of the world ends with the word ``>``, which asks for an answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from thespis.core.keys import fold
+from thespis.core.records import EnvSpec, TimeStep
+from thespis.core.spaces import Text, Vocabulary
+
+ASK = ">"
+"""The word that ends what the world says."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Manners:
+    """What is known of a task before it begins.
+
+    ``turns``: utterances that an episode allows; ``utterance``: ids of one, the one that ends it included; ``opening``
+    and ``answer``: ids of the longest first message of the world, and of those that follow.
+    """
+
+    name: str
+    vocabulary: Vocabulary
+    turns: int
+    utterance: int
+    opening: int
+    answer: int
+
+    def id(self, word: str) -> int:
+        """The id of a word."""
+        return self.vocabulary.words.index(word)
+
+    def ids(self, words: str) -> np.ndarray:
+        """The ids of words with spaces between them."""
+        return np.array([self.id(word) for word in words.split()], "int32")
+
+
+class Heard(eqx.Module):
+    """What the world answers, padded with -1 behind its end, what the utterance earned, and whether all is over."""
+
+    answer: Int[Array, " answer"]
+    reward: Float[Array, ""]
+    over: Bool[Array, ""]
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Rules of a conversation: pure functions of one episode."""
+
+    @property
+    def manners(self) -> Manners:
+        """Words and limits."""
+        ...
+
+    def begin(self, key: Key[Array, ""]) -> tuple[PyTree, Int[Array, " opening"]]:
+        """A fresh state, and the first message."""
+        ...
+
+    def hear(self, state: PyTree, said: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[PyTree, Heard]:
+        """What an utterance leads to."""
+        ...
+
+    def expert(self, state: PyTree, key: Key[Array, ""]) -> Int[Array, " utterance"]:
+        """What a scripted demonstrator would say."""
+        ...
+
+
+class Talk(eqx.Module):
+    """A conversation under way: where the task stands, all ids so far, and how many turns are over."""
+
+    task: PyTree
+    transcript: Int[Array, "*episodes time"]
+    turn: Int[Array, "*episodes"]
+
+
+class Spoken(eqx.Module):
+    """A task as a world of one agent."""
+
+    task: Task
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The transcript is seen, an utterance is done."""
+        told = self.task.manners
+        more = told.answer + 1  # an utterance that was cut is ended by the world
+        length, news = told.opening + told.turns * (told.utterance + more), max(told.opening, more)
+        observation = Text(length, told.vocabulary, news)
+        return EnvSpec(told.name, observation, Text(told.utterance, told.vocabulary), time_limit=told.turns)
+
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Talk, TimeStep]:
+        """A fresh conversation, with the world's first message."""
+        state, message = self.task.begin(key)
+        transcript = joined(jnp.full(self.spec.observation.length, -1, "int32"), message)  # pyright: ignore
+        talk = Talk(state, transcript, jnp.zeros((), "int32"))
+        no = jnp.zeros((), bool)
+        return talk, TimeStep(transcript, jnp.zeros(()), no, no)
+
+    def step(self, state: Talk, action: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Talk, TimeStep]:
+        """What is said, and the world's answer to it."""
+        told = self.task.manners
+        stop = jnp.array(told.vocabulary.stop)
+        inner, heard = self.task.hear(state.task, action, fold(key, "task"))
+        ended = (action[:, None] == stop).any()
+        end = jnp.where(ended, -1, stop[:1])
+        transcript = joined(joined(joined(state.transcript, action), end), heard.answer)
+        turn = state.turn + 1
+        truncated = (turn >= told.turns) & ~heard.over
+        return Talk(inner, transcript, turn), TimeStep(transcript, heard.reward, heard.over, truncated)
+
+    def demonstrated(self, state: Talk, key: Key[Array, ""]) -> Int[Array, " utterance"]:
+        """What the task's demonstrator says here."""
+        return self.task.expert(state.task, key)
+
+
+def joined(text: Int[Array, " time"], more: Int[Array, " more"]) -> Int[Array, " time"]:
+    """``more`` behind the ids of ``text``; both are padded with -1, and what finds no room is lost."""
+    place = jnp.arange(text.shape[0]) - (text >= 0).sum()
+    added = jnp.where(place < more.shape[0], more[jnp.clip(place, 0, more.shape[0] - 1)], -1)
+    return jnp.where(place < 0, text, added)
+
+
+def message(width: int, *parts: Any) -> Int[Array, " width"]:
+    """Ids one behind the other, padded to ``width``; those that are -1 are left out."""
+    ids = jnp.concatenate([jnp.atleast_1d(jnp.asarray(part, "int32")) for part in parts])
+    packed = ids[jnp.argsort(ids < 0, stable=True)]
+    return jnp.pad(packed, (0, max(width - ids.shape[0], 0)), constant_values=-1)[:width]

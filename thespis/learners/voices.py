@@ -1,0 +1,117 @@
+"""Where the parameters of an actor that speaks come from, and how a small one is taught before it learns by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from thespis.actors.language import features_of, log_probs_of
+from thespis.core.errors import UserError
+from thespis.core.keys import fold, key_of
+from thespis.core.records import EnvSpec
+from thespis.core.spaces import Text
+from thespis.language import weights
+from thespis.language.configs import shape_of
+from thespis.language.sampling import Sampling
+from thespis.learners.gradient import Adam, gradient_step
+from thespis.nets.decoder import Decoder, Shape, decoder
+from thespis.objectives.normalise import mean
+
+BLANK, TINY = "blank", "tiny"
+HEAD = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """``name``: blank (random parameters), tiny (taught demonstrations first), or the directory of a checkpoint.
+
+    ``layers`` and ``width`` are those of models that are made here.
+    """
+
+    name: str
+    layers: int
+    width: int
+
+    def shape(self, spec: EnvSpec) -> Shape:
+        """The model's. Raises ``UserError`` for a checkpoint that has other ids than the world."""
+        assert isinstance(spec.action, Text)
+        size = spec.action.vocabulary.size
+        if self.name in (BLANK, TINY):
+            heads = self.width // HEAD
+            return Shape(size, self.width, self.layers, heads, max(heads // 2, 1), HEAD, 3 * self.width)
+        shape = shape_of(weights.read_json(Path(self.name) / "config.json"))
+        if shape.vocabulary < size:
+            raise UserError(f"{self.name} knows {shape.vocabulary} ids and {spec.name} speaks in {size}")
+        return shape
+
+    def directory(self, spec: EnvSpec) -> Path:
+        """Where the parameters lie; for a tiny model, where they are kept once it was taught."""
+        if self.name != TINY:
+            return Path(self.name)
+        told = repr((spec.name, spec.observation, spec.action, spec.time_limit, self.shape(spec), LESSON))
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        return Path(home) / "thespis" / "tiny" / hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def begun(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
+        """The parameters. Read from disk when they are needed, not when the program is written."""
+        shape = self.shape(spec)
+        fresh = decoder(shape, key)
+        if self.name == BLANK:
+            return fresh
+        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), fresh)
+        directory = self.directory(spec)
+        return jax.pure_callback(lambda: jax.tree.map(np.asarray, weights.load(directory)), like)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """How a tiny model is taught."""
+
+    conversations: int = 512
+    steps: int = 150
+    batch: int = 32
+    learning_rate: float = 1e-3
+
+
+LESSON = Lesson()
+
+
+def taught(
+    model: Decoder,
+    transcript: Int[Array, "row length"],
+    starts: Int[Array, "time row"],
+    said: Int[Array, "time row utterance"],
+    key: Key[Array, ""],
+    lesson: Lesson = LESSON,
+) -> tuple[Decoder, Float[Array, ""]]:
+    """The model after maximum likelihood of what was ``said``, and its last loss; -1 stands where nothing was."""
+    stepper = Adam(lesson.learning_rate, 1.0)
+
+    def step(carry: Any, tick: Array) -> Any:
+        rows = jax.random.randint(fold(key, "rows", tick), (lesson.batch,), 0, transcript.shape[0])
+
+        def loss(model: Decoder) -> tuple[Array, Any]:
+            words = said[:, rows]
+            features = features_of(model, transcript[rows], starts[:, rows], said.shape[-1])
+            log_prob, _ = log_probs_of(model, Sampling(), features, words)
+            lost = -mean(log_prob, words >= 0)
+            return lost, lost
+
+        model, opt, lost, _ = gradient_step(stepper, loss, *carry)
+        return (model, opt), lost
+
+    (model, _), losses = jax.lax.scan(step, (model, stepper.init(model)), jnp.arange(lesson.steps))
+    return model, losses[-1]
+
+
+def first_words(origin: Origin, spec: EnvSpec) -> Decoder:
+    """What a tiny model is before it is taught: always the same."""
+    return decoder(origin.shape(spec), key_of(0))

@@ -1,0 +1,1 @@
+"""Recipes for actors that speak."""
