@@ -44,14 +44,14 @@ def space_from_json(data: dict[str, Any]) -> Space:
             case "multi_discrete":
                 return MultiDiscrete(tuple(int(n) for n in data["nvec"]))
             case "text":
-                told = {k: tuple(v) if isinstance(v, list) else v for k, v in data["vocabulary"].items()}
-                return Text(int(data["length"]), Vocabulary(**told), int(data["news"]))
+                told = data["vocabulary"]
+                known = Vocabulary(int(told["size"]), tuple(told["stop"]), tuple(told["words"]), told["source"])
+                return Text(int(data["length"]), known, int(data["news"]))
             case "dict" | "tuple" as kind:
                 return Tree(tuple((name, space_from_json(part)) for name, part in data["parts"]), kind)
             case kind:
-                raise UserError(
-                    f"unknown kind of space {kind!r}; known are box, discrete, multi_discrete, text, dict, tuple"
-                )
+                kinds = "box, discrete, multi_discrete, text, dict, tuple"
+                raise UserError(f"unknown kind of space {kind!r}; known are {kinds}")
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"not the description of a space: {data!r} ({type(error).__name__}: {error})") from None
 

@@ -23,7 +23,10 @@ class Gradient(eqx.Module):
 
 
 class Clipped(eqx.Module):
-    """The clipped ratio of each id (Schulman et al. 2017); ``high`` over ``low``: rare ids may grow (Yu et al. 2025)."""
+    """The clipped ratio of each id (Schulman et al. 2017).
+
+    With ``high`` above ``low`` unlikely ids can grow (Yu et al. 2025).
+    """
 
     low: Number = 0.2
     """Largest fall of the ratio that still earns."""

@@ -160,11 +160,10 @@ class WorldsHere:
 
     def load(self, saved: dict[str, Any] | None, roots: Any, world: HostWorld, ticks: int) -> tuple[HostWorld, int]:
         """``world`` put back to where :meth:`save` found it, and how many environments begin new episodes instead."""
-        if self.group:  # the next block begins new ones anyway
-            return self.begin(roots, world.memory, ticks), 0
-        if saved is None:
+        if saved is not None:
+            self.environment.load(saved)
+        elif not self.group:  # with groups the next block begins new episodes anyway
             return self.begin(roots, world.memory, ticks), self.seeds * self.envs
-        self.environment.load(saved)
         return world, 0
 
     def news(self) -> list[str]:
