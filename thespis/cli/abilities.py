@@ -11,34 +11,47 @@ from jaxtyping import PyTree
 from thespis.core.agents import Group
 from thespis.core.contracts import ForMany, Method
 from thespis.core.errors import UserError
-from thespis.core.feeds import Logged, Replay, Rollouts
+from thespis.core.feeds import Episodes, Logged, Replay, Rollouts
 from thespis.core.keys import key_of
 from thespis.core.records import EnvSpec
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, dict_space
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, closed, dict_space
 
+WORDS = closed(("yes", "no"))
 ACTIONS: dict[str, Space] = {
     "box": Box((2,), -1.0, 1.0),
     "discrete": Discrete(3),
     "multi-discrete": MultiDiscrete((2, 3)),
     "trees": dict_space(move=Box((2,), -1.0, 1.0), speak=Discrete(3)),
+    "utterances": Text(2, WORDS),
 }
 OBSERVATIONS: dict[str, Space] = {
     "box": Box((3,)),
     "discrete": Discrete(4),
     "images": Box((36, 36, 3), 0, 255, "uint8"),
     "trees": dict_space(place=Box((3,)), room=Discrete(4)),
+    "conversations": Text(8, WORDS),
 }
-LOOPS = {Rollouts: ("compiled", "host"), Replay: ("compiled", "host", "logged"), Logged: ("logged",)}
+LOOPS = {
+    Rollouts: ("compiled", "host"),
+    Episodes: ("compiled", "host"),
+    Replay: ("compiled", "host", "logged"),
+    Logged: ("logged",),
+}
 
 
 def abilities(method: Method) -> dict[str, list[str]]:
     """Kinds of actions and observations that a method takes, and its loops."""
-    actions = [name for name, space in ACTIONS.items() if _takes(method, OBSERVATIONS["box"], space)]
+    actions = [name for name, space in ACTIONS.items() if _takes(method, _told(space), space)]
     if not actions:  # spaces are not enough for it
         return {"actions": ["moves of a game"], "observations": ["what players see"], "loops": loops_of(method)}
     some = ACTIONS[actions[0]]
     seen = [name for name, space in OBSERVATIONS.items() if _takes(method, space, some)]
     return {"actions": actions, "observations": seen, "loops": loops_of(method)}
+
+
+def _told(action: Space) -> Space:
+    """Something to see where such an action is taken."""
+    return OBSERVATIONS["conversations" if isinstance(action, Text) else "box"]
 
 
 def loops_of(method: Method) -> list[str]:
@@ -47,7 +60,7 @@ def loops_of(method: Method) -> list[str]:
 
 
 def _takes(method: Method, observation: Space, action: Space) -> bool:
-    spec = EnvSpec("any", observation, action)
+    spec = EnvSpec("any", observation, action, time_limit=3)
     if isinstance(method, ForMany):
         group = Group("any", 2)
         spec = EnvSpec("any", dict_space(any=observation), dict_space(any=action), groups=(group,))
@@ -78,6 +91,8 @@ def in_words(space: Space) -> str:
             return f"choices of {', '.join(map(str, space.nvec))}"
         case Box():
             return f"box {space.shape} {space.dtype}, {_bound(space.low)} to {_bound(space.high)}"
+        case Text():
+            return f"text of up to {space.length} of {space.vocabulary.size} words"
     parts = [f"{name}: {in_words(part)}" for name, part in space.parts]
     return "{" + ", ".join(parts) + "}" if space.kind == "dict" else f"({', '.join(parts)})"
 

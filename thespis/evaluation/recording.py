@@ -21,9 +21,9 @@ from jaxtyping import PyTree
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Critique, EnvSpec, Transition
-from thespis.core.spaces import Box, to_world
+from thespis.core.spaces import Box, Text, to_world
 from thespis.envs import registry
-from thespis.evaluation import film
+from thespis.evaluation import conversation, film
 from thespis.evaluation.play import play
 from thespis.runs import disk
 from thespis.runs.config import locate
@@ -41,6 +41,11 @@ class Recording:
     frames: film.Frames
     rate: float
     how: str
+
+    @property
+    def talk(self) -> list[conversation.Turn]:
+        """What was heard and said, in a world of texts; else nothing."""
+        return conversation.turns(self.spec, self.steps, self.critique) if isinstance(self.spec.action, Text) else []
 
     @property
     def total(self) -> float:
@@ -106,8 +111,10 @@ def _drawn(spec: EnvSpec, steps: Transition, critique: Critique, reason: str) ->
             return frames, film.RATE, f"drawn by Gymnasium's {name} from the observations"
         except UserError as error:
             reason = str(error)
-    picture, curves = _curves(spec, steps, critique)
     title = f"{spec.name}: return {float(np.sum(steps.reward)):.5g} in {len(steps.reward)} steps"
+    if isinstance(spec.observation, Text):
+        return conversation.frames(title, conversation.turns(spec, steps, critique)), 1.0, "as it was said"
+    picture, curves = _curves(spec, steps, critique)
     return film.plotted(title, curves, picture), film.RATE, f"plotted, as {reason}"
 
 

@@ -7,8 +7,7 @@ heads on the decoder's last features. A reward reaches the turn that earned it a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -17,8 +16,6 @@ from jaxtyping import Array, Bool, Float
 
 from thespis.objectives import groups
 from thespis.objectives.returns import Number
-
-Baseline = Callable[[Float[Array, "group member"]], Float[Array, "group member"]]
 
 
 class Turns(eqx.Module):
@@ -40,20 +37,6 @@ class Verdict(eqx.Module):
     advantage: Float[Array, "time row utterance"]
     target: Float[Array, "time row utterance"]
     valued: Bool[Array, "time row utterance"]
-
-
-@runtime_checkable
-class Credit(Protocol):
-    """A way to give credit. ``critic``: whether it needs values."""
-
-    @property
-    def critic(self) -> bool:
-        """Whether values are asked for."""
-        ...
-
-    def __call__(self, turns: Turns, values: Any) -> Verdict:
-        """``values[time + 1, row, utterance]`` before each id, and behind the last turn (``None`` without a critic)."""
-        ...
 
 
 class Alone(eqx.Module):
@@ -97,13 +80,10 @@ class Whole(eqx.Module):
     baseline: Comparison = Others()
     """What it is compared with: Alone, Mean, Others or Scaled."""
 
-    @property
-    def critic(self) -> bool:
-        """None."""
-        return False
+    critic: ClassVar[bool] = False
 
     def __call__(self, turns: Turns, values: Any) -> Verdict:
-        """The same number for all ids of a row."""
+        """The same number for all ids of a row; ``values`` are not looked at."""
         returns = jnp.where(turns.alive, turns.reward, 0.0).sum(axis=0)
         compared = self.baseline(returns.reshape(-1, turns.group)).reshape(-1)
         return _spread(turns, jnp.broadcast_to(compared, turns.reward.shape))
@@ -117,10 +97,7 @@ class ToGo(eqx.Module):
     discount: Number = 1.0
     """By turn, in [0, 1]."""
 
-    @property
-    def critic(self) -> bool:
-        """None."""
-        return False
+    critic: ClassVar[bool] = False
 
     def __call__(self, turns: Turns, values: Any) -> Verdict:
         """One number a turn."""
@@ -143,10 +120,7 @@ class TurnCritic(eqx.Module):
     discount: Number = 1.0
     """By turn, in [0, 1]."""
 
-    @property
-    def critic(self) -> bool:
-        """Yes."""
-        return True
+    critic: ClassVar[bool] = True
 
     def __call__(self, turns: Turns, values: Any) -> Verdict:
         """One number a turn; the critic learns at the first id of each."""
@@ -167,10 +141,7 @@ class TokenCritic(eqx.Module):
     discount: Number = 1.0
     """By id, in [0, 1]."""
 
-    @property
-    def critic(self) -> bool:
-        """Yes."""
-        return True
+    critic: ClassVar[bool] = True
 
     def __call__(self, turns: Turns, values: Any) -> Verdict:
         """One number an id; a turn's reward comes with its last id."""
@@ -186,6 +157,10 @@ class TokenCritic(eqx.Module):
         found = generalised(reward, flat(value), flat(turns.real), after, self.discount, self.trace)
         advantage = found.reshape(time, width, rows).transpose(0, 2, 1)
         return Verdict(advantage, advantage + value, turns.real)
+
+
+Credit = Whole | ToGo | TurnCritic | TokenCritic
+"""``critic`` says whether values are asked for: ``[time + 1, row, utterance]`` before each id and behind the last."""
 
 
 def generalised(

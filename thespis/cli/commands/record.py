@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from thespis.cli.options import JsonFlag, RunPath, optional
 from thespis.cli.output import Output
@@ -29,8 +29,10 @@ class Record:
         """Play, film, write."""
         if self.out and Path(self.out).suffix not in (".gif", ".mp4"):
             raise UserError(f"--out {self.out} does not fit: a film ends in .gif or .mp4")
+        from rich.text import Text
+
         from thespis import api
-        from thespis.evaluation import film
+        from thespis.evaluation import conversation, film
         from thespis.evaluation.recording import write_record
 
         run = api.load(self.directory)
@@ -44,9 +46,13 @@ class Record:
         write_record(stem.with_suffix(".npz"), recording, about)
         film.write(picture, recording.frames, recording.rate)
         length = len(recording.steps.reward)
+        for line in conversation.lines(recording.talk):
+            out.say(Text(line))
         out.say(f"{mode} play of seed {seed}: return {recording.total:.6g} in {length} steps")
         out.say(f"film     {picture} ({recording.how})")
         out.say(f"episode  {stem.with_suffix('.npz')}")
-        told = {"return": recording.total, "length": length, "film": picture, "drawn": recording.how}
+        told: dict[str, Any] = {"return": recording.total, "length": length, "film": picture, "drawn": recording.how}
+        if recording.talk:
+            told["turns"] = [dataclasses.asdict(turn) for turn in recording.talk]
         out.result(about | told | {"episode": stem.with_suffix(".npz")})
         return 0
