@@ -5,32 +5,40 @@ A tiny model learns the demonstrations of its world by maximum likelihood, once;
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.contracts import Environment, Method
+from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes
 from thespis.core.keys import fold, key_of, per_index
+from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
 from thespis.data.stores import first_episodes
 from thespis.envs import registry
+from thespis.envs.host.texts import Texts
 from thespis.language import weights
 from thespis.language.tokens import words
 from thespis.learners.voices import LESSON, TINY, Origin, first_words, taught
+
+SHOWN = 64
+"""Worlds of a user's that show how it may be done, side by side."""
 
 
 @runtime_checkable
 class Speaks(Protocol):
     """A method whose actor is a language model."""
 
+    feed: Any
     origin: Origin
 
 
@@ -44,51 +52,50 @@ class Demonstrates(Protocol):
 
 
 def prepared(method: Method, env: Any) -> Method:
-    """The method, fitted to the world that it will speak in; a tiny model is taught if it has not been yet."""
-    if env is None or not isinstance(method, Speaks) or registry.resolve(env).kind != "compiled":
+    """The method, fitted to the world that it will speak in; a tiny model is taught if it has not been yet.
+
+    Raises ``UserError`` for a world that shows nothing to learn from.
+    """
+    if env is None or not isinstance(method, Speaks):
         return method
-    world = registry.compiled(env)
-    feed: Any = method.feed
-    if isinstance(feed, Episodes) and not feed.turns and world.spec.time_limit:
-        fitted: Any = dataclasses.replace(method, feed=dataclasses.replace(feed, turns=world.spec.time_limit))  # pyright: ignore
-        method = fitted
-    if method.origin.name == TINY and isinstance(world.spec.action, Text):  # pyright: ignore
-        _teach(method.origin, world)  # pyright: ignore
-    return method
+    compiled = registry.resolve(env).kind == "compiled"
+    world: Any = registry.compiled(env) if compiled else registry.host(env, SHOWN)
+    try:
+        spec, feed, origin = world.spec, method.feed, method.origin
+        fitted: Any = method
+        if isinstance(feed, Episodes) and not feed.turns and spec.time_limit:
+            fitted = dataclasses.replace(fitted, feed=dataclasses.replace(feed, turns=spec.time_limit))
+        if origin.name == TINY and isinstance(spec.action, Text) and not origin.directory(spec).exists():
+            if not isinstance(world, Demonstrates if compiled else Texts):
+                raise UserError(
+                    f"{spec.name} shows nothing to teach a tiny model by: --model DIR, or --set model=blank"
+                )
+            _teach(origin, spec, demonstrations(world, LESSON.conversations) if compiled else _shown(world))
+        return fitted
+    finally:
+        if not compiled:
+            world.close()
 
 
-def _teach(origin: Origin, world: Environment) -> None:
-    spec = world.spec
+def _teach(origin: Origin, spec: EnvSpec, examples: tuple[Any, ...]) -> None:
+    model, _ = jax.jit(taught)(first_words(origin, spec), *examples[:3], fold(key_of(0), "lesson"))
     directory = origin.directory(spec)
-    if directory.exists():
-        return
-    if not isinstance(world, Demonstrates):
-        raise UserError(f"{spec.name} has no demonstrations to teach a tiny model: --model DIR, or --set model=blank")
-    lesson = jax.jit(lambda key: _lesson(origin, world, key))
-    model, _ = lesson(key_of(0))
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as beside:
-        weights.save(model, beside)
-        vocabulary = spec.action.vocabulary  # pyright: ignore
-        words(vocabulary.words).save(beside)
-        shutil.copytree(beside, f"{beside}-done")
-        try:
-            Path(f"{beside}-done").rename(directory)
-        except OSError:  # another process was quicker
-            shutil.rmtree(f"{beside}-done")
+        made = Path(beside) / "made"
+        weights.save(model, made)
+        words(spec.action.vocabulary.words).save(made)  # pyright: ignore
+        with contextlib.suppress(OSError):  # another process was quicker
+            made.rename(directory)
 
 
-def _lesson(origin: Origin, world: Any, key: Key[Array, ""]) -> Any:
-    transcript, starts, said, _ = demonstrations(world, LESSON.conversations, fold(key, "demonstrations"))
-    return taught(first_words(origin, world.spec), transcript, starts, said, fold(key, "lesson"))
-
-
-def demonstrations(world: Any, count: int, key: Key[Array, ""]) -> tuple[Array, Array, Array, Array]:
+@eqx.filter_jit
+def demonstrations(world: Any, count: int, seed: int = 0) -> tuple[Array, Array, Array, Array]:
     """``count`` conversations of a world's demonstrator: transcripts, where utterances begin, what they are, returns.
 
     Shapes ``[row, length]``, ``[time, row]``, ``[time, row, utterance]`` (-1 behind the end), ``[row]``.
     """
-    spec = world.spec
+    spec, key = world.spec, fold(key_of(seed), "demonstrations")
     state, begun = jax.vmap(world.reset, in_axes=(None, 0))(spec.params, per_index(fold(key, "reset"), count))
 
     def tick(carry: Any, t: Array) -> Any:
@@ -104,3 +111,30 @@ def demonstrations(world: Any, count: int, key: Key[Array, ""]) -> tuple[Array, 
     transcript = seen[last, jnp.arange(count)]
     said = jnp.where(alive[..., None], said, -1)
     return transcript, starts, said, jnp.where(alive, reward, 0.0).sum(axis=0)
+
+
+def _shown(worlds: Texts) -> tuple[np.ndarray, ...]:
+    """The same of a user's worlds, :data:`SHOWN` at a time."""
+    rounds = [_shown_once(worlds, seed) for seed in range(LESSON.conversations // SHOWN)]
+    transcripts, starts, said = zip(*rounds, strict=True)
+    return np.concatenate(transcripts), np.concatenate(starts, axis=1), np.concatenate(said, axis=1)
+
+
+def _shown_once(worlds: Texts, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    spec: Any = worlds.spec
+    seen = worlds.start([seed * SHOWN + i for i in range(SHOWN)]).observation
+    going, whole = np.ones(SHOWN, bool), seen.copy()
+    starts, said = (
+        np.zeros((spec.time_limit, SHOWN), "int32"),
+        np.full((spec.time_limit, SHOWN, spec.action.length), -1),
+    )
+    for t in range(spec.time_limit):
+        starts[t] = (seen >= 0).sum(axis=1)
+        for i, ids in enumerate(worlds.demonstrated()):
+            said[t, i, : len(ids)] = ids[: spec.action.length]
+        step, following = worlds.step(said[t])
+        said[t, ~going] = -1
+        whole = np.where(going[:, None], step.observation, whole)
+        going &= ~(step.terminated | step.truncated)
+        seen = following.observation
+    return whole, starts, said.astype("int32")

@@ -32,9 +32,10 @@ class Turns(eqx.Module):
 
 
 class Verdict(eqx.Module):
-    """What each id is told, and what the critic should have said (zeros, and nowhere, if there is none)."""
+    """What each id is told; what the critic said and should have said where it is asked (nowhere, if there is none)."""
 
     advantage: Float[Array, "time row utterance"]
+    value: Float[Array, "time row utterance"]
     target: Float[Array, "time row utterance"]
     valued: Bool[Array, "time row utterance"]
 
@@ -128,9 +129,8 @@ class TurnCritic(eqx.Module):
         after = jnp.where(turns.cut, value[-1], 0.0)
         advantage = generalised(turns.reward, value[:-1], turns.alive, after, self.discount, self.trace)
         valued = turns.real & (jnp.arange(turns.real.shape[-1]) == 0)
-        target = jnp.broadcast_to((advantage + value[:-1])[..., None], valued.shape)
-        told = _spread(turns, advantage)
-        return Verdict(told.advantage, target, valued)
+        value, target = (jnp.broadcast_to(x[..., None], valued.shape) for x in (value[:-1], advantage + value[:-1]))
+        return Verdict(_spread(turns, advantage).advantage, value, target, valued)
 
 
 class TokenCritic(eqx.Module):
@@ -156,7 +156,7 @@ class TokenCritic(eqx.Module):
         value = values[:-1]
         found = generalised(reward, flat(value), flat(turns.real), after, self.discount, self.trace)
         advantage = found.reshape(time, width, rows).transpose(0, 2, 1)
-        return Verdict(advantage, advantage + value, turns.real)
+        return Verdict(advantage, value, advantage + value, turns.real)
 
 
 Credit = Whole | ToGo | TurnCritic | TokenCritic
@@ -189,4 +189,5 @@ def generalised(
 def _spread(turns: Turns, each: Float[Array, "time row"]) -> Verdict:
     """One number a turn, told to all of its ids."""
     told = jnp.where(turns.real, each[..., None], 0.0)
-    return Verdict(told, jnp.zeros_like(told), jnp.zeros_like(turns.real))
+    nothing = jnp.zeros_like(told)
+    return Verdict(told, nothing, nothing, jnp.zeros_like(turns.real))

@@ -7,6 +7,7 @@ each was sampled with; what the world said is seen, and padding is not. A concre
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -56,8 +57,7 @@ class Talks(eqx.Module):
     """Conversations, as a loss sees them: ``transcript[row, length]``, all else ``[time, row, ...]``."""
 
     transcript: Int[Array, "row length"]
-    starts: Int[Array, "turn row"]
-    """One more than there are turns: the last is how long the whole is."""
+    starts: Int[Array, "time row"]
     said: Int[Array, "time row utterance"]
     log_probs: Float[Array, "time row utterance"]
     verdict: Verdict
@@ -132,8 +132,7 @@ class Speaking(eqx.Module):
             return Critique()
         steps = jax.tree.map(lambda x: x[:, None], episode)
         talks = self._talks(state, steps, jnp.ones(steps.reward.shape, bool))
-        value = state.mind.value(self._features(state.mind.model, talks))[:-1, 0, 0]
-        return Critique(value=value, advantage=talks.verdict.advantage[:, 0, 0])
+        return Critique(value=talks.verdict.value[:, 0, 0], advantage=talks.verdict.advantage[:, 0, 0])
 
     def update(self, state: SpeakingState, batch: Batch, key: Key[Array, ""]) -> tuple[SpeakingState, Report]:
         """Passes over the conversations in minibatches."""
@@ -144,15 +143,18 @@ class Speaking(eqx.Module):
             mind, opt, metrics, norm = gradient_step(stepper, lambda mind: self._loss(mind, *data), *carry)
             return (mind, opt), metrics | {"gradient": norm}
 
-        by_time = (talks.starts[:-1], talks.said, talks.log_probs, talks.verdict, talks.turns.real, talks.tether)
+        verdict, real = talks.verdict, talks.turns.real
+        if self.standardised:
+            advantage = jnp.where(real, standardise(verdict.advantage, real), 0.0)
+            verdict = dataclasses.replace(verdict, advantage=advantage)
+        by_time = (talks.starts, talks.said, talks.log_probs, verdict, real, talks.tether)
         data = Columns(by_time, talks.transcript)
         size = self.minibatch * data.shape[0]
         (mind, opt), metrics = epochs(step, (state.mind, state.opt), data, self.epochs, size, key)
         count = talks.turns.alive.sum(axis=0)
         metrics["turns"] = count.mean(dtype="float32")
         if self.credit.critic:
-            value = talks.verdict.target - talks.verdict.advantage
-            metrics["explained_variance"] = explained_variance(value, talks.verdict.target, talks.verdict.valued)
+            metrics["explained_variance"] = explained_variance(verdict.value, verdict.target, verdict.valued)
         return SpeakingState(mind, opt, state.talking, state.reference), Report(metrics)
 
     def _talks(self, state: SpeakingState, steps: Transition, mask: Array) -> Talks:
@@ -165,18 +167,15 @@ class Speaking(eqx.Module):
         real = (steps.action >= 0) & mask[..., None]
         cut = ~steps.terminated[last, rows]
         turns = Turns(steps.reward, mask, cut, real, min(self.feed.group, mask.shape[1]))
-        nothing = jnp.zeros(real.shape)
-        talks = Talks(transcript, starts, steps.action, steps.extras, Verdict(nothing, nothing, real), turns, nothing)
-        values = state.mind.value(self._features(state.mind.model, talks)) if self.credit.critic else None
+        values = None
+        if self.credit.critic:
+            values = state.mind.value(features_of(state.mind.model, transcript, starts, real.shape[-1]))
         verdict = self.credit(turns, values)
-        if self.standardised:
-            advantage = jnp.where(real, standardise(verdict.advantage, real), 0.0)
-            verdict = Verdict(advantage, verdict.target, verdict.valued)
-        tether = nothing
+        tether = jnp.zeros(real.shape)
         if self.reference.held:
             seen = features_of(state.reference, transcript, starts[:-1], real.shape[-1])
             tether, _ = log_probs_of(state.reference, self._sampling(), seen, steps.action)
-        return eqx.tree_at(lambda t: (t.verdict, t.tether), talks, (verdict, tether))
+        return Talks(transcript, starts[:-1], steps.action, steps.extras, verdict, turns, tether)
 
     def _loss(self, mind: Mind, by_time: Any, transcript: Array) -> tuple[Array, dict[str, Array]]:
         starts, said, before, verdict, real, tether = by_time
@@ -198,9 +197,6 @@ class Speaking(eqx.Module):
             missed = mean(jnp.square(mind.value(features) - verdict.target), verdict.valued)
             total, metrics = total + self.value_weight * missed, metrics | {"critic_loss": missed}
         return total, metrics
-
-    def _features(self, model: Decoder, talks: Talks) -> Float[Array, "turn row utterance features"]:
-        return features_of(model, talks.transcript, talks.starts, talks.said.shape[-1])
 
     def _sampling(self) -> Sampling:
         return Sampling(jnp.asarray(self.temperature, "float32"))

@@ -64,6 +64,15 @@ class Worlds(Protocol):
         ...
 
 
+@runtime_checkable
+class Telling(Protocol):
+    """Worlds that survive what goes wrong in some of them, and say so."""
+
+    def news(self) -> list[str]:
+        """What has happened since the last call, a line each."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Ticks:
     """Rows of one process: a list of leaves ``[seed * env, ...]`` for every tick."""
@@ -167,8 +176,8 @@ class WorldsHere:
         return world, 0
 
     def news(self) -> list[str]:
-        """Nothing: what goes wrong here is an error."""
-        return []
+        """What the worlds have to tell, if they tell anything: what goes wrong here is an error."""
+        return self.environment.news() if isinstance(self.environment, Telling) else []
 
     def close(self) -> None:
         """Close the environments."""

@@ -12,6 +12,7 @@ from thespis.core.errors import UserError, missing_extra
 from thespis.envs.host import pettingzoo, snapshot
 from thespis.envs.host.gymnasium import Gymnasium, World, name_of
 from thespis.envs.host.pettingzoo import is_many
+from thespis.envs.host.texts import Texts, TextWorld
 
 
 def named(name: str, n: int, *, threads: int = 1) -> Gymnasium:
@@ -49,6 +50,8 @@ def wrap(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
             f"{name_of(environment)} cannot be copied for {n} worlds; give its class or a function ({error})"
         ) from error
     envs = [environment, *copies]
+    if isinstance(environment, TextWorld) and not isinstance(environment, World):
+        return Texts(lambda: copy.deepcopy(environment), n, name_of(environment))
     return pettingzoo.worlds(envs, name_of(environment)) if is_many(environment) else Gymnasium(envs, threads=threads)
 
 
@@ -79,6 +82,8 @@ def _from_factory(make: Callable[..., Any], n: int, threads: int) -> HostEnviron
     if isinstance(make, type) and declares(make, "start", "step", "save", "load"):
         return made(make, n)
     first = made(make)
+    if isinstance(first, TextWorld) and not isinstance(first, World):
+        return Texts(lambda: made(make), n, name_of(make))
     if is_many(first):
         return pettingzoo.worlds([first, *(made(make) for _ in range(n - 1))], name_of(make))
     if isinstance(first, World) and not isinstance(first, gymnasium.vector.VectorEnv):
