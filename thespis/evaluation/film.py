@@ -18,7 +18,7 @@ import numpy as np
 
 from thespis.core.errors import UserError, missing_extra
 from thespis.envs.host.gymnasium import Gymnasium
-from thespis.runs import disk
+from thespis.core import disk
 
 Frames = list[np.ndarray]
 

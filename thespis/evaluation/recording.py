@@ -25,7 +25,7 @@ from thespis.core.spaces import Box, to_world
 from thespis.envs import registry
 from thespis.evaluation import film
 from thespis.evaluation.play import play
-from thespis.runs import disk
+from thespis.core import disk
 from thespis.runs.config import locate
 
 FORMAT = 1

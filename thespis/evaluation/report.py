@@ -18,7 +18,7 @@ from thespis.evaluation.sections import run_page, title
 from thespis.evaluation.statistics import interval, iqm
 from thespis.evaluation.style import inline
 from thespis.evaluation.view import RunView
-from thespis.runs import disk
+from thespis.core import disk
 
 
 def write_report(run_dirs: Sequence[str | Path], out: str | Path) -> Path:

@@ -10,7 +10,7 @@ from thespis.core.errors import UserError
 from thespis.evaluation import words
 from thespis.evidence import record
 from thespis.evidence.paper import Paper, as_read_now, digest
-from thespis.runs import disk
+from thespis.core import disk
 
 _HEAD = """# Papers
 

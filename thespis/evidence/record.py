@@ -17,7 +17,7 @@ from thespis.evidence.claims import overall
 from thespis.evidence.measures import Measure
 from thespis.evidence.paper import Paper, Trial
 from thespis.evidence.trial import Outcome, TrialRuns
-from thespis.runs import disk
+from thespis.core import disk
 from thespis.runs.environment_info import device_line, versions
 from thespis.runs.text import plain
 
