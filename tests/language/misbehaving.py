@@ -45,67 +45,67 @@ def events(number: int) -> list[dict[str, Any]]:
             {"choices": [], "usage": usage}]  # fmt: skip
 
 
-def handler(seen: Seen) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
 
-        def log_message(self, *args: Any) -> None:
-            pass
+    def log_message(self, *args: Any) -> None:
+        pass
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def do_POST(self) -> None:
+        seen = self.server.seen
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with seen.lock:
+            number = len(seen.bodies)
+            seen.bodies.append(body)
+            seen.keys.append(self.headers["Authorization"])
+            seen.times.append(time.monotonic())
+            seen.under_way += 1
+            seen.peak = max(seen.peak, seen.under_way)
+            plan = seen.plan.pop(0) if seen.plan else None
+        try:
+            time.sleep(seen.seconds)
+            self.misbehave(plan, number, body)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+        finally:
             with seen.lock:
-                number = len(seen.bodies)
-                seen.bodies.append(body)
-                seen.keys.append(self.headers["Authorization"])
-                seen.times.append(time.monotonic())
-                seen.under_way += 1
-                seen.peak = max(seen.peak, seen.under_way)
-                plan = seen.plan.pop(0) if seen.plan else None
-            try:
-                time.sleep(seen.seconds)
-                self.misbehave(plan, number, body)
-            except (BrokenPipeError, ConnectionResetError):
+                seen.under_way -= 1
+
+    def misbehave(self, plan: Any, number: int, body: dict) -> None:
+        match plan:
+            case None if body.get("stream"):
+                self.sent(200, b"".join(b"data: %s\n\n" % json.dumps(e).encode() for e in events(number))
+                          + b"data: [DONE]\n\n", {"Content-Type": "text/event-stream"})  # fmt: skip
+            case None:
+                self.sent(200, json.dumps(document(number, body.get("n", 1))).encode())
+            case "dropped":
                 self.close_connection = True
-            finally:
-                with seen.lock:
-                    seen.under_way -= 1
+            case "cut":
+                self.sent(200, b'{"choices": [', {"Content-Length": "1000"})
+                self.close_connection = True
+            case "stream cut":
+                self.sent(200, b"data: %s\n\n" % json.dumps(events(number)[1]).encode(), {"Content-Length": "1000"})
+                self.close_connection = True
+            case ("slow", seconds):
+                time.sleep(seconds)
+                self.sent(200, json.dumps(document(number)).encode())
+            case (status, headers, text):
+                self.sent(status, text.encode(), headers)
 
-        def misbehave(self, plan: Any, number: int, body: dict) -> None:
-            match plan:
-                case None if body.get("stream"):
-                    self.sent(200, b"".join(b"data: %s\n\n" % json.dumps(e).encode() for e in events(number))
-                              + b"data: [DONE]\n\n", {"Content-Type": "text/event-stream"})  # fmt: skip
-                case None:
-                    self.sent(200, json.dumps(document(number, body.get("n", 1))).encode())
-                case "dropped":
-                    self.close_connection = True
-                case "cut":
-                    self.sent(200, b'{"choices": [', {"Content-Length": "1000"})
-                    self.close_connection = True
-                case "stream cut":
-                    self.sent(200, b"data: %s\n\n" % json.dumps(events(number)[1]).encode(), {"Content-Length": "1000"})
-                    self.close_connection = True
-                case ("slow", seconds):
-                    time.sleep(seconds)
-                    self.sent(200, json.dumps(document(number)).encode())
-                case (status, headers, text):
-                    self.sent(status, text.encode(), headers)
-
-        def sent(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-            self.send_response(status)
-            for name, value in ({"Content-Length": str(len(body))} | (headers or {})).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-            self.wfile.flush()
-
-    return Handler
+    def sent(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(body))} | (headers or {})).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
 
 
 class _Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
     daemon_threads = True
+    seen: Seen
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass
@@ -115,7 +115,8 @@ class _Server(http.server.ThreadingHTTPServer):
 def misbehaving(*plan: Any, seconds: float = 0.0) -> Iterator[Seen]:
     """A server at a free port; each request takes ``seconds`` and what the next entry of the plan says."""
     seen = Seen(list(plan), seconds=seconds)
-    with _Server(("127.0.0.1", 0), handler(seen)) as server:
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.seen = seen
         seen.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -68,7 +68,9 @@ def test_the_same_seed_says_the_same_in_any_company():
     assert alone.replies[0] != alone.replies[1]
     for _ in range(6):
         asks = [
-            talker().ask(user("x" * int(rng.integers(1, 40))), Request(0.5, 0.9, int(rng.integers(9)), length=20, seed=i))
+            talker().ask(
+                user("x" * int(rng.integers(1, 40))), Request(0.5, 0.9, int(rng.integers(9)), length=20, seed=i)
+            )
             for i in range(int(rng.integers(1, 9)))
         ]
         at = int(rng.integers(len(asks) + 1))
@@ -178,14 +180,14 @@ SETTINGS = [(1.0, 0, 1.0, 0.0), (0.5, 0, 1.0, 0.0), (0.0, 0, 1.0, 0.0), (2.0, 3,
 
 def test_rows_apart_are_each_sampled_as_alone():
     logits = jnp.asarray(np.random.default_rng(1).normal(size=(len(SETTINGS), 50)) * 2)
-    columns = [np.array(column) for column in zip(*SETTINGS, strict=True)]
-    apart = Apart(*(jnp.asarray(c, "int32" if c.dtype.kind == "i" else "float32") for c in columns[:1] + [columns[1]] + columns[2:]))
-    found = apart.log_probs(logits)
+    hot, k, p, least = (jnp.array(column) for column in zip(*SETTINGS, strict=True))
+    found = Apart(hot, k, p, least).log_probs(logits)
     for row, settings in enumerate(SETTINGS):
         np.testing.assert_allclose(found[row], Sampling(*settings).log_probs(logits[row]), atol=1e-5)
     keys = jnp.stack([key_of(i) for i in range(len(SETTINGS))])
-    tokens, logs = apart.draw(logits, keys)
-    np.testing.assert_array_equal(tokens[::-1], Apart(*(x[::-1] for x in (apart.temperature, apart.top_k, apart.top_p, apart.min_p))).draw(logits[::-1], keys[::-1])[0])
+    tokens, logs = Apart(hot, k, p, least).draw(logits, keys)
+    back, _ = Apart(hot[::-1], k[::-1], p[::-1], least[::-1]).draw(logits[::-1], keys[::-1])
+    np.testing.assert_array_equal(tokens[::-1], back)
     np.testing.assert_allclose(logs, [found[i, t] for i, t in enumerate(tokens)], atol=1e-6)
 
 

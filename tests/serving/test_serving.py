@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,7 +80,9 @@ def test_the_form_of_an_answer(url):
     assert found["usage"] == {"prompt_tokens": len(prompt), "completion_tokens": 9, "total_tokens": len(prompt) + 9}
     words = [each["token"] for each in choice["logprobs"]["content"]]
     assert words == [TOKENIZER.decode([t]) for t in choice["token_ids"]] and len(words) == 9
-    assert all(each["logprob"] <= 0 and each["bytes"] == list(each["token"].encode()) for each in choice["logprobs"]["content"])
+    assert all(
+        each["logprob"] <= 0 and each["bytes"] == list(each["token"].encode()) for each in choice["logprobs"]["content"]
+    )
     plain = posted(url, chat("hi", seed=1, max_tokens=9)).json()["choices"][0]
     assert plain["message"] == choice["message"] and plain["logprobs"] is None and "token_ids" not in plain
 
@@ -120,6 +123,12 @@ def test_plain_completions(url):
     assert "".join(e["choices"][0]["text"] for e in events) == found["choices"][0]["text"]
 
 
+def test_an_answer_that_nobody_limits_has_the_room_there_is(url):
+    body = chat("a" * 220)  # with the template 239 of 256 tokens
+    assert posted(url, body).json()["usage"]["total_tokens"] == 256
+    assert posted(url, body | {"max_tokens": 24}).status_code == 400
+
+
 def test_models_and_health(url):
     listed = httpx.get(f"{url}/models").json()
     assert [model["id"] for model in listed["data"]] == ["tiny"] and listed["object"] == "list"
@@ -140,7 +149,7 @@ WRONG: list[tuple[Any, int, str | None, str]] = [
     ({"model": "tiny", "messages": []}, 400, "messages", "not empty"),
     ({"model": "tiny", "messages": ["a"]}, 400, "messages[0]", "an object with a role"),
     ({"model": "tiny", "messages": [{"role": "user"}]}, 400, "messages[0]", "must be a string"),
-    ({"model": "tiny", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages[0]", "type text"),
+    ({"model": "tiny", "messages": [{"role": "a", "content": [{"type": "b"}]}]}, 400, "messages[0]", "type text"),
     (chat("a" * 300), 400, "messages", "more than this model's 256"),
     (chat("a", max_tokens=10_000), 400, "messages", "more than this model's 256"),
     (chat("a", temperature=-1), 400, "temperature", "temperature is -1.0"),
@@ -193,13 +202,20 @@ def test_other_paths_methods_and_sizes(url):
     assert httpx.get(f"{url}/embeddings").json()["error"]["type"] == "not_found_error"
     assert posted(url, chat("a" * (LARGEST + 1))).status_code == 413
     parts_ = (b"x" * 2**20 for _ in range(LARGEST // 2**20 + 1))
-    assert "bytes at most" in httpx.post(f"{url}/chat/completions", content=parts_, timeout=60).json()["error"]["message"]
+    assert (
+        "bytes at most" in httpx.post(f"{url}/chat/completions", content=parts_, timeout=60).json()["error"]["message"]
+    )
 
 
 def test_a_key_is_asked_for_and_the_log_has_no_texts(monkeypatch):
     lines: list[str] = []
     with serving(talker(), "tiny", key=KEY, log=lines.append) as url:
-        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"Authorization": "Bearer ü".encode()}):
+        for header in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": KEY},
+            {"Authorization": "Bearer ü".encode()},
+        ):
             response = posted(url, chat("hush"), headers=header)
             assert response.status_code == 401 and response.json()["error"]["code"] == "invalid_api_key"
             assert response.headers["www-authenticate"] == "Bearer"
@@ -208,23 +224,37 @@ def test_a_key_is_asked_for_and_the_log_has_no_texts(monkeypatch):
         monkeypatch.setenv("THE_KEY", KEY)
         with Endpoint(url, "tiny", key_variable="THE_KEY") as there:
             (answer,) = there.answers([user("hush")], Request(length=9))
-        for path in ("/models?key=hush", "/hush\n"):
+        for path in ("/models?key=hush", "/hush%0A"):
             httpx.get(url + path, headers={"Authorization": f"Bearer {KEY}"})
     logged = "\n".join(lines)
-    assert f"POST /v1/chat/completions 200" in logged and f", {answer.usage.prompt} + 9 tokens" in logged
+    assert "POST /v1/chat/completions 200" in logged and f", {answer.usage.prompt} + 9 tokens" in logged
     assert KEY not in logged and answer.text not in logged and "key=" not in logged
     assert len(lines) == 9 and logged.count(" 401 ") == 5 and "\n\n" not in logged
 
 
-def test_who_leaves_is_not_waited_for(served):
-    url, lines = served
-    with httpx.stream("POST", f"{url}/chat/completions", json=chat("a", max_tokens=200, stream=True)) as response:
-        next(response.iter_lines())
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{url}/chat/completions", json=chat("a", max_tokens=200), timeout=0.005)
-    begin = time.monotonic()
-    assert posted(url, chat("b", max_tokens=5)).status_code == 200
-    assert time.monotonic() - begin < 20
+class Slow(Local):
+    """An engine that takes its time, and counts what it says."""
+
+    def spoken(self, asks, wanted=lambda i: True):
+        for i, piece in super().spoken(asks, wanted):
+            time.sleep(0.1)
+            said[asks[i].request.seed] += len(piece.tokens)
+            yield i, piece
+
+
+said: Counter[int] = Counter()
+
+
+def test_who_leaves_is_not_waited_for():
+    with serving(Slow(MODEL, TOKENIZER, longest=256, rows=4), "tiny") as url:
+        body, seeds = chat("a", max_tokens=200), range(4, 20)
+        long = [s for s in seeds if talker().answers([user("a")], Request(length=200, seed=s))[0].usage.said == 200]
+        with httpx.stream("POST", f"{url}/chat/completions", json=body | {"stream": True, "seed": long[0]}) as response:
+            next(response.iter_lines())
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}/chat/completions", json=body | {"seed": long[1]}, timeout=0.3)
+        posted(url, chat("b", max_tokens=8, seed=3))
+    assert said[3] == 8 and 0 < said[long[0]] < 150 and said[long[1]] < 150
 
 
 class Broken(Local):

@@ -10,7 +10,7 @@ import email.utils
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -108,7 +108,7 @@ class Caller:
             except _Passing as error:
                 await self._wait(attempt, error)
 
-    async def events(self, body: Json) -> AsyncIterator[dict[str, Any]]:
+    async def events(self, body: Json) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a stream. Raises :class:`EndpointError`, also if it is cut once it has begun."""
         attempt, begun = 0, False
         while True:

@@ -83,8 +83,8 @@ class Speaker(eqx.Module):
         """What each row says after its block, and the caches that have read all of it but its last token.
 
         ``key``: one for all rows, or one for each: then a row draws the same whatever the others are. ``grammar`` says
-        what may be said. A row whose block is padding alone says nothing. The caches need room for ``block + length - 1``
-        more.
+        what may be said. A row whose block is padding alone says nothing. The caches need room for
+        ``block + length - 1`` more.
         """
         layers = self.model.apart()
         logits, cache = read(self.model, cache, tokens, positions, layers)

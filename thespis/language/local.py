@@ -79,7 +79,9 @@ class Local:
         pieces: list[list[Piece]] = [[] for _ in asks]
         for i, piece in self.spoken(asks):
             pieces[i].append(piece)
-        usages = [Usage(len(ask.ids), sum(len(p.tokens or ()) for p in own)) for ask, own in zip(asks, pieces, strict=True)]
+        usages = [
+            Usage(len(ask.ids), sum(len(p.tokens or ()) for p in own)) for ask, own in zip(asks, pieces, strict=True)
+        ]
         found = [collected(own, request.n) for own in pieces]
         return [dataclasses.replace(answer, usage=usage) for answer, usage in zip(found, usages, strict=True)]
 
@@ -90,17 +92,24 @@ class Local:
             said, left = said + len(piece.tokens or ()), left - (piece.finish is not None)
             yield piece if left else dataclasses.replace(piece, usage=Usage(len(ask.ids), said))
 
-    def ask(self, talk: Talk, request: Request) -> Ask:
-        """A prompt ready to be answered. Raises :class:`Refused` if there is none, or it leaves no room to answer."""
+    def ask(self, talk: Talk, request: Request, shorten: bool = False) -> Ask:
+        """A prompt ready to be answered. Raises :class:`Refused` if there is none, or it leaves no room to answer.
+
+        ``shorten``: an answer that is too long for what the prompt leaves may be as long as fits.
+        """
         if not isinstance(talk, Conversation):
             talk = Conversation().heard(self.template, self.tokenizer, *talk)
         if not talk.tokens:
             raise Refused("there is nothing to answer: the prompt is empty", "messages")
+        if shorten:
+            request = dataclasses.replace(request, length=max(1, min(request.length, self.longest - len(talk.tokens))))
         if len(talk.tokens) + request.length > self.longest:
             raise Refused(
                 f"{len(talk.tokens)} tokens of prompt and {request.length} of answer are more than this model's "
-                f"{self.longest}: shorten the prompt, or ask for a shorter answer", "messages", "context_length_exceeded",
-            )  # fmt: skip
+                f"{self.longest}: shorten the prompt, or ask for a shorter answer",
+                "messages",
+                "context_length_exceeded",
+            )
         return Ask(talk.tokens, request)
 
     def spoken(

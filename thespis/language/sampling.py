@@ -28,7 +28,7 @@ class Sampling(eqx.Module):
     """Temperature, then the restrictions to likely tokens, in the order that is usual: top k, top p, min p."""
 
     temperature: float | Float[Array, "*rows"] = 1.0
-    """Divides the logits; 0: only the likeliest tokens, equal ones alike. An array must broadcast against the logits."""
+    """Divides the logits; 0: only the likeliest tokens, equal ones alike. An array broadcasts against the logits."""
     top_k: int = eqx.field(static=True, default=0)
     """How many of the likeliest tokens are kept; 0: all."""
     top_p: float = eqx.field(static=True, default=1.0)
@@ -102,7 +102,9 @@ class Apart(eqx.Module):
         return _drawn(self.log_probs(logits, legal), key)
 
 
-def _drawn(logs: Float[Array, "row token"], key: Key[Array, "*rows"]) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
+def _drawn(
+    logs: Float[Array, "row token"], key: Key[Array, "*rows"]
+) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
     if key.ndim:
         uniform = jax.vmap(lambda own: jax.random.uniform(own, (1,)))(key)
     else:
@@ -137,9 +139,7 @@ def _first_above(
     return found, at - begin
 
 
-def _needed(
-    logits: Float[Array, "*axes token"], share: float | Float[Array, "*shares"]
-) -> Bool[Array, "*axes token"]:
+def _needed(logits: Float[Array, "*axes token"], share: float | Float[Array, "*shares"]) -> Bool[Array, "*axes token"]:
     """Whether the likelier tokens together have less than ``share``."""
     probabilities = jax.nn.softmax(logits)
     order = jnp.argsort(-probabilities, axis=-1)

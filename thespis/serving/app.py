@@ -50,7 +50,7 @@ class Server:
     async def _completed(self, request: Any, asked: Asked, *, chat: bool) -> Any:
         self._known(asked.model)
         try:
-            ask = self.desk.engine.ask(asked.talk, asked.request)
+            ask = self.desk.engine.ask(asked.talk, asked.request, asked.shorten)
         except Refused as error:
             raise error if chat else Refused(str(error), "prompt", error.code) from None
         except UserError as error:  # the chat template's own words
@@ -115,7 +115,9 @@ def application(desk: Desk, name: str, *, key: str | None, length: int, log: Cal
         return _json(refusal(status, str(error), error.field, error.code), status)
 
     async def unknown(request: Any, error: Any) -> Any:
-        return _json(refusal(error.status_code, f"{request.method} {request.url.path[:80]}: {error.detail}"), error.status_code)
+        return _json(
+            refusal(error.status_code, f"{request.method} {request.url.path[:80]}: {error.detail}"), error.status_code
+        )
 
     async def stopping(request: Any, error: Any) -> Any:
         return _json(refusal(503, str(error)), 503)

@@ -33,6 +33,8 @@ class Asked:
     model: str
     talk: Talk
     request: Request
+    shorten: bool = False
+    """Whether it does not say how long the answer may be."""
     stream: bool = False
     log_probs: bool = False
     token_ids: bool = False
@@ -111,7 +113,10 @@ def _asked(fields: dict[str, Any], talk: Talk, length: int) -> Asked:
         field = "max_tokens" if error.field == "length" else error.field
         raise Refused(str(error).replace("length is", "max_tokens is"), field) from None
     stream, log_probs, token_ids = (fields.get(name, False) for name in _SWITCHES)
-    return Asked(fields["model"], talk, request, stream, log_probs, token_ids, bool(options.get("include_usage")))
+    shorten = not {"max_tokens", "max_completion_tokens"} & fields.keys()
+    return Asked(
+        fields["model"], talk, request, shorten, stream, log_probs, token_ids, bool(options.get("include_usage"))
+    )
 
 
 def _stop(stop: Any) -> tuple[str, ...]:

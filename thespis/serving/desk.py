@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from thespis.core.errors import UserError
 from thespis.language.engine import Piece
@@ -37,7 +37,7 @@ class Desk:
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
         self._thread.start()
 
-    async def pieces(self, ask: Ask) -> AsyncIterator[Piece]:
+    async def pieces(self, ask: Ask) -> AsyncGenerator[Piece, None]:
         """The parts of all ``n`` replies; if they are no longer waited for, the engine stops as well."""
         job, left = _Job(ask), ask.request.n
         self._jobs.put(job)
@@ -60,17 +60,21 @@ class Desk:
     def _work(self) -> None:
         while not self._closed:
             jobs = self._together()
-            try:
-                for i, piece in self.engine.spoken(
-                    [job.ask for job in jobs], lambda i: not (jobs[i].gone or self._closed)
-                ):
-                    jobs[i].put(piece)
-            except Exception as error:  # one batch has failed: whoever waits for it is told, and the next one is served
-                for job in jobs:
-                    job.put(error)
+            self._answer(jobs)
             if self._closed:
                 for job in [*jobs, *self._waiting()]:
                     job.put(UserError("the server is stopping"))
+
+    def _answer(self, jobs: list[_Job]) -> None:
+        def wanted(i: int) -> bool:
+            return not (jobs[i].gone or self._closed)
+
+        try:
+            for i, piece in self.engine.spoken([job.ask for job in jobs], wanted):
+                jobs[i].put(piece)
+        except Exception as error:  # one batch has failed: whoever waits for it is told, and the next one is served
+            for job in jobs:
+                job.put(error)
 
     def _together(self) -> list[_Job]:
         """The jobs of the next batch: what came while the last one was at work, or in the window after the first."""

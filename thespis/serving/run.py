@@ -20,7 +20,7 @@ _GRACE = 5  # seconds that connections have to end by themselves
 
 
 def model_in(directory: Path | str) -> Path:
-    """The checkpoint of a directory: itself, or ``model`` in it, which runs have. Raises ``UserError`` if none is one."""
+    """The checkpoint of a directory: itself, or ``model`` in it. Raises ``UserError`` if neither is one."""
     directory = Path(directory)
     for found in (directory, directory / "model"):
         if (found / "config.json").exists():
@@ -42,10 +42,12 @@ def key_in(variable: str | None) -> str | None:
 
 def opened(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises ``UserError`` if the port is taken or the host is none of this machine's."""
+    if not 0 <= port < 2**16:
+        raise UserError(f"--port {port} does not fit: ports are 0 to {2**16 - 1}")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UserError(f"cannot listen at {host}:{port}: {error}; choose another --host or --port") from None
 
 
