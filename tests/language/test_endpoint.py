@@ -105,11 +105,11 @@ def test_a_date_says_how_long_too_and_too_long_is_an_end():
 
 
 def test_pauses_double_and_differ():
-    with misbehaving(*["dropped"] * 4) as seen, endpoint(seen, pause=0.1, attempts=5) as there:
+    with misbehaving(*["dropped"] * 4) as seen, endpoint(seen, pause=0.04, attempts=5) as there:
         there.answers([user("hi")])
     pauses = [b - a for a, b in zip(seen.times, seen.times[1:], strict=False)]
     for i, pause in enumerate(pauses):
-        assert 0.05 * 2**i <= pause < 0.15 * 2**i + 0.25
+        assert 0.02 * 2**i <= pause < 0.06 * 2**i + 0.25
     assert len({round(pause / 2**i, 4) for i, pause in enumerate(pauses)}) > 1
 
 
