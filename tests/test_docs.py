@@ -66,7 +66,7 @@ def run_bash(block: Block, page: Path) -> None:
 LONG = {
     "README",
     "adding-a-paper", "arena", "concepts", "games", "methods", "runs", "scaling", "search", "self-play",
-    "sweeps", "team-methods", "teams", "workers", "writing-a-method", "writing-an-environment",
+    "serving", "sweeps", "team-methods", "teams", "workers", "writing-a-method", "writing-an-environment",
 }  # fmt: skip
 """Pages whose blocks train for long: they run with the slow tests, the README's also in every check of the whole."""
 

@@ -43,9 +43,9 @@ MAY_IMPORT = {
 """What each room may import, beside itself. What is not named here stands above and may import all."""
 
 HEAVY = {
-    "envpool", "gymnax", "h5py", "imageio", "jinja2", "matplotlib", "minari", "mujoco", "pandas", "pyarrow",
-    "jaxmarl", "mctx", "pettingzoo", "pgx", "pyspiel", "ray", "safetensors", "sklearn", "tensorboardX",
-    "tokenizers", "wandb",
+    "envpool", "gymnax", "h5py", "httpx", "imageio", "jinja2", "matplotlib", "minari", "mujoco", "pandas", "pyarrow",
+    "jaxmarl", "mctx", "pettingzoo", "pgx", "pyspiel", "ray", "safetensors", "sklearn", "starlette", "tensorboardX",
+    "tokenizers", "uvicorn", "wandb",
 }  # fmt: skip
 """Libraries that cost much to import, or may be missing: imported by the function that needs them."""
 

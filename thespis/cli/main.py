@@ -30,6 +30,7 @@ from thespis.cli.commands.record import Record
 from thespis.cli.commands.report import MakeReport
 from thespis.cli.commands.reproduce import Reproduce
 from thespis.cli.commands.resume import Resume
+from thespis.cli.commands.serve import Serve
 from thespis.cli.commands.sweep import Sweep
 from thespis.cli.commands.train import Train
 from thespis.cli.output import Command, Output, complain, output
@@ -46,6 +47,7 @@ COMMANDS: dict[str, type] = {
     "report": MakeReport,
     "record": Record,
     "collect": Collect,
+    "serve": Serve,
     "papers": Papers,
     "reproduce": Reproduce,
     "list": List,

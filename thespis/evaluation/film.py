@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from thespis.core import disk
 from thespis.core.errors import UserError, missing_extra
 from thespis.envs.host.gymnasium import Gymnasium
-from thespis.runs import disk
 
 Frames = list[np.ndarray]
 

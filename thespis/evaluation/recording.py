@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from thespis.core import disk
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Critique, EnvSpec, Transition
@@ -25,7 +26,6 @@ from thespis.core.spaces import Box, Text, to_world
 from thespis.envs import registry
 from thespis.evaluation import conversation, film
 from thespis.evaluation.play import play
-from thespis.runs import disk
 from thespis.runs.config import locate
 
 FORMAT = 1

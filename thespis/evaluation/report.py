@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from thespis.core import disk
 from thespis.core.errors import UserError
 from thespis.evaluation import page, plots, view, words
 from thespis.evaluation.comparison import Comparison, Group, Summary, compare, group_runs
@@ -18,7 +19,6 @@ from thespis.evaluation.sections import run_page, title
 from thespis.evaluation.statistics import interval, iqm
 from thespis.evaluation.style import inline
 from thespis.evaluation.view import RunView
-from thespis.runs import disk
 
 
 def write_report(run_dirs: Sequence[str | Path], out: str | Path) -> Path:

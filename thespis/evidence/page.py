@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from thespis.core import disk
 from thespis.core.errors import UserError
 from thespis.evaluation import words
 from thespis.evidence import record
 from thespis.evidence.paper import Paper, as_read_now, digest
-from thespis.runs import disk
 
 _HEAD = """# Papers
 

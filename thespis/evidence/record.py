@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from thespis.core import disk
 from thespis.core.errors import UserError
 from thespis.evaluation.statistics import interval, iqm
 from thespis.evidence.claims import overall
 from thespis.evidence.measures import Measure
 from thespis.evidence.paper import Paper, Trial
 from thespis.evidence.trial import Outcome, TrialRuns
-from thespis.runs import disk
 from thespis.runs.environment_info import device_line, versions
 from thespis.runs.text import plain
 

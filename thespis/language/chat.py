@@ -22,6 +22,11 @@ TEMPLATE, WORLD, ACTOR = 0, 1, 2
 """Who a token belongs to: the template, the world, or the actor in seat ``owner - ACTOR``."""
 _MARK = "\N{OBJECT REPLACEMENT CHARACTER}said\N{OBJECT REPLACEMENT CHARACTER}"
 
+_PLAIN = (
+    "{% for m in messages %}{{ m.role + ':\n' + m.content + eos_token + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:\n' }}{% endif %}"
+)
+
 
 class Template:
     """A chat template, rendered as transformers renders it. ``special``: tokens it may name, such as ``bos_token``."""
@@ -43,8 +48,13 @@ class Template:
             raise UserError(f"the chat template refuses these messages: {error}") from error
 
 
-def template_of(directory: Path | str) -> Template:
-    """The chat template of a checkpoint. Raises ``UserError`` if it has none."""
+def plain(tokenizer: Tokenizer) -> Template:
+    """The template of a checkpoint that has none: ``user:``, a line of its own, the text, the token that stops."""
+    return Template(_PLAIN, {"eos_token": tokenizer.decode(tokenizer.stop[:1])})
+
+
+def template_of(directory: Path | str, otherwise: Template | None = None) -> Template:
+    """The chat template of a checkpoint. Raises ``UserError`` if it has none, and there is no other one."""
     directory = Path(directory)
     path = directory / "tokenizer_config.json"
     config = read_json(path) if path.exists() else {}
@@ -53,7 +63,9 @@ def template_of(directory: Path | str) -> Template:
     if isinstance(source, list):  # several, by name
         source = {each["name"]: each["template"] for each in source}.get("default")
     if source is None:
-        raise UserError(f"{directory} has no chat template")
+        if otherwise is None:
+            raise UserError(f"{directory} has no chat template")
+        return otherwise
     special = {k: v["content"] if isinstance(v, dict) else v for k, v in config.items() if k.endswith("_token") and v}
     return Template(source, {k: v for k, v in special.items() if isinstance(v, str)})
 

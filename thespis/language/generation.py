@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.language.grammar import Free, Grammar
-from thespis.language.sampling import Sampling
+from thespis.language.sampling import Sampler, Sampling
 from thespis.nets.decoder import Cache, Decoder, Layer
 
 _FREE = Free()
@@ -67,7 +67,7 @@ class Speaker(eqx.Module):
     """
 
     model: Decoder
-    sampling: Sampling = Sampling()
+    sampling: Sampler = Sampling()
     length: int = eqx.field(static=True, default=16)
     stop: tuple[int, ...] = eqx.field(static=True, default=())
     until: bool = eqx.field(static=True, default=True)
@@ -77,18 +77,20 @@ class Speaker(eqx.Module):
         cache: Cache,
         tokens: Int[Array, "row block"],
         positions: Int[Array, "row block"],
-        key: Key[Array, ""],
+        key: Key[Array, "*rows"],
         grammar: Grammar = _FREE,
     ) -> tuple[Drawn, Cache]:
         """What each row says after its block, and the caches that have read all of it but its last token.
 
-        ``grammar`` says what may be said. The caches need room for ``block + length - 1`` more.
+        ``key``: one for all rows, or one for each: then a row draws the same whatever the others are. ``grammar`` says
+        what may be said. A row whose block is padding alone says nothing. The caches need room for
+        ``block + length - 1`` more.
         """
         layers = self.model.apart()
         logits, cache = read(self.model, cache, tokens, positions, layers)
         rows, first = tokens.shape[0], positions.max(axis=1) + 1
         none = Drawn(jnp.full((rows, self.length), -1), jnp.zeros((rows, self.length)))
-        saying = _Saying(jnp.array(0), none, cache, grammar.start(rows), jnp.ones(rows, bool))
+        saying = _Saying(jnp.array(0), none, cache, grammar.start(rows), first > 0)
         saying = self._said(saying, logits, key, grammar)
 
         def tick(saying: _Saying) -> _Saying:
@@ -103,10 +105,10 @@ class Speaker(eqx.Module):
             saying = jax.lax.fori_loop(1, self.length, lambda _, s: tick(s), saying)
         return saying.drawn, saying.cache
 
-    def _said(self, saying: _Saying, logits: Array, key: Key[Array, ""], grammar: Grammar) -> _Saying:
+    def _said(self, saying: _Saying, logits: Array, key: Key[Array, "*rows"], grammar: Grammar) -> _Saying:
         """One more token of each row that is not done."""
         allowed = grammar.allowed(saying.state, self.model.shape.vocabulary)
-        token, log = self.sampling.draw(logits, jax.random.fold_in(key, saying.tick), allowed)
+        token, log = self.sampling.draw(logits, _at(key, saying.tick), allowed)
         state, complete = grammar.after(saying.state, token)
         going, at = saying.going, (0, saying.tick)
         tokens, logs = (
@@ -115,6 +117,10 @@ class Speaker(eqx.Module):
         )
         stops = (token[:, None] == jnp.array(self.stop, "int32")).any(axis=1) | complete
         return _Saying(saying.tick + 1, Drawn(tokens, logs), saying.cache, state, going & ~stops)
+
+
+def _at(key: Key[Array, "*rows"], tick: Int[Array, ""]) -> Key[Array, "*rows"]:
+    return jax.vmap(jax.random.fold_in, (0, None))(key, tick) if key.ndim else jax.random.fold_in(key, tick)
 
 
 def place(counts: Int[Array, " row"], begin: Int[Array, " row"], width: int) -> Int[Array, "row time"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -12,11 +13,22 @@ from jaxtyping import Array, Bool, Float, Int, Key
 _NEVER = -1e30  # finite, so that an average over the vocabulary cannot be NaN
 
 
+@runtime_checkable
+class Sampler(Protocol):
+    """What draws a token for each row."""
+
+    def draw(
+        self, logits: Float[Array, "row token"], key: Key[Array, "*rows"], legal: Bool[Array, "row token"] | None = None
+    ) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
+        """The tokens, and their log-probabilities; ``key``: one, or one for each row."""
+        ...
+
+
 class Sampling(eqx.Module):
     """Temperature, then the restrictions to likely tokens, in the order that is usual: top k, top p, min p."""
 
-    temperature: float | Float[Array, ""] = 1.0
-    """Divides the logits; 0: only the likeliest tokens, equal ones alike."""
+    temperature: float | Float[Array, "*rows"] = 1.0
+    """Divides the logits; 0: only the likeliest tokens, equal ones alike. An array broadcasts against the logits."""
     top_k: int = eqx.field(static=True, default=0)
     """How many of the likeliest tokens are kept; 0: all."""
     top_p: float = eqx.field(static=True, default=1.0)
@@ -49,12 +61,56 @@ class Sampling(eqx.Module):
         return jnp.maximum(jax.nn.log_softmax(scaled), _NEVER)
 
     def draw(
-        self, logits: Float[Array, "row token"], key: Key[Array, ""], legal: Bool[Array, "row token"] | None = None
+        self, logits: Float[Array, "row token"], key: Key[Array, "*rows"], legal: Bool[Array, "row token"] | None = None
     ) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
         """A token for each row, and its log-probability."""
-        logs = self.log_probs(logits, legal)
-        token = _pick(jnp.exp(logs), jax.random.uniform(key, (logs.shape[0], 1)))
-        return token, jnp.take_along_axis(logs, token[:, None], axis=-1)[:, 0]
+        return _drawn(self.log_probs(logits, legal), key)
+
+
+class Apart(eqx.Module):
+    """A :class:`Sampling` of its own for each row, in numbers alone: one program for all the ways to ask."""
+
+    temperature: Float[Array, " row"]
+    top_k: Int[Array, " row"]
+    top_p: Float[Array, " row"]
+    min_p: Float[Array, " row"]
+
+    def log_probs(
+        self, logits: Float[Array, "row token"], legal: Bool[Array, "row token"] | None = None
+    ) -> Float[Array, "row token"]:
+        """As :meth:`Sampling.log_probs`; the vocabulary is sorted only where some row restricts it."""
+        temperature, top_p, min_p = (x[:, None] for x in (self.temperature, self.top_p, self.min_p))
+        heated = Sampling(jnp.maximum(temperature, 0.0)).log_probs(logits, legal)
+
+        def restricted(scaled: Array) -> Array:
+            last = jnp.where(self.top_k > 0, self.top_k, scaled.shape[-1]).clip(1, scaled.shape[-1]) - 1
+            least = jnp.take_along_axis(-jnp.sort(-scaled, axis=-1), last[:, None], axis=-1)
+            scaled = jnp.where(scaled < least, _NEVER, scaled)
+            scaled = jnp.where(_needed(scaled, top_p) | (top_p >= 1), scaled, _NEVER)
+            least = scaled.max(-1, keepdims=True) + jnp.log(jnp.maximum(min_p, 1e-30))
+            return jax.nn.log_softmax(jnp.where((scaled < least) & (min_p > 0), _NEVER, scaled))
+
+        asks = (self.top_k > 0) | (self.top_p < 1) | (self.min_p > 0)
+        found = jax.lax.cond(asks.any(), restricted, lambda scaled: scaled, heated)
+        # A row that asks for nothing keeps its very bits, whether another one asks or not.
+        return jnp.where(asks[:, None], jnp.maximum(found, _NEVER), heated)
+
+    def draw(
+        self, logits: Float[Array, "row token"], key: Key[Array, "*rows"], legal: Bool[Array, "row token"] | None = None
+    ) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
+        """A token for each row, and its log-probability."""
+        return _drawn(self.log_probs(logits, legal), key)
+
+
+def _drawn(
+    logs: Float[Array, "row token"], key: Key[Array, "*rows"]
+) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
+    if key.ndim:
+        uniform = jax.vmap(lambda own: jax.random.uniform(own, (1,)))(key)
+    else:
+        uniform = jax.random.uniform(key, (logs.shape[0], 1))
+    token = _pick(jnp.exp(logs), uniform)
+    return token, jnp.take_along_axis(logs, token[:, None], axis=-1)[:, 0]
 
 
 def _pick(probabilities: Float[Array, "row token"], uniform: Float[Array, "row 1"]) -> Int[Array, " row"]:
@@ -83,7 +139,7 @@ def _first_above(
     return found, at - begin
 
 
-def _needed(logits: Float[Array, "*axes token"], share: float) -> Bool[Array, "*axes token"]:
+def _needed(logits: Float[Array, "*axes token"], share: float | Float[Array, "*shares"]) -> Bool[Array, "*axes token"]:
     """Whether the likelier tokens together have less than ``share``."""
     probabilities = jax.nn.softmax(logits)
     order = jnp.argsort(-probabilities, axis=-1)

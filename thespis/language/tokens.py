@@ -58,7 +58,7 @@ def tokenizer_of(directory: Path | str) -> Tokenizer:
     inner = _library().Tokenizer.from_file(str(directory / "tokenizer.json"))
     told = [read_json(directory / name) for name in _CONFIGS if (directory / name).exists()]
     ends = next((config["eos_token_id"] for config in told if config.get("eos_token_id") is not None), None)
-    names = {k: v["content"] if isinstance(v, dict) else v for config in told for k, v in config.items() if v}
+    names = {k: v.get("content") if isinstance(v, dict) else v for config in told for k, v in config.items() if v}
     if ends is None:
         ends = inner.token_to_id(str(names.get("eos_token")))
     if ends is None:

@@ -25,7 +25,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.runs import disk, leaves
+from thespis.core import disk
+from thespis.runs import leaves
 from thespis.runs.leaves import CheckpointError, Entry
 from thespis.runs.leaves import hash_tree as hash_tree
 

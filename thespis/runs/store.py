@@ -26,8 +26,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from jaxtyping import PyTree
 
+from thespis.core import disk
 from thespis.core.errors import UserError
-from thespis.runs import checkpoint, disk
+from thespis.runs import checkpoint
 from thespis.runs.paths import new_run_path as new_run_path
 from thespis.runs.paths import no_run
 from thespis.runs.text import csv_line, parse_json, plain

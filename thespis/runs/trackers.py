@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from thespis.core import disk
 from thespis.core.errors import missing_extra
-from thespis.runs import disk
 from thespis.runs.events import Event
 
 _NOT_METRICS = ("step", "seed")

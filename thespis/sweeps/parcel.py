@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from thespis.runs import checkpoint, disk
+from thespis.core import disk
+from thespis.runs import checkpoint
 
 Parcel = dict[str, UInt8[np.ndarray, " bytes"]]
 """The files of a directory by their relative paths."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from thespis import api
+from thespis.core import disk
 from thespis.core.errors import UserError
 from thespis.evaluation.comparison import kind
 from thespis.options import options_of, require_room_for
-from thespis.runs import disk
 from thespis.runs.config import from_config, to_config
 from thespis.runs.store import RunDirectory, new_run_path
 from thespis.runs.text import parse_json, plain

@@ -92,7 +92,7 @@ def _how(standings: Standings) -> str:
 
 def _write(directory: Path, standings: Standings) -> None:
     from thespis.arena.picture import draw
-    from thespis.runs import disk
+    from thespis.core import disk
     from thespis.runs.text import plain
 
     text = json.dumps(plain(standings.to_json()), indent=1, allow_nan=False) + "\n"

@@ -16,12 +16,13 @@ PART = ".part"
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, writer: str = "") -> Iterator[BinaryIO]:
     """A file that takes the place of ``path``, durably, when the block ends without an error.
 
-    Raises ``OSError`` as the disk does; ``path`` then still holds what it held before.
+    ``writer`` tells apart those who may write the same path at the same time: the last to end wins. Raises ``OSError``
+    as the disk does; ``path`` then still holds what it held before.
     """
-    part = path.with_name("." + path.name + PART)
+    part = path.with_name(f".{path.name}{writer}{PART}")
     try:
         with open(part, "wb") as file:
             yield file

@@ -1,0 +1,1 @@
+"""Language models behind HTTP, in the form that OpenAI's clients speak."""
