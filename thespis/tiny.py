@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.contracts import Method
+from thespis.core.contracts import HostEnvironment, Method
 from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes
 from thespis.core.keys import fold, key_of, per_index
@@ -66,14 +66,16 @@ def prepared(method: Method, env: Any) -> Method:
         if isinstance(feed, Episodes) and not feed.turns and spec.time_limit:
             fitted = dataclasses.replace(fitted, feed=dataclasses.replace(feed, turns=spec.time_limit))
         if origin.name == TINY and isinstance(spec.action, Text) and not origin.directory(spec).exists():
-            if not isinstance(world, Demonstrates if compiled else Texts):
-                raise UserError(
-                    f"{spec.name} shows nothing to teach a tiny model by: --model DIR, or --set model=blank"
-                )
-            _teach(origin, spec, demonstrations(world, LESSON.conversations) if compiled else _shown(world))
+            if isinstance(world, Texts):
+                examples = _shown(world)
+            elif isinstance(world, Demonstrates):
+                examples = demonstrations(world, LESSON.conversations)
+            else:
+                raise UserError(f"{spec.name} shows nothing to teach a tiny model by: --model blank, or a checkpoint")
+            _teach(origin, spec, examples)
         return fitted
     finally:
-        if not compiled:
+        if isinstance(world, HostEnvironment):
             world.close()
 
 

@@ -25,6 +25,9 @@ class Asked:
     """How many training seeds (3), or which (0,3,5). They train side by side."""
     envs: Annotated[Count | None, optional("N")] = None
     """Environments per seed; by default what the method wants."""
+    model: Annotated[str | None, optional("DIR|tiny|blank")] = None
+    """For methods whose actor is a language model: a checkpoint's directory, tiny (a small one, taught the world's
+    demonstrations first), or blank (random). The same as --set model=."""
     set: Annotated[tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")] = ()
     """Settings of the method, such as learning_rate=3e-4 hidden=64,64 (thespis list methods METHOD)."""
     feedback: Literal["environment", "rnd"] = "environment"
@@ -69,7 +72,7 @@ class Asked:
             "steps": self.steps,
             "seeds": seeds(self.seeds),
             "envs": self.envs,
-            "settings": flat(self.set),
+            "settings": [*([f"model={self.model}"] if self.model else []), *flat(self.set)],
             "feedback": self.feedback,
             "curriculum": self._curriculum(),
             "data": self.data,

@@ -39,8 +39,8 @@ class Mind(eqx.Module):
     bias: Float[Array, ""]
 
     def value(self, features: Float[Array, "*axes features"]) -> Float[Array, "*axes"]:
-        """The critic's word."""
-        return features @ self.weight + self.bias
+        """The critic's word; features have norm ``sqrt(width)``, which would make its gradient drown the actor's."""
+        return features @ self.weight / max(self.weight.shape[0], 1) ** 0.5 + self.bias
 
 
 class SpeakingState(eqx.Module):
