@@ -86,7 +86,8 @@ def parted(text: str) -> tuple[Path, int | None, int | None]:
     found = re.fullmatch(r"(.+?)(?:@(\d+))?(?:#(\d+))?", text)
     if found is None or Path(text).exists():
         return Path(text), None, None
-    return Path(found[1]), *(None if number is None else int(number) for number in found.groups()[1:])
+    seed, member = (None if number is None else int(number) for number in found.groups()[1:])
+    return Path(found[1]), seed, member
 
 
 def _runs(texts: list[str]) -> dict[str, RunDirectory]:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Key, PyTree
 
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import Rollouts
 from thespis.core.keys import per_index
 from thespis.core.readable import Readable
 from thespis.core.records import Batch, EnvSpec, Report, View
@@ -141,10 +142,10 @@ class Renewed(eqx.Module):
     def update(self, method: Method, state: Again, batch: Batch, key: Key[Array, ""]) -> tuple[Again, Report]:
         """One update of each on what it has seen, after which those whose time it is begin anew."""
         now, report = Separate().update(method, state.now, batch, key)
-        time, rows = batch.mask.shape[:2]
-        steps = batch.index + 1
-        span = period(self.every, time * rows) * method.feed.updates
-        again = jnp.stack([steps % (span * after) == 0 if after else steps < 0 for after in self.times])
+        (time, rows), feed = batch.mask.shape[:2], method.feed
+        assert isinstance(feed, Rollouts), "what a step is to a replay is not known here"
+        done, span = batch.index + 1, period(self.every, time * rows) * feed.updates
+        again = jnp.stack([done % (span * after) == 0 if after else done < 0 for after in self.times])
         return Again(_chosen(again, state.first, now), state.first), report
 
 
