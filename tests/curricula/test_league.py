@@ -30,6 +30,7 @@ from thespis.envs.games.versus import ANY, Opponents
 from thespis.evaluation.exploitability import ask
 from thespis.feedback.environment import EnvironmentReward
 from thespis.learners.crowd import EachAlone, Members
+from thespis.learners.sharing import Renewed
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts
 from thespis.methods.online.dqn import DQN
@@ -286,7 +287,9 @@ def test_an_exploiter_of_a_main_agent_that_holds_still_finds_the_best_reply():
         return told / told.sum(axis=1, keepdims=True)
 
     still, exploiter = table(0, Mode.EXPLORE), table(1, Mode.EXPLOIT)
-    won = [float(outcome(tree, np.where((tree.owner == s)[:, None], exploiter, still))[s]) for s in range(2)]
+    won = [
+        float(outcome(tree, jnp.asarray(np.where((tree.owner == s)[:, None], exploiter, still)))[s]) for s in range(2)
+    ]
     best = np.mean([float(best_response(tree, jnp.asarray(still), seat)) for seat in range(2)])
     assert best - 0.1 < np.mean(won) < best + 1e-4
     assert np.mean(won) > 0.2

@@ -24,7 +24,7 @@ PLAYER = A2C(hidden=SMALL, feed=Rollouts(12, envs=4))
 
 
 class Listening(eqx.Module):
-    """Nothing varies; the state is what was told last."""
+    """Nothing varies; the state holds what was told last."""
 
     name = "listening"
     citations = ()
@@ -32,18 +32,19 @@ class Listening(eqx.Module):
     def init(self, spec, key):
         blank, n = jnp.zeros((12, 4)), jnp.zeros((12, 4), "int32")
         each = {group.name: jnp.zeros((12, 4, group.count)) for group in spec.groups} or None
-        return Outcomes(blank > 0, blank, n, (), each=each)
+        return jax.tree.map(jnp.asarray, spec.params), Outcomes(blank > 0, blank, n, (), each=each)
 
     def draw(self, state, key, n):
-        return Fixed().draw((), key, n)
+        return Fixed().draw(state[0], key, n)
 
     def update(self, state, outcomes, key):
-        return Outcomes(outcomes.ended, outcomes.returns, outcomes.lengths, (), each=outcomes.each), Report({})
+        heard = Outcomes(outcomes.ended, outcomes.returns, outcomes.lengths, (), each=outcomes.each)
+        return (state[0], heard), Report({})
 
 
 def told(method, world, blocks):
     loop = CompiledLoop(Parts(method, EnvironmentReward(), Listening()), world, 4, [0], 1000)
-    return jax.tree.map(lambda x: np.asarray(x)[0], loop.advance(loop.init(), blocks).learner.curriculum)
+    return jax.tree.map(lambda x: np.asarray(x)[0], loop.advance(loop.init(), blocks).learner.curriculum[1])
 
 
 @pytest.mark.slow
