@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import equinox as eqx
 import jax
@@ -264,6 +266,24 @@ def test_copies_are_of_who_played_and_exploiters_begin_anew_in_the_same_rollout(
             place = 1 + 3 * (rollout // 2)
             held = jax.tree.map(lambda x, at=place: np.asarray(x)[0, at : at + 3], carry.learner.curriculum.policies)
             assert all(np.array_equal(x, y) for x, y in leaves(held, before))
+
+
+@pytest.mark.slow
+def test_a_league_of_larger_nets_begins():
+    """In a process of its own, which for some sizes stood still before the first step."""
+    code = (
+        "from thespis.curricula.league import League\n"
+        "from thespis.envs import registry\n"
+        "from thespis.feedback.environment import EnvironmentReward\n"
+        "from thespis.loops.compiled import CompiledLoop\n"
+        "from thespis.loops.parts import Parts\n"
+        "from thespis.methods.online.ppo import PPO\n"
+        "league = League()\n"
+        "method = league.learner(PPO())\n"
+        "world = league.world(registry.compiled('pgx:connect_four'), method)\n"
+        "CompiledLoop(Parts(method, EnvironmentReward(), league), world, 64, [0], 10**6).init()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=300, check=True)
 
 
 @pytest.mark.slow

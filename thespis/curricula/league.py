@@ -46,7 +46,7 @@ class League(eqx.Module):
     """Learners that exploit all copies."""
     copies: int = eqx.field(static=True, default=8)
     """Generations that are kept, of all learners."""
-    every: int = eqx.field(static=True, default=100_000)
+    every: int = eqx.field(static=True, default=50_000)
     """Environment steps of a seed between two generations, rounded up to whole rollouts."""
     patience: int = eqx.field(static=True, default=4)
     """Generations after which a league exploiter begins anew."""

@@ -58,8 +58,12 @@ class Separate(eqx.Module):
     """A learner for each agent: nothing is shared, states have the axis ``[agent]``."""
 
     def init(self, method: Method, spec: EnvSpec, count: int, key: Key[Array, ""]) -> PyTree:
-        """The learners' states ``[agent, ...]``."""
-        return jax.vmap(lambda key: method.init(spec, key))(per_index(key, count))
+        """The learners' states ``[agent, ...]``, one after the other.
+
+        At once, their orthogonal matrices would be decomposed as one batch, beside which the loop in which opponents
+        begin a game never ends on CPUs (jaxlib 0.10.2).
+        """
+        return jax.lax.map(lambda key: method.init(spec, key), per_index(key, count))
 
     def policy(self, method: Method, state: PyTree, mode: Mode) -> PyTree:
         """Their policies ``[agent, ...]``."""
