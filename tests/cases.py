@@ -26,7 +26,7 @@ from thespis.learners.following import Sarsa
 from thespis.learners.likeness import RoleContrast
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.roles import ActionRoles
-from thespis.learners.sharing import Separate
+from thespis.learners.sharing import Renewed, Separate
 from thespis.learners.subgoals import Subgoals
 from thespis.learners.temperature import TunedTemperature
 from thespis.learners.utterances import Unheld
@@ -158,6 +158,7 @@ CASES = {
     ),
     "maddpg": Case(MADDPG(DDPG(hidden=SMALL, feed=replay(length=2))), PUSHING),
     "maddpg apart with choices": Case(MADDPG(DDPG(hidden=SMALL, feed=replay()), Separate()), CREW),
+    "some renewed": Case(EachAlone(ppo(memory=GRU(4), minibatch=16), Renewed(24, (0, 1))), KUHN),
     "masac": Case(MASAC(SAC(hidden=SMALL, feed=replay())), PUSHING),
     "masac apart with choices": Case(MASAC(SAC(hidden=SMALL, feed=replay()), Separate()), CREW),
     "ippo": Case(IPPO(PPO(hidden=SMALL, epochs=2, minibatch=12, feed=Rollouts(8, envs=3))), KUHN),

@@ -223,8 +223,11 @@ def test_no_hidden_state():
 
 def test_no_host_callbacks():
     names = {"pure_callback", "io_callback", "debug.callback", "host_callback"}
-    wrong = [f"{name(p)}:{c.lineno} {f}" for p in FILES for f, c in calls(tree(p)) if f.endswith(tuple(names))]
-    assert not wrong
+    found = [f"{name(p)} {f}" for p in FILES for f, c in calls(tree(p)) if f.endswith(tuple(names))]
+    once = [
+        "thespis/learners/voices.py jax.pure_callback"
+    ]  # a checkpoint's parameters, read by init: no loop repeats it
+    assert found == once
 
 
 def test_no_name_says_what_must_never_fork_a_file():

@@ -208,8 +208,7 @@ def resolved_config(
 
     kind = loop_kind(method, env, options)
     feedback, curriculum = feedback_from(feedback), curriculum_from(curriculum)
-    if not isinstance(curriculum, Seating):
-        method = fitted(method, env)
+    method = curriculum.learner(method) if isinstance(curriculum, Seating) else fitted(method, env)
     count = 1 if isinstance(method.feed, Logged) or kind == "logged" else envs or method.feed.envs
     used: tuple[Any, ...] = (method, feedback, curriculum)
     citations = [dataclasses.asdict(citation) for part in used for citation in part.citations]

@@ -40,12 +40,14 @@ def feedback_from(feedback: Any) -> Any:
 def curriculum_from(curriculum: Any) -> Any:
     """A curriculum as it is; ranges such as ``length=0.3..0.8`` randomise parameters; ``None`` keeps them fixed.
 
-    A word says who sits in the other seats of a game: latest, past, hard or equilibrium (the learner's own past), or
-    players by name, parted by commas, such as ``bot:mcts-100`` or ``runs/ppo,runs/a2c``.
+    A word says who sits in the other seats of a game: latest, past, hard or equilibrium (the learner's own past),
+    league (several learners, of whom some exploit others), or players by name, parted by commas, such as
+    ``bot:mcts-100`` or ``runs/ppo,runs/a2c``.
     """
     from thespis.curricula import choosing
     from thespis.curricula.domain_randomisation import DomainRandomisation
     from thespis.curricula.fixed import Fixed
+    from thespis.curricula.league import League
     from thespis.curricula.opponents import PastSelves
 
     if not curriculum:
@@ -57,17 +59,16 @@ def curriculum_from(curriculum: Any) -> Any:
         }  # fmt: skip
         if curriculum in choices:
             return PastSelves(choice=choices[curriculum]())
-        return _players(curriculum, list(choices))
+        return League() if curriculum == "league" else _players(curriculum, [*choices, "league"])
     return DomainRandomisation.parse(list(curriculum)) if isinstance(curriculum, list | tuple) else curriculum
 
 
 def _players(text: str, choices: list[str]) -> Any:
-    from pathlib import Path
-
     from thespis.arena.against import Players
+    from thespis.arena.naming import parted
 
     names = tuple(text.split(","))
-    if any(":" not in name and not Path(name.rpartition("@")[0] or name).exists() for name in names):
+    if any(":" not in name and not parted(name)[0].exists() for name in names):
         raise UserError(
             f"unknown opponents {text!r}: {', '.join(choices)}, or players such as runs/ppo or bot:mcts-100"
         )

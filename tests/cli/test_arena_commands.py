@@ -65,6 +65,24 @@ def test_mistakes(thespis, words, said, monkeypatch):
     assert said in found.err and found.err.count("\n") == 1 and found.out == ""
 
 
+@pytest.mark.slow
+def test_a_league_plays_by_its_learners(thespis):
+    """Of a league the first main agent plays, or whom one names; exploiters of exploiters can be trained."""
+    small = ("--env", "pgx:kuhn_poker", *SMALL, "--quiet")
+    thespis("train", "ppo", "--opponents", "league", *small, "--out", "league")
+    found = thespis("arena", "league", "league#0", "league@0#1", "bot:random", "--games", 20, "--json").document
+    assert [player["seeds"] for player in found["players"]] == [[0], [0], [0], []]
+    exploitable = [player["exploitability"] for player in found["players"]]
+    assert exploitable[0] == exploitable[1] != exploitable[2]
+    thespis("train", "ppo", "--opponents", "league#2", *small, "--out", "reply")
+    assert "league has learners #0 to #2" in thespis("arena", "league#3", "bot:random", code=2).err
+    assert "one learner" in thespis("arena", "reply#1", "bot:random", code=2).err
+    assert thespis("evaluate", "league", "--episodes", 2, "--json").document["greedy"]["scores"]
+    for words in (("record", "league"), ("report", "league")):
+        thespis(*words)
+    assert typed("", "league", cwd=Path.cwd(), check=130).stdout.count("your move") == 1
+
+
 def typed(text: str, *words: object, cwd: Path, check: int = 0):
     return processes.thespis("play", *words, cwd=cwd, check=check, input=text)
 

@@ -19,7 +19,7 @@ from thespis.core.keys import key_of
 from thespis.core.records import Batch
 from thespis.core.samples import random_steps
 from thespis.learners.crowd import EachAlone, batch_of
-from thespis.learners.sharing import Separate
+from thespis.learners.sharing import Renewed, Separate
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.ppo import PPO
 
@@ -84,6 +84,34 @@ def test_separate_agents_learn_what_each_would_alone():
     other, _ = jax.jit(method.update)(state, eqx.tree_at(lambda b: b.steps.view, batch, view), key_of(1))
     for a, b in zip(leaves, jax.tree.leaves(eqx.filter(other.of["seats"].network, eqx.is_array)), strict=True):
         np.testing.assert_array_equal(np.asarray(a[0]), np.asarray(b[0]))
+
+
+def test_the_renewed_begin_anew_in_time_and_the_others_learn_on():
+    """Updates on 24 steps each: after 40 steps, that is after two, the second agent is what it was; the first never is.
+
+    Between two returns both learn bit by bit what they learn where nobody returns.
+    """
+    one = PPO(hidden=(8,), epochs=1, minibatch=24)
+    renewed, apart = EachAlone(one, Renewed(40, (0, 1))), EachAlone(one, Separate())
+    update = jax.jit(lambda method, *given: method.update(*given), static_argnums=0)
+    state, other = renewed.init(KUHN.spec, key_of(0)), apart.init(KUHN.spec, key_of(0))
+    first = state.of["seats"].first
+    for index in range(4):
+        batch = dataclasses.replace(batch_for(apart, other, seed=index), index=jnp.int32(index))
+        state, _ = update(renewed, state, batch, key_of(index))
+        other, _ = update(apart, other, batch, key_of(index))
+        back = index % 2 == 1
+        for now, begun, going in zip(
+            *map(jax.tree.leaves, (state.of["seats"].now, first, other.of["seats"])), strict=True
+        ):
+            np.testing.assert_array_equal(now[0], going[0])
+            np.testing.assert_array_equal(now[1], begun[1] if back else going[1])
+        if back:
+            other = eqx.tree_at(lambda o: o.of["seats"], other, state.of["seats"].now)
+    for kept, begun in zip(jax.tree.leaves(state.of["seats"].first), jax.tree.leaves(first), strict=True):
+        np.testing.assert_array_equal(kept, begun)
+    with pytest.raises(UserError, match="2 agents are renewed"):
+        EachAlone(one, Renewed(40, (0,))).init(KUHN.spec, key_of(0))
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from thespis.actors.distributions import Categorical, Distribution, Normal, Product, SquashedNormal, multi_categorical
 from thespis.core.errors import UserError
 from thespis.core.keys import per_index
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Tree, leaves
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, Tree, leaves
 from thespis.nets.mlp import Initialiser, Linear
 
 
@@ -104,6 +104,8 @@ class PolicyHead(eqx.Module):
                 return sum(part.nvec)
             case Box():
                 return self.continuous.width(part)
+            case Text():
+                raise UserError("utterances need a language model: use a method such as grpo (thespis list methods)")
         raise ValueError(f"{part} is not a leaf of a space")
 
     def __call__(self, features: Float[Array, " size"], legal: PyTree = None) -> Distribution:
@@ -121,8 +123,10 @@ class PolicyHead(eqx.Module):
                     return Categorical(next(outputs), legal)
                 case MultiDiscrete():
                     return multi_categorical(space, next(outputs), legal)
-                case _:
+                case Box():
                     return self.continuous.build(space, next(outputs), next(free))
+                case _:
+                    raise ValueError(f"{space} has no distribution")
 
         return build(self.space, legal)
 

@@ -16,6 +16,7 @@ from thespis.core.errors import UserError
 from thespis.core.keys import fold
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.curricula.fixed import Fixed
+from thespis.curricula.seating import only
 from thespis.learners.crowd import one_of
 
 
@@ -109,6 +110,14 @@ class Players(Fixed):
     texts: tuple[str, ...] = eqx.field(static=True)
 
     name: ClassVar[str] = "players"
+
+    def learner(self, method: Method) -> Method:
+        """The method itself."""
+        return method
+
+    def player(self, method: Method, states: PyTree, member: int) -> tuple[Method, PyTree]:
+        """The one that there is."""
+        return only(method, states, member)
 
     def world(self, environment: Environment, method: Method) -> Environment:
         """One seat of the game that ``environment`` is. Raises ``UserError`` if nobody is called so."""

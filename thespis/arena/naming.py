@@ -1,4 +1,7 @@
-"""Players by name: ``runs/ppo``, ``runs/ppo@3``, ``bot:random``, ``bot:mcts-100``, ``my_module:MyPlayer``."""
+"""Players by name: ``runs/ppo``, ``runs/ppo@3``, ``bot:random``, ``bot:mcts-100``, ``my_module:MyPlayer``.
+
+Of a league the first main agent plays, or the learner whose number follows: ``runs/league#1``, ``runs/league@3#1``.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ import jax
 
 from thespis.arena.mcts import MCTS
 from thespis.arena.players import Player, Random, Trained
-from thespis.core.contracts import Environment, ForMany, Method, Mode
+from thespis.core.contracts import Environment, ForMany, Method, Mode, Seating
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
+from thespis.curricula.seating import only
 from thespis.envs import registry
 from thespis.learners.crowd import EachAlone, Members, one_of
 from thespis.runs.checkpoint import CheckpointError
@@ -24,7 +28,10 @@ from thespis.runs.paths import no_run
 from thespis.runs.store import RunDirectory
 from thespis.trained import Run, environment_of
 
-NAMES = "a player is a run (runs/ppo, or runs/ppo@3 for its seed 3), bot:random, bot:mcts-100 or module:attribute"
+NAMES = (
+    "a player is a run (runs/ppo, runs/ppo@3 for its seed 3, runs/league#1 for its learner 1), bot:random, "
+    "bot:mcts-100 or module:attribute"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,12 +74,20 @@ def entrant(text: str, world: Environment, name: str, mode: Mode, *, all_seeds: 
     raise UserError(f"{no_run(Path(text))}; {NAMES}")
 
 
-def _run(text: str) -> tuple[RunDirectory, int | None] | None:
-    """The run of that name, and which seed of it; ``None`` if nothing lies there."""
-    path, at, seed = text.rpartition("@")
-    if at and seed.isdigit() and not Path(text).exists():
-        return RunDirectory.open(path), int(seed)
-    return (RunDirectory.open(text), None) if Path(text).exists() else None
+def _run(text: str) -> tuple[RunDirectory, int | None, int] | None:
+    """The run of that name, which seed of it and which of its learners; ``None`` if nothing lies there."""
+    path, seed, member = parted(text)
+    named = path.exists() or seed is not None or member is not None
+    return (RunDirectory.open(path), seed, member or 0) if named else None
+
+
+def parted(text: str) -> tuple[Path, int | None, int | None]:
+    """The path in a run's name, its seed and the number of its learner, where they are said."""
+    found = re.fullmatch(r"(.+?)(?:@(\d+))?(?:#(\d+))?", text)
+    if found is None or Path(text).exists():
+        return Path(text), None, None
+    seed, member = (None if number is None else int(number) for number in found.groups()[1:])
+    return Path(found[1]), seed, member
 
 
 def _runs(texts: list[str]) -> dict[str, RunDirectory]:
@@ -80,32 +95,37 @@ def _runs(texts: list[str]) -> dict[str, RunDirectory]:
 
 
 def _trained(
-    text: str, directory: RunDirectory, seed: int | None, world: Environment, name: str, mode: Mode, all_seeds: bool
-) -> Entrant:
+    text: str, directory: RunDirectory, seed: int | None, member: int, world: Environment, name: str, mode: Mode,
+    all_seeds: bool,
+) -> Entrant:  # fmt: skip
     config, spec = directory.config, world.spec
-    for_many = isinstance(from_config(config["method"]), ForMany)
-    run = Run(directory, world if for_many else environment_of(config, None))
+    curriculum = from_config(config["curriculum"])
+    one_seat = isinstance(curriculum, Seating) or not isinstance(from_config(config["method"]), ForMany)
+    run = Run(directory, environment_of(config, None) if one_seat else world)
     seeds = [seed] if seed is not None else config["seeds"][: None if all_seeds else 1]
     try:
         states = run.states_of(seeds)
     except CheckpointError as error:
         raise UserError(f"{text} was trained on {config['env']} and does not fit {name}: {error}") from error
-    method = run.method if for_many else _for_every_seat(run, spec)
+    choose = curriculum.player if isinstance(curriculum, Seating) else only
+    method, states = choose(run.method, states, member)
+    method = _for_every_seat(run, method, spec) if one_seat else method
 
     def player(i: int) -> Player:
         state = jax.tree.map(lambda x: x[i], states)
-        state = state if for_many else Members({group.name: state for group in spec.groups}, spec.groups)
+        state = Members({group.name: state for group in spec.groups}, spec.groups) if one_seat else state
         return Trained(method, state, mode, spec.action)
 
     return Entrant(text, tuple(player(i) for i in range(len(seeds))), tuple(seeds))
 
 
-def _for_every_seat(run: Run, spec: EnvSpec) -> Method:
-    """The method of a run of one agent, acting for all agents of a world, each of which sees and does as that one."""
+def _for_every_seat(run: Run, method: Method, spec: EnvSpec) -> Method:
+    """A run's method for one agent, acting for all agents of a world, each of which sees and does as that one."""
+    own = one_of(run.spec, run.spec.groups[0]) if run.spec.groups else run.spec
     alike = [one_of(spec, group) for group in spec.groups]
-    if any((one.observation, one.action) != (run.spec.observation, run.spec.action) for one in alike):
+    if any((one.observation, one.action) != (own.observation, own.action) for one in alike):
         raise UserError(f"{run.path} was trained for one agent on {run.config['env']}: it cannot sit in {spec.name}")
-    every: Any = EachAlone(run.method)
+    every: Any = EachAlone(method)
     return every
 
 

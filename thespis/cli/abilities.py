@@ -14,7 +14,8 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes, Logged, Replay, Rollouts
 from thespis.core.keys import key_of
 from thespis.core.records import EnvSpec
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, closed, dict_space
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, dict_space
+from thespis.core.vocabulary import closed
 
 WORDS = closed(("yes", "no"))
 ACTIONS: dict[str, Space] = {

@@ -38,8 +38,8 @@ class Asked:
     """Parameters of the world that are drawn anew for each episode, such as length=0.3..0.8."""
     opponents: Annotated[str | None, optional("WHO")] = None
     """Play one seat of a game against a pool of the learner's past selves (latest, past: all alike, hard: the hard ones
-    first, equilibrium: by theirs), or against players that do not learn (runs/ppo,bot:mcts-100: all alike). Without it
-    the learner plays all seats."""
+    first, equilibrium: by theirs), in a league with learners that exploit it (league), or against players that do not
+    learn (runs/ppo,bot:mcts-100: all alike). Without it the learner plays all seats."""
     data: Annotated[str | None, optional("DIR")] = None
     """A dataset to learn from (thespis collect), or minari:ID."""
     loop: Annotated[Literal["compiled", "host", "logged"] | None, optional("{compiled,host,logged}")] = None

@@ -75,7 +75,8 @@ def check_curriculum(curriculum: Curriculum, spec: EnvSpec, *, seed: int = 0, ti
     ended = jnp.arange(time * rows).reshape(time, rows) % 3 == 0
     shown = jax.tree.map(lambda x: jnp.broadcast_to(x, (time, *x.shape)), params)
     returns = jax.random.normal(fold(root, "returns"), ended.shape)
-    outcomes = Outcomes(ended, returns, jnp.full(ended.shape, 5, "int32"), shown)
+    each = {group.name: jnp.repeat(returns[..., None], group.count, axis=-1) for group in spec.groups} or None
+    outcomes = Outcomes(ended, returns, jnp.full(ended.shape, 5, "int32"), shown, each=each)
     update: Callable[..., Any] = jax.jit(curriculum.update)
     new, report = update(state, outcomes, root)
     same_tree(state, new, "update keeps the state's tree, shapes and dtypes")

@@ -120,8 +120,16 @@ class Curriculum(Protocol[State]):
 class Seating(Protocol):
     """What a curriculum says that fills seats of a game: it draws in a world of its own making."""
 
+    def learner(self, method: Method) -> Method:
+        """Who learns in that world, made from the method that was asked for: itself, or many that learn by it."""
+        ...
+
     def world(self, environment: Any, method: Method) -> Any:
-        """The world in which ``method`` learns, made from the one that was asked for."""
+        """The world in which ``method``, a :meth:`learner`, learns, made from the one that was asked for."""
+        ...
+
+    def player(self, method: Method, states: PyTree, member: int) -> tuple[Method, PyTree]:
+        """A method for one seat and its states ``[seed]``: the ``member``-th of those in a learner's ``states``."""
         ...
 
 

@@ -188,7 +188,8 @@ class Critique(eqx.Module):
 class Outcomes(eqx.Module):
     """Of each step of a rollout: whether an episode ended there, and what it was. Axes ``[time, row]``.
 
-    ``policy`` is the learner's own, as it explores, without axes (``None`` where only shapes matter).
+    ``policy`` is the learner's own, as it explores, without axes (``None`` where only shapes matter). In a world of
+    many agents ``each`` holds, by group, every agent's return, ``[time, row, agent]``; else it is ``None``.
     """
 
     ended: Bool[Array, "*axes"]
@@ -196,6 +197,7 @@ class Outcomes(eqx.Module):
     lengths: Int[Array, "*axes"]
     params: PyTree[Leaf]
     policy: PyTree = None
+    each: dict[str, Float[Array, "..."]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

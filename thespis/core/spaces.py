@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from thespis.core.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,30 +56,6 @@ class MultiDiscrete:
     """
 
     nvec: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Vocabulary:
-    """What token ids mean: ids are below ``size``, those of ``stop`` end an utterance.
-
-    ``words``: the word that each id is, for vocabularies that are closed; ``source``: the directory whose tokenizer
-    tells, for others.
-    """
-
-    size: int
-    stop: tuple[int, ...]
-    words: tuple[str, ...] = ()
-    source: str = ""
-
-
-PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
-"""The first tokens of every closed vocabulary."""
-
-
-def closed(words: Iterable[str]) -> Vocabulary:
-    """A vocabulary of single words, behind those that all have; ``<end>`` ends an utterance."""
-    known = tuple(dict.fromkeys((PAD, UNKNOWN, END, *words)))
-    return Vocabulary(len(known), (known.index(END),), known)
 
 
 @dataclasses.dataclass(frozen=True)

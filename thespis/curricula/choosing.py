@@ -51,8 +51,7 @@ class HardFirst(eqx.Module):
 
     def chances(self, there: Array, age: Array, points: Array, matrix: Array) -> Float[Array, " member"]:
         """By what is lost; even where nothing is lost to anybody."""
-        weight = jnp.where(there, (1.0 - points) ** self.power + 1e-6, 0.0)
-        return weight / jnp.sum(weight)
+        return weighted(there, (1.0 - points) ** self.power)
 
 
 class Equilibrium(eqx.Module):
@@ -82,3 +81,9 @@ class Equilibrium(eqx.Module):
         zero = jnp.zeros(there.shape)
         (_, total), _ = jax.lax.scan(step, (zero, zero), 1.0 + jnp.arange(self.iterations))
         return total / jnp.sum(total)
+
+
+def weighted(there: Bool[Array, " member"], weight: Float[Array, " member"]) -> Float[Array, " member"]:
+    """Chances in proportion to weights of at least 0 of those ``there``; even where no weight is left."""
+    weight = jnp.where(there, weight + 1e-6, 0.0)
+    return weight / jnp.sum(weight)

@@ -23,6 +23,7 @@ from thespis.core.keys import per_index
 from thespis.core.records import Citation, EnvSpec, Outcomes, Report
 from thespis.curricula.choosing import Choice, Uniformly
 from thespis.curricula.fixed import repeat
+from thespis.curricula.seating import game_of, only
 from thespis.envs.games.versus import ANY, Opponents, Versus
 
 
@@ -61,12 +62,17 @@ class PastSelves(eqx.Module):
         Citation("A Unified Game-Theoretic Approach to MARL", "Lanctot et al.", 2017, "arXiv:1711.00832"),
     )
 
+    def learner(self, method: Method) -> Method:
+        """The method itself."""
+        return method
+
     def world(self, environment: Environment, method: Method) -> Environment:
         """One seat of the game that ``environment`` is made of. Raises ``UserError`` if it is none of several."""
-        game = environment.spec.game
-        if game is None or game.rules.players < 2:
-            raise UserError(f"{environment.spec.name} is no game with opponents (thespis list envs pgx)")
-        return Versus(game, method)
+        return Versus(game_of(environment), method)
+
+    def player(self, method: Method, states: PyTree, member: int) -> tuple[Method, PyTree]:
+        """The one that there is."""
+        return only(method, states, member)
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> Pool:
         """A pool whose one member plays at random."""
@@ -88,12 +94,7 @@ class PastSelves(eqx.Module):
 
     def update(self, state: Pool, outcomes: Outcomes, key: Key[Array, ""]) -> tuple[Pool, Report]:
         """Counts the points of the games that ended, and lets the policy join when it is time."""
-        member, points = outcomes.params.member, (jnp.sign(outcomes.returns) + 1.0) / 2.0
-        games = (member[..., None] == jnp.arange(self.capacity)) & outcomes.ended[..., None]
-        count = games.sum((0, 1))
-        mean = (games * points[..., None]).sum((0, 1)) / jnp.maximum(count, 1)
-        keep = (1.0 - self.rate) ** count
-        known = keep * state.points + (1.0 - keep) * mean
+        known = counted(state.points, outcomes.params.member, outcomes.returns, outcomes.ended, self.rate)
         steps = state.steps + outcomes.ended.size
         joins = (steps // self.every) > (state.steps // self.every)
         expected = jnp.sum(state.chances * known)
@@ -121,3 +122,19 @@ class PastSelves(eqx.Module):
         there: Bool[Array, " member"] = jnp.arange(self.capacity) < state.joined
         chances = self.choice.chances(there, self._age(state), state.points, state.matrix)
         return eqx.tree_at(lambda pool: pool.chances, state, chances)
+
+
+def counted(
+    known: Float[Array, " member"],
+    member: Int[Array, "time row"],
+    returns: Float[Array, "time row"],
+    ended: Bool[Array, "time row"],
+    rate: float | Array,
+) -> Float[Array, " member"]:
+    """Running points of one learner against each member, the games that ended added with weight ``rate`` each."""
+    points = (jnp.sign(returns) + 1.0) / 2.0
+    games = (member[..., None] == jnp.arange(known.shape[0])) & ended[..., None]
+    count = games.sum((0, 1))
+    mean = (games * points[..., None]).sum((0, 1)) / jnp.maximum(count, 1)
+    keep = (1.0 - rate) ** count
+    return keep * known + (1.0 - keep) * mean

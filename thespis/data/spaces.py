@@ -7,7 +7,8 @@ import math
 from typing import Any
 
 from thespis.core.errors import UserError
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, Tree, Vocabulary
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, Tree
+from thespis.core.vocabulary import Vocabulary
 
 
 def space_to_json(space: Space) -> dict[str, Any]:

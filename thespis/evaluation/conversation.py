@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from thespis.core.records import Critique, EnvSpec, Transition
-from thespis.core.spaces import Text, Vocabulary
+from thespis.core.spaces import Text
+from thespis.core.vocabulary import Vocabulary
 
 _WIDE = 88
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError, missing_extra
+from thespis.core.vocabulary import END, PAD, UNKNOWN, closed
 from thespis.language.weights import read_json
 
 _CONFIGS = ("generation_config.json", "config.json", "tokenizer_config.json")
-UNKNOWN, END, PAD = "<unk>", "<end>", "<pad>"
 
 
 class Tokenizer:
@@ -75,7 +75,7 @@ def words(vocabulary: Iterable[str], special: Iterable[str] = ()) -> Tokenizer:
     """
     library = _library()
     names = [PAD, UNKNOWN, END, *special]
-    ids = {name: i for i, name in enumerate(dict.fromkeys([*names, *vocabulary]))}
+    ids = {name: i for i, name in enumerate(closed([*special, *vocabulary]).words)}
     inner = library.Tokenizer(library.models.WordLevel(ids, unk_token=UNKNOWN))
     inner.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
     inner.add_special_tokens(names)

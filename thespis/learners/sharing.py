@@ -1,4 +1,4 @@
-"""How the agents of a group learn by a method for one: all by the same parameters, or each by its own.
+"""How the agents of a group learn by a method for one: by the same parameters, each by its own, or some of them anew.
 
 Agents lie behind the environments, ``[row, agent, ...]``; the method sees rows alone.
 """
@@ -9,9 +9,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Key, PyTree
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Key, PyTree
 
 from thespis.core.contracts import Method, Mode
+from thespis.core.errors import UserError
+from thespis.core.feeds import Rollouts
 from thespis.core.keys import per_index
 from thespis.core.readable import Readable
 from thespis.core.records import Batch, EnvSpec, Report, View
@@ -55,8 +58,12 @@ class Separate(eqx.Module):
     """A learner for each agent: nothing is shared, states have the axis ``[agent]``."""
 
     def init(self, method: Method, spec: EnvSpec, count: int, key: Key[Array, ""]) -> PyTree:
-        """The learners' states ``[agent, ...]``."""
-        return jax.vmap(lambda key: method.init(spec, key))(per_index(key, count))
+        """The learners' states ``[agent, ...]``, one after the other.
+
+        At once, their orthogonal matrices would be decomposed as one batch, beside which the loop in which opponents
+        begin a game never ends on CPUs (jaxlib 0.10.2).
+        """
+        return jax.lax.map(lambda key: method.init(spec, key), per_index(key, count))
 
     def policy(self, method: Method, state: PyTree, mode: Mode) -> PyTree:
         """Their policies ``[agent, ...]``."""
@@ -90,7 +97,73 @@ class Separate(eqx.Module):
         return state, Report({name: value.mean() for name, value in report.metrics.items()})
 
 
-Sharing = Shared | Separate
+class Again(eqx.Module):
+    """Learners that may begin anew: their states ``[agent, ...]`` as they are, and as they were at first."""
+
+    now: PyTree
+    first: PyTree
+
+
+class Renewed(eqx.Module):
+    """A learner for each agent, some of which return to their first state, again and again (Vinyals et al. 2019).
+
+    Everything returns: parameters, the state of the optimiser, scales. What an actor remembers of an episode under way
+    stays. For methods that learn from rollouts: :func:`period` says what ``every`` steps are.
+    """
+
+    every: int = eqx.field(static=True)
+    """Environment steps of a seed, at least, between two times of renewal."""
+    times: tuple[int, ...] = eqx.field(static=True)
+    """For each agent, after how many such times it returns; 0: never."""
+
+    def init(self, method: Method, spec: EnvSpec, count: int, key: Key[Array, ""]) -> Again:
+        """The learners' states, twice. Raises ``UserError`` if ``times`` is not one number for each agent."""
+        if len(self.times) != count:
+            raise UserError(f"{count} agents are renewed after {count} numbers of times, not {len(self.times)}")
+        state = Separate().init(method, spec, count, key)
+        return Again(state, jax.tree.map(jnp.copy, state))
+
+    def policy(self, method: Method, state: Again, mode: Mode) -> PyTree:
+        """Their policies ``[agent, ...]``."""
+        return Separate().policy(method, state.now, mode)
+
+    def begin(self, method: Method, policy: PyTree, n: int, count: int) -> PyTree:
+        """Memories ``[n, agent, ...]``."""
+        return Separate().begin(method, policy, n, count)
+
+    def act(self, method: Method, policy: PyTree, memory: Any, view: View, key: Key[Array, ""], count: int) -> Any:
+        """Actions, memories and extras ``[row, agent, ...]``."""
+        return Separate().act(method, policy, memory, view, key, count)
+
+    def follow(self, method: Any, state: Again, view: View, key: Key[Array, ""]) -> PyTree:
+        """What targets take each to do at views ``[row, agent, ...]``."""
+        return Separate().follow(method, state.now, view, key)
+
+    def probabilities(self, method: Readable, policy: PyTree, memory: Any, view: View, count: int) -> Array:
+        """Of every choice, ``[row, agent, n]``."""
+        return Separate().probabilities(method, policy, memory, view, count)
+
+    def update(self, method: Method, state: Again, batch: Batch, key: Key[Array, ""]) -> tuple[Again, Report]:
+        """One update of each on what it has seen, after which those whose time it is begin anew."""
+        now, report = Separate().update(method, state.now, batch, key)
+        (time, rows), feed = batch.mask.shape[:2], method.feed
+        assert isinstance(feed, Rollouts), "what a step is to a replay is not known here"
+        done, span = batch.index + 1, period(self.every, time * rows) * feed.updates
+        again = jnp.stack([done % (span * after) == 0 if after else done < 0 for after in self.times])
+        return Again(_chosen(again, state.first, now), state.first), report
+
+
+Sharing = Shared | Separate | Renewed
+
+
+def period(every: int, block: int) -> int:
+    """Rollouts of ``block`` steps that are the first to make up ``every`` steps."""
+    return max(-(-every // block), 1)
+
+
+def _chosen(flag: Bool[Array, " agent"], yes: PyTree, no: PyTree) -> PyTree:
+    """Agent by agent from the one tree or the other."""
+    return jax.tree.map(lambda a, b: jnp.where(flag.reshape(-1, *[1] * (a.ndim - 1)), a, b), yes, no)
 
 
 def _joined(tree: PyTree, axis: int) -> PyTree:

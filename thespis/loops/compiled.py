@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from thespis.core import apart
 from thespis.core.contracts import Environment, Mode
 from thespis.core.keys import fold, per_index, roots
-from thespis.core.records import Outcomes, Transition, View
+from thespis.core.records import Each, Outcomes, Transition, View
 from thespis.core.separate import separate
 from thespis.data.stores import store_for
 from thespis.loops.clock import Clock
@@ -48,6 +48,8 @@ class World(eqx.Module):
     returns: Float[Array, "*seed env"]
     lengths: Int[Array, "*seed env"]
     params: PyTree
+    each: dict[str, Array] | None
+    """Returns of every agent so far, by group ``[env, agent]``; ``None`` where there is one."""
 
 
 class Carry(eqx.Module):
@@ -166,9 +168,10 @@ class CompiledLoop:
         params, keys = jax.tree.map(lambda x: x[jnp.arange(self.envs) // group], drawn) if group > 1 else drawn
         state, step = self._reset(params, keys)
         n = self.envs
+        each = {agents.name: jnp.zeros((n, agents.count)) for agents in self.spec.groups} or None
         return World(
             state, step.view, step.privileged, memory,
-            jnp.ones(n, bool), jnp.zeros(n), jnp.zeros(n, "int32"), params,
+            jnp.ones(n, bool), jnp.zeros(n), jnp.zeros(n, "int32"), params, each,
         )  # fmt: skip
 
     def _tick(self, parts: Parts, root, policy, curriculum, world: World, t) -> tuple[World, Any]:
@@ -183,18 +186,20 @@ class CompiledLoop:
         )  # fmt: skip
         returns, lengths = world.returns + step.reward, world.lengths + 1
         ended = transition.ended
-        outcomes = Outcomes(ended, returns, lengths, world.params)
+        each = _with(world.each, step.each)
+        outcomes = Outcomes(ended, returns, lengths, world.params, each=each)
 
         params = parts.curriculum.draw(curriculum, fold(root, "draw", t + 1), self.envs)
         reset_keys = per_index(fold(root, "reset", t + 1), self.envs)
         fresh_state, fresh = self._reset(params, reset_keys)
-        state, view, privileged, params = where(
+        state, view, privileged, params, each = where(
             ended,
-            (fresh_state, fresh.view, fresh.privileged, params),
-            (state, step.view, step.privileged, world.params),
+            (fresh_state, fresh.view, fresh.privileged, params, jax.tree.map(jnp.zeros_like, each)),
+            (state, step.view, step.privileged, world.params, each),
         )
         returns, lengths = jnp.where(ended, 0.0, returns), jnp.where(ended, 0, lengths)
-        return World(state, view, privileged, memory, ended, returns, lengths, params), (transition, outcomes)
+        world = World(state, view, privileged, memory, ended, returns, lengths, params, each)
+        return world, (transition, outcomes)
 
     # -- what the driver reads -----------------------------------------------------------------------------
 
@@ -229,3 +234,8 @@ class CompiledLoop:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _with(sums: dict[str, Array] | None, each: dict[str, Each] | None) -> dict[str, Array] | None:
+    """Returns of every agent, a step's rewards added; nothing where there is one agent."""
+    return None if sums is None or each is None else {name: sums[name] + each[name].reward for name in sums}

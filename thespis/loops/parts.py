@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.core.agents import per_group
+from thespis.core.agents import Group, per_group
 from thespis.core.apart import together
 from thespis.core.contracts import Curriculum, Feedback, Method, Mode
 from thespis.core.keys import fold, key_of
@@ -226,17 +226,20 @@ def metric_names(parts: Parts, spec: EnvSpec, store: Store, envs: int) -> tuple[
         batch = store.batch(learner.store, steps, memory, zero + ticks, zero, root)
         _, report = parts.method.update(learner.method, batch, root)
         _, signal = parts.feedback.update(learner.feedback, batch, root)
-        outcomes = no_outcomes(parts, learner, ticks, envs, root)
+        outcomes = no_outcomes(parts, spec.groups, learner, ticks, envs, root)
         _, lesson = parts.curriculum.update(learner.curriculum, outcomes, root)
         return collected_metrics(report, signal, lesson)
 
     return tuple(jax.eval_shape(trace, key_of(0)))
 
 
-def no_outcomes(parts: Parts, learner: Learner, ticks: int, envs: int, root: Key[Array, ""]) -> Outcomes:
+def no_outcomes(
+    parts: Parts, groups: tuple[Group, ...], learner: Learner, ticks: int, envs: int, root: Key[Array, ""]
+) -> Outcomes:
     """Outcomes of a block in which nothing ended, for shapes."""
     params = parts.curriculum.draw(learner.curriculum, root, envs)
     params = jax.tree.map(lambda x: jnp.broadcast_to(x, (ticks, *x.shape)), params)
     shape = (ticks, envs)
     policy = parts.method.policy(learner.method, Mode.EXPLORE)
-    return Outcomes(jnp.zeros(shape, bool), jnp.zeros(shape), jnp.zeros(shape, "int32"), params, policy)
+    each = {group.name: jnp.zeros((*shape, group.count)) for group in groups} or None
+    return Outcomes(jnp.zeros(shape, bool), jnp.zeros(shape), jnp.zeros(shape, "int32"), params, policy, each)

@@ -17,7 +17,8 @@ import numpy as np
 
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep, View, time_step, view
-from thespis.core.spaces import UNKNOWN, Text, Vocabulary, closed
+from thespis.core.spaces import Text
+from thespis.core.vocabulary import UNKNOWN, Vocabulary, closed
 
 ASK = ">"
 """The word that ends a message of a world with a vocabulary of its own."""

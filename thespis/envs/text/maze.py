@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from thespis.core.keys import fold
-from thespis.core.spaces import closed
+from thespis.core.vocabulary import closed
 from thespis.envs.text.task import ASK, Heard, Manners, message
 
 WAYS = ("up", "right", "down", "left")

@@ -17,7 +17,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.keys import fold
 from thespis.core.records import EnvSpec, TimeStep
-from thespis.core.spaces import Text, Vocabulary
+from thespis.core.spaces import Text
+from thespis.core.vocabulary import Vocabulary
 
 ASK = ">"
 """The word that ends what the world says."""
