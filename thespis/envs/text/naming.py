@@ -7,7 +7,8 @@ import importlib
 from thespis.envs.text.task import Spoken
 
 _TASKS = {
-    "maze": "thespis.envs.text.maze:Maze",
+    name: f"thespis.envs.text.{name}:{name.capitalize()}"
+    for name in ("maze", "wordle", "questions", "countdown", "calculator", "household", "correction")
 }
 NAMES = tuple(_TASKS)
 """Those of ``text:``."""

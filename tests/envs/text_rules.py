@@ -1,0 +1,188 @@
+"""The rules of the built-in conversations once more, in plain Python on strings.
+
+``RULES[name](task, state)`` begins an episode where a compiled one began: only what was drawn is read from its state.
+``opening`` is the world's first message, ``say(text)`` its answer, the reward and whether all is over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from thespis.envs.text import household, questions, wordle
+
+
+def spoken(text: str) -> str | None:
+    """What stands before the first ``<end>``; nothing if there is none."""
+    before, end, _ = f" {text} ".partition(" <end> ")
+    return before.strip() if end else None
+
+
+def spaced(number: int) -> str:
+    return " ".join(str(number))
+
+
+def unspaced(text: str) -> int | None:
+    """The number that ``4 7 5`` is."""
+    return int(text.replace(" ", "")) if re.fullmatch(r"\d( \d)*", text) else None
+
+
+class Rules:
+    """Counts turns; ``heard`` says what an utterance leads to."""
+
+    limit = 0
+
+    def __init__(self, task, state):
+        self.turns = 0
+        self.opening = self.began(task, state)
+
+    def say(self, text: str) -> tuple[str, float, bool]:
+        self.turns += 1
+        answer, reward, over = self.heard(spoken(text) or "")
+        over = over or self.turns == self.limit
+        return "" if over else f"{answer} >", reward, over
+
+
+class Wordle(Rules):
+    limit = 6
+
+    def began(self, task, state):
+        self.hidden = wordle.WORDS[state.hidden]
+        return "guess >"
+
+    def heard(self, said):
+        guess = said.replace(" ", "")
+        if guess not in wordle.WORDS or said != " ".join(guess):
+            return "unknown", 0.0, False
+        colours = ["green" if a == b else "grey" for a, b in zip(guess, self.hidden, strict=True)]
+        for letter in set(guess):
+            here = [i for i in range(5) if guess[i] == letter]
+            others = [i for i in here if colours[i] != "green"]
+            for i in others[: self.hidden.count(letter) - (len(here) - len(others))]:
+                colours[i] = "yellow"
+        return " ".join(colours), float(guess == self.hidden), guess == self.hidden
+
+
+class Questions(Rules):
+    limit = 9
+
+    def began(self, task, state):
+        self.animal = list(questions.ANIMALS)[state.animal]
+        return "ask >"
+
+    def heard(self, said):
+        match said.split():
+            case ["is", "it", word] if word in questions.PROPERTIES:
+                return ("yes" if word in questions.ANIMALS[self.animal].split() else "no"), 0.0, False
+            case ["guess", word] if word in questions.ANIMALS:
+                return "no", float(word == self.animal), word == self.animal
+        return "what", 0.0, False
+
+
+class Countdown(Rules):
+    limit = 3
+
+    def began(self, task, state):
+        self.given, self.target = [int(n) for n in state.given], int(state.target)
+        return f"make {spaced(self.target)} from {spaced(''.join(map(str, self.given)))} >"
+
+    def heard(self, said):
+        value = self.value(said.split())
+        if value is None:
+            return "wrong", 0.0, False
+        sign = "- " if value < 0 else ""
+        return f"gives {sign}{spaced(abs(value))}", float(value == self.target), value == self.target
+
+    def value(self, words):
+        if Counter(word for word in words if word.isdigit()) - Counter(map(str, self.given)):
+            return None
+        stack = []
+        for word in words:
+            if word.isdigit():
+                stack.append(word)
+            elif word in ("+", "-", "*") and len(stack) > 1:
+                b, a = stack.pop(), stack.pop()
+                stack.append(f"({a}{word}{b})")
+            else:
+                return None
+        return eval(stack[0]) if len(stack) == 1 else None
+
+
+class Calculator(Rules):
+    limit = 4
+
+    def began(self, task, state):
+        (a, b), mark, c = state.factors, "+-*"[state.operator], state.last_number
+        self.answer = eval(f"{a} * {b} {mark} {c}")
+        return f"what is {spaced(a)} * {spaced(b)} then {mark} {c} >"
+
+    def heard(self, said):
+        if call := re.fullmatch(r"call ((?:\d )+)([-+*])((?: \d)+)", said):
+            a, mark, b = unspaced(call[1].strip()), call[2], unspaced(call[3].strip())
+            value = {"+": a + b, "-": a - b, "*": a * b}[mark]
+            return f"result {'- ' if value < 0 else ''}{spaced(abs(value))}", 0.0, False
+        if answer := re.fullmatch(r"answer((?: \d)+)", said):
+            return "", float(unspaced(answer[1].strip()) == self.answer), True
+        return "error", 0.0, False
+
+
+class Household(Rules):
+    make = {"clean": ("sink", "clean"), "heat": ("stove", "hot"), "cool": ("fridge", "cold")}
+
+    def began(self, task, state):
+        places = household.PLACES
+        self.at, self.open, self.held = places[state.at], set(places) - {"drawer", "cabinet", "fridge"}, None
+        self.where = {t: places[w] for t, w in zip(household.THINGS, state.where, strict=True) if w < len(places)}
+        self.is_ = dict.fromkeys(household.THINGS, "")
+        thing, be, place = state.goal
+        self.thing, self.be, self.place = household.THINGS[thing], ["", "clean", "hot", "cold"][be], places[place]
+        return " ".join(f"put {self.be} {self.thing} in {self.place} {self.view()} >".split())
+
+    def view(self):
+        lies = [t for t in household.THINGS if self.where.get(t) == self.at]
+        return " ".join(["at", self.at, *(lies if self.at in self.open else ["closed"])])
+
+    def heard(self, said):
+        match said.split():
+            case ["go", place] if place in household.PLACES:
+                self.at = place
+                return self.view(), 0.0, False
+            case ["open", place] if place == self.at and place not in self.open:
+                self.open.add(place)
+                return self.view(), 0.0, False
+            case ["take", thing] if self.where.get(thing) == self.at and self.at in self.open and not self.held:
+                self.held, self.where[thing] = thing, None
+                return f"have {thing}", 0.0, False
+            case ["put", thing] if thing == self.held and thing and self.at in self.open:
+                self.held, self.where[thing] = None, self.at
+                done = thing == self.thing and self.at == self.place and self.be in ("", self.is_[thing])
+                return self.view(), float(done), done
+            case [verb, thing] if thing == self.held and verb in self.make and self.make[verb][0] == self.at:
+                self.is_[thing] = self.make[verb][1]
+                return f"{thing} {self.is_[thing]}", 0.0, False
+        return "nothing happens", 0.0, False
+
+
+class Correction(Rules):
+    limit = 2
+
+    def began(self, task, state):
+        self.terms, self.bonus, self.rights = [int(t) for t in state.terms], float(task.bonus), []
+        return " + ".join(map(spaced, self.terms)) + " >"
+
+    def heard(self, said):
+        self.rights.append(unspaced(said) == sum(self.terms))
+        if len(self.rights) == 1:
+            return "check and correct", 0.0, False
+        first, second = self.rights
+        return "", second + self.bonus * (second - first), True
+
+
+RULES = {
+    "wordle": Wordle,
+    "questions": Questions,
+    "countdown": Countdown,
+    "calculator": Calculator,
+    "household": Household,
+    "correction": Correction,
+}
