@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import ClassVar
 
 from thespis.envs.text import household, questions, wordle
 
@@ -28,19 +29,23 @@ def unspaced(text: str) -> int | None:
 
 
 class Rules:
-    """Counts turns; ``heard`` says what an utterance leads to."""
+    """Counts turns; ``heard`` says what an utterance leads to: the one way, or all that chance may choose from."""
 
-    limit = 0
+    limit: int | None = None
 
     def __init__(self, task, state):
         self.turns = 0
         self.opening = self.began(task, state)
 
-    def say(self, text: str) -> tuple[str, float, bool]:
+    def say(self, text: str) -> list[tuple[str, float, bool]]:
         self.turns += 1
-        answer, reward, over = self.heard(spoken(text) or "")
-        over = over or self.turns == self.limit
-        return "" if over else f"{answer} >", reward, over
+        heard = self.heard(spoken(text) or "")
+        told = [heard] if isinstance(heard, tuple) else heard
+        told = [(answer, reward, over or self.turns == self.limit) for answer, reward, over in told]
+        return [("" if over else f"{answer} >", reward, over) for answer, reward, over in told]
+
+    def follow(self, answer: str) -> None:
+        """What chance chose."""
 
 
 class Wordle(Rules):
@@ -127,7 +132,7 @@ class Calculator(Rules):
 
 
 class Household(Rules):
-    make = {"clean": ("sink", "clean"), "heat": ("stove", "hot"), "cool": ("fridge", "cold")}
+    make: ClassVar = {"clean": ("sink", "clean"), "heat": ("stove", "hot"), "cool": ("fridge", "cold")}
 
     def began(self, task, state):
         places = household.PLACES
@@ -178,6 +183,51 @@ class Correction(Rules):
         return "", second + self.bonus * (second - first), True
 
 
+class Kuhn(Rules):
+    def began(self, task, state):
+        mine, theirs = state.cards
+        self.first, self.faced, self.sign = bool(state.first), bool(state.faced), 1.0 if mine > theirs else -1.0
+        begun = "start" if self.first else "bet" if self.faced else "pass"
+        return f"hold {['jack', 'queen', 'king'][mine]} {begun} >"
+
+    def heard(self, said):
+        if self.faced:
+            return "", 2 * self.sign if said == "bet" else -1.0, True
+        if said == "bet":
+            return [("", 1.0, True), ("", 2 * self.sign, True)]
+        return [("", self.sign, True), *([("bet", 0.0, False)] if self.first else [])]
+
+    def follow(self, answer):
+        self.faced = True
+
+
+class Tictactoe(Rules):
+    def began(self, task, state):
+        self.board = ["", *(".xo"[mark] for mark in state.cells)]  # cells count from 1
+        return f"{self.board.index('o') if 'o' in self.board else 'start'} >"
+
+    def won(self, mark, *more):
+        def has(*line):
+            return all(self.board[i] == mark or i in more for i in line)
+
+        rows = any(has(i, i + 1, i + 2) for i in (1, 4, 7)) or any(has(i, i + 3, i + 6) for i in (1, 2, 3))
+        return rows or has(1, 5, 9) or has(3, 5, 7)
+
+    def heard(self, said):
+        free = [str(i) for i in range(1, 10) if self.board[i] == "."]
+        if said not in free:
+            return "", -1.0, True
+        self.board[int(said)] = "x"
+        free.remove(said)
+        if self.won("x") or not free:
+            return "", float(self.won("x")), True
+        lost = {cell: self.won("o", int(cell)) for cell in free}
+        return [(cell, -1.0 if lost[cell] else 0.0, lost[cell] or len(free) == 1) for cell in free]
+
+    def follow(self, answer):
+        self.board[int(answer)] = "o"
+
+
 RULES = {
     "wordle": Wordle,
     "questions": Questions,
@@ -185,4 +235,6 @@ RULES = {
     "calculator": Calculator,
     "household": Household,
     "correction": Correction,
+    "kuhn": Kuhn,
+    "tictactoe": Tictactoe,
 }

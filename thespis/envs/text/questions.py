@@ -22,7 +22,6 @@ from thespis.core.spaces import END, closed
 from thespis.envs.text.reading import before_end
 from thespis.envs.text.task import ASK, Heard, Manners, message
 
-PROPERTIES = tuple("african big climbing furry horned hunting patterned swimming tame winged".split())
 ANIMALS: dict[str, str] = {
     "bat": "furry winged",
     "bear": "big climbing furry hunting",
@@ -66,6 +65,8 @@ ANIMALS: dict[str, str] = {
     "zebra": "african big furry patterned",
 }
 """What each animal is like; no two are alike."""
+PROPERTIES = tuple(sorted({name for like in ANIMALS.values() for name in like.split()}))
+"""All that may be asked."""
 _TRUE = np.array([[name in like.split() for name in PROPERTIES] for like in ANIMALS.values()])
 
 

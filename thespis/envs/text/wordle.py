@@ -25,15 +25,14 @@ from thespis.core.spaces import END, closed
 from thespis.envs.text.reading import before_end
 from thespis.envs.text.task import ASK, Heard, Manners, message
 
-WORDS = tuple(
-    """
-    apple beach brave bread brick chair chess clock cloud crane dance dream eagle earth fence field flame floor fruit
-    ghost glass grape happy heart honey horse house knife lemon level light lucky magic maple metal money mouse music
-    night ocean olive onion panda paper peach piano pizza plane plant queen quiet radio river robot salad sheep shirt
-    skate sleep smile snake spoon steam stone storm sugar sword table tiger toast tower train truck uncle water whale
-    wheat world youth zebra
-    """.split()
-)
+_LIST = """
+apple beach brave bread brick chair chess clock cloud crane dance dream eagle earth fence field flame floor fruit
+ghost glass grape happy heart honey horse house knife lemon level light lucky magic maple metal money mouse music
+night ocean olive onion panda paper peach piano pizza plane plant queen quiet radio river robot salad sheep shirt
+skate sleep smile snake spoon steam stone storm sugar sword table tiger toast tower train truck uncle water whale
+wheat world youth zebra
+"""
+WORDS = tuple(_LIST.split())
 """All that may be hidden or guessed."""
 COLOURS = ("grey", "yellow", "green")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
