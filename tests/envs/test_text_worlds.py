@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from text_rules import RULES
+from text_rules import RULES, WRITTEN
 
 from thespis.core.conformance import check_environment
 from thespis.core.keys import fold, key_of, per_index
@@ -41,7 +41,7 @@ MIXED = {
 """Demonstrators of whom some succeed and some do not."""
 CHANCE = {"kuhn": lambda: 11 / 24, "tictactoe": lambda: best_of_tictactoe()}
 """Worlds that need luck, and what the best may expect."""
-PERFECT, SCRIPTED, SPOILT, GARBAGE = range(4)
+PERFECT, SCRIPTED, SPOILT, GARBAGE, BY_HAND = range(5)
 
 
 class Compiled(NamedTuple):
@@ -76,6 +76,13 @@ def utterances(kind: int, space: Any, scripted: Any, rng: np.random.Generator) -
     return said
 
 
+def by_hand(name: str, told: list[Any], tokens: Any, width: int, rng: np.random.Generator) -> np.ndarray:
+    """Some of the written utterances."""
+    lines = rng.choice(WRITTEN[name], len(told))
+    said = [tokens.encode(line.format(r=rules)) for line, rules in zip(lines, told, strict=True)]
+    return np.array([[*ids, *[-1] * (width - len(ids))] for ids in said], "int32")
+
+
 def played(name: str, rows: int, kind: int, seed: int) -> np.ndarray:
     """What each episode earned; every step of it has been compared."""
     reset, step, say = compiled(name, rows)
@@ -87,7 +94,10 @@ def played(name: str, rows: int, kind: int, seed: int) -> np.ndarray:
     told = [RULES[name](MIXED[name], jax.tree.map(lambda x, i=i: x[i], drawn)) for i in range(rows)]
     texts, returns, alive = [rules.opening for rules in told], np.zeros(rows), np.ones(rows, bool)
     for turn in range(1, limit + 1):
-        said = utterances(kind, world.spec.action, say(world, state, fold(root, "say", turn)), rng)
+        if kind == BY_HAND:
+            said = by_hand(name, told, tokens, world.spec.action.length, rng)
+        else:
+            said = utterances(kind, world.spec.action, say(world, state, fold(root, "say", turn)), rng)
         state, now = step(state, said, fold(root, "step", turn))
         reward, over, cut = (np.asarray(x) for x in (now.reward, now.terminated, now.truncated))
         seen = np.asarray(now.observation)
@@ -111,7 +121,7 @@ def played(name: str, rows: int, kind: int, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", RULES)
 def test_every_conversation_is_as_told(name):
-    perfect, scripted, spoilt, garbage = (played(name, 24, kind, kind) for kind in range(4))
+    perfect, scripted, spoilt, garbage, _ = (played(name, 24, kind, kind) for kind in range(5))
     assert name in CHANCE or (perfect == 1).all()
     assert scripted.max() >= 1 and scripted.min() < 1
     assert len(set(spoilt)) > 1
@@ -121,8 +131,8 @@ def test_every_conversation_is_as_told(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_many_conversations_are_as_told(name):
-    perfect, scripted, spoilt, garbage = (
-        np.concatenate([played(name, 256, kind, 10 * kind + seed) for seed in range(3)]) for kind in range(4)
+    perfect, scripted, spoilt, garbage, _ = (
+        np.concatenate([played(name, 256, kind, 10 * kind + seed) for seed in range(3)]) for kind in range(5)
     )
     worth = CHANCE[name]() if name in CHANCE else 1.0
     assert abs(perfect.mean() - worth) <= 4 * perfect.std() / len(perfect) ** 0.5

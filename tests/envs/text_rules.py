@@ -173,6 +173,7 @@ class Correction(Rules):
 
     def began(self, task, state):
         self.terms, self.bonus, self.rights = [int(t) for t in state.terms], float(task.bonus), []
+        self.padded = spaced(f"{sum(self.terms):04d}")
         return " + ".join(map(spaced, self.terms)) + " >"
 
     def heard(self, said):
@@ -238,3 +239,33 @@ RULES = {
     "kuhn": Kuhn,
     "tictactoe": Tictactoe,
 }
+
+WRITTEN = {
+    "wordle": [
+        "l e v e l <end>", "s l e e p <end>", "z z z z z <end>", "c r a n <end>", "c r a n e", "<end> a", "green <end>",
+    ],
+    "questions": [
+        "is it furry <end>", "is it cat <end>", "guess furry <end>", "guess cat <end>", "guess <end>",
+        "it is furry <end>", "is it <end> furry", "guess cat cat <end>", "is it tame",
+    ],
+    "countdown": [
+        "{r.given[0]} + {r.given[1]} {r.given[2]} * <end>", "{r.given[0]} {r.given[0]} + <end>", "{r.given[0]} <end>",
+        "{r.given[0]} {r.given[1]} <end>", "0 {r.given[1]} + <end>", "{r.given[2]} {r.given[1]} - <end> 3", "+ <end>",
+        "{r.given[0]} {r.given[1]} {r.given[2]} - * <end>", "<end>", "{r.given[1]} {r.given[2]} *",
+        "+ - * {r.given[0]} <end>",
+    ],
+    "calculator": [
+        "call 4 * <end>", "call * 4 <end>", "call 0 0 7 - 0 9 <end>", "call 9 9 * 9 9 9 <end>", "call 9 * 9 * 9 <end>",
+        "call 1 2 <end>", "answer <end>", "call 4 - 9 9 9 9 <end>", "call <end>", "call 0 - 0 <end>", "result 4 <end>",
+        "call {r.turns} + 8 <end> 9", "answer 4 + 4 <end>", "call 1 + 2", "<end>",
+    ],
+    "household": [
+        "take {r.thing} <end>", "put {r.thing} <end>", "go fridge <end>", "open fridge <end>", "cool {r.thing} <end>",
+        "go sink <end>", "clean {r.thing} <end>", "go stove <end>", "heat {r.thing} <end>", "go {r.place} <end>",
+        "go drawer <end>", "open drawer <end>", "take <end>", "go {r.thing} <end>", "take sink <end>", "go desk",
+    ],
+    "correction": ["<end>", "{r.padded} <end>", "0 0 <end>", "{r.padded}", "+ 4 <end>", "1 2 <end> 3"],
+    "kuhn": ["bet <end>", "pass <end>", "bet bet", "king <end>", "<end> bet", "bet"],
+    "tictactoe": [*(f"{cell} <end>" for cell in range(1, 10)), "start <end>", "5 5", "<end> 5"],
+}  # fmt: skip
+"""Utterances that are right in part; ``r``: the rules of the episode."""

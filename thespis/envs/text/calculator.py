@@ -112,13 +112,13 @@ class Calculator(eqx.Module):
         return jnp.where(jnp.where(wanders, hasty, ready), answer, call)
 
     def _called(self, spoken: Int[Array, " utterance"]) -> tuple[Bool[Array, ""], Int[Array, ""]]:
-        """Whether an utterance is a call: two numbers and one operator between them; and what it comes to."""
+        """Whether an utterance is a call, two numbers around an operator, and what it comes to."""
         told, rest = self.manners, spoken[1:]
         marks = rest - told.id(OPERATORS[0])
         is_mark = (marks >= 0) & (marks < len(OPERATORS))
         at, place = jnp.argmax(is_mark), np.arange(rest.shape[0])
         a, first = number(jnp.where(place < at, rest, -1), told.id("0"))
         b, second = number(jnp.where(place > at, rest, -1), told.id("0"))
-        calls = (spoken[0] == told.id("call")) & (is_mark.sum() == 1) & first & second
+        calls = (spoken[0] == told.id("call")) & is_mark.any() & first & second
         value = done(jnp.clip(marks[at], 0, len(OPERATORS) - 1), a, b)
         return calls, jnp.where(calls, value, 0)
