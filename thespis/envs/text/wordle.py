@@ -68,9 +68,9 @@ class Wordle(eqx.Module):
     def hear(self, state: Game, said: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Game, Heard]:
         """The colours of a guess."""
         told, colours = self.manners, jnp.asarray(coloured())
-        spoken, length = before_end(told, said)
+        spoken, _ = before_end(told, said)
         same = (self._spelt == spoken[:_LENGTH]).all(axis=-1)
-        known, guess = same.any() & (length == _LENGTH), jnp.argmax(same)
+        known, guess = same.any(), jnp.argmax(same)
         shown = colours[guess, state.hidden]
         fitting = (colours[guess] == shown).all(axis=-1)
         right, guesses = known & (guess == state.hidden), state.guesses + 1
