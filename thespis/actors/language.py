@@ -36,10 +36,10 @@ class Talking:
 
     @classmethod
     def of(cls, spec: EnvSpec) -> Talking:
-        """Those of a world. Raises ``ValueError`` for one that is not talked to."""
+        """Those of a world. Raises ``UserError`` for one that is not talked to."""
         seen, said = spec.observation, spec.action
         if not isinstance(seen, Text) or not isinstance(said, Text) or spec.time_limit is None:
-            raise ValueError(
+            raise UserError(
                 f"{spec.name} is no conversation: language models act where observation and action are text and turns "
                 "are limited (thespis list envs text)"
             )

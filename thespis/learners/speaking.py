@@ -101,7 +101,7 @@ class Speaking(eqx.Module):
     """Conversations: group (of equal beginnings), envs, turns (0: the world's)."""
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SpeakingState:
-        """The model that ``model`` names, a critic that says 0. Raises ``ValueError`` for a world without words."""
+        """The model that ``model`` names, a critic that says 0. Raises ``UserError`` for a world without words."""
         talking = Talking.of(spec)
         model = self.origin.begun(spec, fold(key, "model"))
         width = model.shape.width if self.credit.critic else 0

@@ -6,9 +6,8 @@ import importlib
 
 from thespis.envs.text.task import Spoken
 
-_TASKS = {
-    "maze": "thespis.envs.text.maze:Maze",
-}
+_LIST = "maze wordle questions countdown calculator household correction kuhn tictactoe"
+_TASKS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _LIST.split()}
 NAMES = tuple(_TASKS)
 """Those of ``text:``."""
 
