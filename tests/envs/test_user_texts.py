@@ -114,13 +114,24 @@ def test_a_world_without_words_says_what_is_missing():
         thespis.train("ppo", Guess, steps=10)
 
 
+class Echo(Guess):
+    """Says a number, which is to be said again; whoever demonstrates it says any."""
+
+    turns = 1
+
+    def reset(self, rng):
+        super().reset(rng)
+        return f"guess {self.number}"
+
+
 @pytest.mark.slow
 def test_a_tiny_model_is_taught_and_trained_in_it(tmp_path, monkeypatch):
-    """Asked three times about four numbers: whoever uses what is heard is always right, guessing is 1 - (3/4)^3."""
+    """What it was taught is right one time in four; what it learns from rewards is to listen."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    method = GRPO(layers=1, width=32, learning_rate=2e-3, minibatch=16)
-    run = thespis.train(method, Guess, steps=192 * 60, episodes=200, out=tmp_path / "run")
+    method = GRPO(layers=2, width=64, learning_rate=1e-3)
+    begun = thespis.train(method, Echo, steps=64, episodes=200, out=tmp_path / "begun")
     assert len(list((tmp_path / "thespis" / "tiny").iterdir())) == 1
-    assert run.final["sampled"]["iqm"] > 0.75
-    again = thespis.train(method, Guess, steps=192, episodes=2, out=tmp_path / "again")
-    assert again.final["step"] == 192
+    assert begun.final["sampled"]["iqm"] < 0.45
+    run = thespis.train(method, Echo, steps=64 * 150, episodes=200, out=tmp_path / "run")
+    assert len(list((tmp_path / "thespis" / "tiny").iterdir())) == 1, "taught once"
+    assert run.final["sampled"]["iqm"] > 0.8

@@ -56,7 +56,10 @@ class Origin:
         """Where the parameters lie; for a tiny model, where they are kept once it was taught."""
         if self.name != TINY:
             return Path(self.name)
-        told = repr((spec.name, spec.observation, spec.action, spec.time_limit, self.shape(spec), LESSON))
+        from thespis import __version__
+
+        shapes = spec.observation, spec.action, spec.time_limit, self.shape(spec)
+        told = repr((__version__, spec.name, shapes, LESSON))
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         return Path(home) / "thespis" / "tiny" / hashlib.sha256(told.encode()).hexdigest()[:16]
 

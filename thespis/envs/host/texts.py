@@ -82,7 +82,9 @@ class Texts:
     answer, ends its episode without a reward; it is made anew, counted, and told of in :meth:`news`.
     """
 
-    def __init__(self, make: Callable[[], Any], n: int, name: str, script: Script | None = None, patience: float = 60):
+    def __init__(
+        self, make: Callable[[], Any], n: int, name: str, script: Script | None = None, patience: float = 60.0
+    ):
         self._make, self._n, self._name, self._patience = make, n, name, patience
         self._partners = [_Partner(make()) for _ in range(n)]
         first = self._partners[0].world

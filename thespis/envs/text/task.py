@@ -98,7 +98,8 @@ class Spoken(eqx.Module):
         more = told.answer + 1  # an utterance that was cut is ended by the world
         length, news = told.opening + told.turns * (told.utterance + more), max(told.opening, more)
         observation = Text(length, told.vocabulary, news)
-        return EnvSpec(told.name, observation, Text(told.utterance, told.vocabulary), time_limit=told.turns)
+        name = told.name + _changed(self.task)
+        return EnvSpec(name, observation, Text(told.utterance, told.vocabulary), time_limit=told.turns)
 
     def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Talk, TimeStep]:
         """A fresh conversation, with the world's first message."""
@@ -123,6 +124,13 @@ class Spoken(eqx.Module):
     def demonstrated(self, state: Talk, key: Key[Array, ""]) -> Int[Array, " utterance"]:
         """What the task's demonstrator says here."""
         return self.task.expert(state.task, key)
+
+
+def _changed(task: Any) -> str:
+    """``(size=3)``: the fields of a task that are not as they are by default, so that it has a name of its own."""
+    fields = dataclasses.fields(task)
+    changed = [f"{f.name}={v!r}" for f in fields if (v := getattr(task, f.name)) is not f.default and v != f.default]
+    return f"({', '.join(changed)})" if changed else ""
 
 
 def joined(text: Int[Array, " time"], more: Int[Array, " more"]) -> Int[Array, " time"]:
