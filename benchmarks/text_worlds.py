@@ -31,11 +31,11 @@ def row(name: str, episodes: int) -> str:
     """A line of the table."""
     task: Any = naming.world(name).task  # the built-in ones all have `wandering`
     worths, told = [], task.manners
-    for wandering in (0.0, task.wandering, 1.0):
+    for default, wandering in ((False, 0.0), (True, task.wandering), (False, 1.0)):
         world = Spoken(type(task)(wandering=wandering))
         transcript, _, _, earned = demonstrations(world, episodes)
         worths.append(f"{np.mean(earned):.3f}")
-        if wandering == task.wandering:
+        if default:
             worths[-1] += f" ({wandering})"
             length = np.mean(np.sum(np.asarray(transcript) >= 0, axis=-1))
     seen = Spoken(task).spec.observation

@@ -105,16 +105,17 @@ def played(name: str, rows: int, kind: int, seed: int) -> np.ndarray:
             spoken, text = tokens.decode(said[i]), tokens.decode(seen[i])
             so_far = f"{texts[i]} {spoken}" + ("" if "<end>" in spoken.split() else " <end>")
             ways = {
-                (f"{so_far} {answer}".strip(), np.float32(earned), end) for answer, earned, end in told[i].say(spoken)
+                (f"{so_far} {answer}".strip(), np.float32(earned), end or turn == limit)
+                for answer, earned, end in told[i].say(spoken)
             }
             assert (text, reward[i], over[i]) in ways
             assert tokens.encode(text) == seen[i][seen[i] >= 0].tolist()
-            assert cut[i] == (turn == limit and not over[i])
+            assert not cut[i]
             if not over[i]:
                 told[i].follow(text[len(so_far) + 1 :].removesuffix(" >"))
             texts[i] = text
         returns += np.where(alive, reward, 0.0)
-        alive &= ~(over | cut)
+        alive &= ~over
     assert not alive.any()
     return returns
 

@@ -80,7 +80,7 @@ def test_a_conversation_is_kept_id_by_id():
     assert told(worlds, step.observation[1]) == "guess > high low <end> no guess >", "what was cut is ended"
     worlds.step(says(worlds, "high <end>", "high <end>"))
     step, _ = worlds.step(says(worlds, "high <end>", "high <end>"))
-    assert step.truncated.tolist() == [False, True], "three turns are over for the second"
+    assert step.terminated.tolist() == [False, True], "three turns are over for the second"
     worlds.close()
 
 

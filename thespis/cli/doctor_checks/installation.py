@@ -16,6 +16,7 @@ from thespis.cli.doctor_checks import laws
 from thespis.cli.doctor_checks.check import Check, Clock, Failed, look, skipped
 from thespis.cli.doctor_checks.learning import TOLERANCE, Learnt, examine, learn
 from thespis.cli.doctor_checks.solving import solvers
+from thespis.cli.doctor_checks.speaking import speakers
 from thespis.cli.doctor_checks.trials import Trial, trials
 from thespis.core.contracts import Method
 from thespis.core.feeds import Logged
@@ -46,7 +47,7 @@ def check_installation(clock: Clock, *, short: bool = False) -> list[Check]:
         ("seeds", laws.seeds_share_no_stream),
         ("ratios", laws.learning_nothing_changes_nothing),
     ]
-    jobs += [*tried[:2], *data, *tried[2:5], ("bc on match", _clone), *tried[5:], *solvers()]
+    jobs += [*tried[:2], *data, *tried[2:5], ("bc on match", _clone), *tried[5:], *solvers(), *speakers()]
     return _in_time(jobs, clock)
 
 

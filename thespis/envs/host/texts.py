@@ -134,7 +134,8 @@ class Texts:
                 failed[i] = True
                 self._fail(i, error)
         self._turn += 1
-        cut = ~over & (failed | (self._turn >= self._turns))
+        over |= ~failed & (self._turn >= self._turns)  # turns can be counted in what is seen: it is no cut
+        cut = failed
         told = time_step(self._ids.copy(), reward, over, cut, None)
         for i in np.flatnonzero(over | cut):
             self._begin(int(i))

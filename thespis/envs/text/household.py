@@ -49,7 +49,7 @@ class Home(eqx.Module):
 
 
 class Household(eqx.Module):
-    """``turns``: commands until an episode is cut; ``wandering``: how many of the demonstrator's are any."""
+    """``turns``: commands until an episode is over; ``wandering``: how many of the demonstrator's are any."""
 
     turns: int = eqx.field(static=True, default=20)
     wandering: float = 0.5

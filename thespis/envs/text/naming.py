@@ -6,7 +6,7 @@ import importlib
 
 from thespis.envs.text.task import Spoken
 
-_LIST = "maze wordle questions countdown calculator household correction kuhn tictactoe"
+_LIST = "echo maze wordle questions countdown calculator household correction kuhn tictactoe"
 _TASKS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _LIST.split()}
 NAMES = tuple(_TASKS)
 """Those of ``text:``."""

@@ -117,9 +117,9 @@ class Spoken(eqx.Module):
         ended = (action[:, None] == stop).any()
         end = jnp.where(ended, -1, stop[:1])
         transcript = joined(joined(joined(state.transcript, action), end), heard.answer)
-        turn = state.turn + 1
-        truncated = (turn >= told.turns) & ~heard.over
-        return Talk(inner, transcript, turn), TimeStep(transcript, heard.reward, heard.over, truncated)
+        turn, no = state.turn + 1, jnp.zeros((), bool)
+        over = heard.over | (turn >= told.turns)  # turns can be counted in what is seen: nothing is to be hoped for
+        return Talk(inner, transcript, turn), TimeStep(transcript, heard.reward, over, no)
 
     def demonstrated(self, state: Talk, key: Key[Array, ""]) -> Int[Array, " utterance"]:
         """What the task's demonstrator says here."""
