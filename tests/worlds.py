@@ -183,7 +183,7 @@ class Crew(eqx.Module):
 class AsHost:
     """A compiled world behind the host contract, with exactly the keys of the compiled loop."""
 
-    def __init__(self, environment, envs: int, seeds: list[int], group: int = 1):
+    def __init__(self, environment, envs: int, seeds: list[int], group: int = 0):
         self.environment, self.spec, self.envs, self.n = environment, environment.spec, envs, envs * len(seeds)
         self.roots, self.group, self.tick = roots(seeds), group, 0
         self._reset, self._step = jax.jit(self._reset_all), jax.jit(self._step_all)
@@ -196,7 +196,7 @@ class AsHost:
         return separate(jax.vmap(self.environment.reset))(self._params(), keys)
 
     def _reset_all(self, tick):
-        return _merge(jax.vmap(lambda root: self._reset_one(root, tick, self.group))(self.roots))
+        return _merge(jax.vmap(lambda root: self._reset_one(root, tick, max(self.group, 1)))(self.roots))
 
     def _step_all(self, state, actions, tick):
         def one(root, state, actions):
@@ -215,7 +215,8 @@ class AsHost:
         return _merge(jax.vmap(one)(self.roots, *split))
 
     def start(self, seeds):
-        """Fresh episodes at the tick that is reached: a block may begin with them."""
+        """Fresh episodes; with a ``group`` at the tick that is reached, as every block begins with them."""
+        self.tick = self.tick if self.group else 0
         self.state, step = self._reset(self.tick)
         return _numpy(step)
 

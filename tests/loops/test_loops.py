@@ -37,7 +37,7 @@ def compiled(name: str, seeds=SEEDS) -> CompiledLoop:
 
 def host(name: str, lag=None) -> HostLoop:
     feed = CASES[name].method.feed
-    world = AsHost(CASES[name].world, ENVS, SEEDS, feed.group if isinstance(feed, Episodes) else 1)
+    world = AsHost(CASES[name].world, ENVS, SEEDS, feed.group if isinstance(feed, Episodes) else 0)
     return HostLoop(parts(name), world, ENVS, SEEDS, STEPS, None if lag is None else FixedLag(lag))
 
 
