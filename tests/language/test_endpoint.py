@@ -282,7 +282,7 @@ def test_keys_and_addresses_that_cannot_work_are_refused(monkeypatch):
 
 
 def test_closing_ends_what_is_under_way():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with misbehaving(("slow", 1.0)) as seen:
         there = endpoint(seen)
         threading.Timer(0.2, there.close).start()
@@ -294,4 +294,7 @@ def test_closing_ends_what_is_under_way():
             with pytest.raises(EndpointError, match="is closed"):
                 ask()
         there.close()
-    assert threading.active_count() <= before + 1  # the timer may be at its end
+    left = [t for t in set(threading.enumerate()) - before if t.name == "endpoint"]
+    for thread in left:
+        thread.join(5.0)
+    assert not [thread for thread in left if thread.is_alive()]
