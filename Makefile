@@ -23,9 +23,9 @@ test-slow: $(VENV)/for-tests
 test-readme: $(VENV)/for-tests
 	XLA_FLAGS= $(BIN)/python -m pytest -m "slow or not slow" tests/test_docs.py -k README
 
-# Checkpoints of language models side by side with transformers, which needs torch.
+# Side by side with libraries that take minutes to install: transformers, which needs torch, and a compiled simulator.
 test-parity: $(VENV)/for-parity
-	$(BIN)/python -m pytest -m parity tests/language
+	$(BIN)/python -m pytest -m parity tests/language tests/envs/test_quadrotor.py
 
 # Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
 reproduce: $(VENV)/for-tests

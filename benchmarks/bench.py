@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from logged_steps import dataset
-from performance_page import write_page
+from performance_page import figure, write_page
 from roofline import floor_seconds
 from work import CASES, Case, Work
 
@@ -32,6 +32,7 @@ THREADS = {
     "tianshou": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "d3rlpy": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "rltools": [{"MKL_NUM_THREADS": "1"}, {"MKL_NUM_THREADS": "2"}],
+    "trl": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "transformers": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "ours": [{}, {"PJRT_NPROC": "1"}],  # --cores 1
 }
@@ -70,7 +71,7 @@ def measure(system: str, work: Work, threads: dict[str, str]) -> dict[str, Any]:
         sys.exit(f"{system} failed:\n{done.stderr[-2000:]}")
     found = json.loads(done.stdout.strip().splitlines()[-1])
     found["rate"] = found["steps"] * work.seeds / found["seconds"]
-    print(f"  {system:8} {found['rate']:12,.0f} {work.unit}/s, {found['before']:.1f} s before", flush=True)
+    print(f"  {system:8} {figure(found['rate']):>12} {work.unit}/s, {found['before']:.1f} s before", flush=True)
     return found
 
 

@@ -21,6 +21,11 @@ def table(results: Path) -> str:
     return "\n".join(rows)
 
 
+def figure(rate: float) -> str:
+    """A rate as it is read."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def _rows(found: dict[str, Any]) -> list[str]:
     ours, rows = found["systems"]["ours"], []
     unit = Work(**found["work"]).unit
@@ -30,13 +35,15 @@ def _rows(found: dict[str, Any]) -> list[str]:
         met = "met" if ratio["median"] >= found["bars"][peer] else "missed"
         pair = [f"{sorted(s[key])[len(s[key]) // 2]:.0f}" for key in ("before", "peak_mb") for s in (ours, theirs)]
         rows.append(
-            f"| {found['case']} | {ours['median']:,.0f}{counted} | {peer}, {theirs['median']:,.0f}{counted} | "
+            f"| {found['case']} | {figure(ours['median'])}{counted} | {peer}, {figure(theirs['median'])}{counted} | "
             f"{ratio['median']:.2f} | {ratio['least']:.2f} to {ratio['most']:.2f} | {found['bars'][peer]:g}, {met} | "
             f"{pair[0]} : {pair[1]} | {pair[2]} : {pair[3]} |"
         )
     for peer, bar in CASES[found["case"]].bars.items():
         if peer not in found["ratios"]:
-            rows.append(f"| {found['case']} | {ours['median']:,.0f}{counted} | {peer} | not yet run | | {bar:g} | | |")
+            rows.append(
+                f"| {found['case']} | {figure(ours['median'])}{counted} | {peer} | not yet run | | {bar:g} | | |"
+            )
     if "roofline" in found:
         roof = found["roofline"]
         rows.append(f"| | | matrix products alone ({roof['rate'] / 1e9:.0f} GFLOP/s) | {roof['share']:.2f} | | | | |")

@@ -29,14 +29,15 @@ HEAD = [
 
 def row(name: str, episodes: int) -> str:
     """A line of the table."""
-    task: Any = naming.world(name).task  # the built-in ones all have `wandering`
+    task: Any = naming.world(name).task  # pyright: ignore[reportAttributeAccessIssue]  # all have `wandering`
     worths, told = [], task.manners
+    lost = {"lost": 0.0} if "lost" in type(task).__dataclass_fields__ else {}
     for default, wandering in ((False, 0.0), (True, task.wandering), (False, 1.0)):
-        world = Spoken(type(task)(wandering=wandering))
+        world = Spoken(task if default else type(task)(wandering=wandering, **lost))
         transcript, _, _, earned = demonstrations(world, episodes)
         worths.append(f"{np.mean(earned):.3f}")
         if default:
-            worths[-1] += f" ({wandering})"
+            worths[-1] += f" ({task.lost if lost else wandering})"
             length = np.mean(np.sum(np.asarray(transcript) >= 0, axis=-1))
     seen = Spoken(task).spec.observation
     assert isinstance(seen, Text)
@@ -49,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=2000)
     episodes = parser.parse_args().episodes
-    table = "\n".join([*HEAD, *(row(name, episodes) for name in naming.NAMES)])
+    table = "\n".join([*HEAD, *(row(name, episodes) for name in naming.TASKS)])
     print(table)
     between_marks(PAGE, table, "conversations")
 

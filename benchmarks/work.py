@@ -35,7 +35,7 @@ class Work:
         """What is counted."""
         if self.algorithm == "generate":
             return "tokens"
-        return "updates" if self.rows else "steps"
+        return "updates" if self.rows or self.algorithm == "grpo" else "steps"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +103,12 @@ CASES = {
         {"transformers": 4.0},
         "A Llama of 1.9 million random parameters says 32 tokens to each of 64 prompts of 16 tokens, drawn from all of "
         "a vocabulary of 1,700.",
+    ),
+    "grpo": Case(
+        Work("grpo", "", 192, 64, begin=4, steps=16, learning_rate=1e-5, script="grpo_"),
+        {"trl": 2.0},
+        "The same Llama answers 8 prompts of 16 tokens 8 times, in at most 32 tokens, and makes one step on these 64 "
+        "answers: no penalty on KL, losses over tokens. TRL generates with transformers, and as text in between.",
     ),
     "ppo-cartpole-16-seeds": Case(
         Work("ppo", "CartPole-v1", 64, 512, 65_536, 262_144, 64, length=32, epochs=4, seeds=16),

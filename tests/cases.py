@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
-from thespis.core.feeds import Episodes, Logged, Replay, Rollouts
+from thespis.core.feeds import Episodes, Logged, LoggedEpisodes, Pairs, Replay, Rollouts
 from thespis.core.spaces import Discrete
 from thespis.critics.attending import Attending
 from thespis.critics.embedding import Embedded
@@ -15,20 +15,28 @@ from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic, Sum
 from thespis.envs.games.everyone import Everyone
 from thespis.envs.games.pgx import Pgx
+from thespis.envs.text.correction import Correction
 from thespis.envs.text.maze import Maze
+from thespis.envs.text.naming import world as text_world
 from thespis.envs.text.task import Spoken
 from thespis.learners.anchors import Magnet
+from thespis.learners.appraising import Onlooker, SoftReturn, Success
+from thespis.learners.baselines import Mean
 from thespis.learners.cloning import Cloning
 from thespis.learners.contrast import Contrast
-from thespis.learners.credit import Mean, ToGo, TurnCritic
+from thespis.learners.credit import ToGo, TurnCritic
 from thespis.learners.crowd import EachAlone
+from thespis.learners.experience import Successes
 from thespis.learners.following import Sarsa
 from thespis.learners.likeness import RoleContrast
 from thespis.learners.normalisers import ReturnScale, RunningScale
+from thespis.learners.preferring import Squared
+from thespis.learners.process import Attribution
 from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Renewed, Separate
 from thespis.learners.subgoals import Subgoals
 from thespis.learners.temperature import TunedTemperature
+from thespis.learners.utterance_critic import UtteranceCritic
 from thespis.learners.utterances import Unheld
 from thespis.methods.games.alphazero import AlphaZero
 from thespis.methods.games.cfr import CFR
@@ -36,10 +44,20 @@ from thespis.methods.games.cfr_plus import CFRPlus
 from thespis.methods.games.mmd import MMD
 from thespis.methods.games.nfsp import NFSP
 from thespis.methods.imitation.bc import BC
+from thespis.methods.language.alol import ALoL
+from thespis.methods.language.archer import ArCHer
+from thespis.methods.language.direct_advantage import DirectAdvantage
+from thespis.methods.language.dpo import DPO
 from thespis.methods.language.grpo import GRPO
+from thespis.methods.language.kto import KTO
+from thespis.methods.language.oreo import OREO
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
+from thespis.methods.language.score import SCoRe
+from thespis.methods.language.sft import SFT
+from thespis.methods.language.spin import SPIN
+from thespis.methods.language.spiral import Spiral
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
@@ -92,6 +110,7 @@ def ppo(**settings) -> PPO:
 
 
 TALKER = {"model": "blank", "layers": 2, "width": 32, "minibatch": 2, "epochs": 2}
+PUPIL = {"model": "blank", "layers": 2, "width": 32}
 
 CASES = {
     "a2c": Case(A2C(hidden=SMALL, feed=Rollouts(5, envs=3)), CHOICE),
@@ -188,6 +207,13 @@ CASES = {
     "nfsp": Case(
         EachAlone(NFSP(ppo(), Cloning(hidden=SMALL), anticipation=0.5, capacity=20, sample=6, fits=2)), KUHN
     ),
+    "spiral": Case(
+        EachAlone(Spiral(roles=2, feed=Episodes(3, envs=3), **TALKER)), text_world("kuhn-duel")
+    ),
+    "archer": Case(
+        ArCHer(experience=UtteranceCritic(8, 2, 4, warmup=1), feed=Episodes(3, envs=3), **TALKER),
+        Spoken(Maze(size=2, turns=3)),
+    ),
     "grpo": Case(GRPO(feed=Episodes(3, group=3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))),
     "reinforce": Case(REINFORCE(feed=Episodes(3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))),
     "ppo-lm": Case(LanguagePPO(feed=Episodes(3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))),
@@ -198,6 +224,29 @@ CASES = {
         RLOO(credit=ToGo(Mean()), reference=Unheld(), feed=Episodes(3, group=3, envs=3), **TALKER),
         Spoken(Maze(size=2, turns=3)),
     ),
+    "score": Case(SCoRe(feed=Episodes(2, group=3, envs=3), **TALKER), Spoken(Correction(figures=1, first=1.0))),
+    "grpo that recalls successes": Case(
+        GRPO(experience=Successes(8), feed=Episodes(3, group=3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))
+    ),
+    "ppo-lm of attributed outcomes": Case(
+        LanguagePPO(credit=TurnCritic(), experience=Attribution(warmup=1), feed=Episodes(3, envs=3), **TALKER),
+        Spoken(Maze(size=2, turns=3)),
+    ),
+    "sft": Case(SFT(least=-0.5, feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
+    "dpo": Case(DPO(feed=Pairs(3, 2), **PUPIL), Spoken(Maze(size=2, turns=3))),
+    "dpo renewed": Case(DPO(loss=Squared(), renewed=2, feed=Pairs(3, 2), **PUPIL), Spoken(Maze(size=2, turns=3))),
+    "kto": Case(KTO(feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
+    "a-lol": Case(
+        ALoL(critic=Onlooker(first=1), feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))
+    ),
+    "oreo": Case(OREO(feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
+    "oreo by turns": Case(
+        OREO(critic=SoftReturn(turns=True), feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))
+    ),
+    "direct-advantage": Case(
+        DirectAdvantage(critic=Success(first=1), feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))
+    ),
+    "spin": Case(SPIN(renewed=2, feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 FAST = {
@@ -214,4 +263,4 @@ def marked(names, fast=frozenset(FAST)):
     return [pytest.param(name, marks=[] if name in fast else [pytest.mark.slow]) for name in names]
 
 
-ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged)]
+ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged | LoggedEpisodes | Pairs)]

@@ -1,6 +1,8 @@
 """What all tests share: JAX on the CPU, a compile cache in the repository, one XLA thread per worker."""
 
+import gc
 import os
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -20,3 +22,20 @@ os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("WANDB_MODE", "offline")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("NPROC", "1")  # the size of XLA's thread pool: parallel workers would only contend
+
+MAPS = Path("/proc/self/maps")
+MANY = 20_000
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Forget compiled programs between files, where there are many.
+
+    Each holds memory maps, of which Linux grants a process 65,530: a worker that has run some hundred tests would die.
+    """
+    if (nextitem is not None and nextitem.path == item.path) or "jax" not in sys.modules or not MAPS.exists():
+        return
+    with MAPS.open("rb") as maps:
+        count = sum(1 for _ in maps)
+    if count > MANY:
+        sys.modules["jax"].clear_caches()
+        gc.collect()

@@ -65,8 +65,9 @@ def run_bash(block: Block, page: Path) -> None:
 
 LONG = {
     "README",
-    "adding-a-paper", "arena", "concepts", "games", "methods", "runs", "scaling", "search", "self-play",
-    "serving", "sweeps", "team-methods", "teams", "workers", "writing-a-method", "writing-an-environment",
+    "adding-a-paper", "arena", "concepts", "games", "language-actors", "language-data", "methods", "runs", "scaling",
+    "search", "self-play", "serving", "sweeps", "team-methods", "teams", "workers", "worlds-of-strings",
+    "writing-a-method", "writing-an-environment",
 }  # fmt: skip
 """Pages whose blocks train for long: they run with the slow tests, the README's also in every check of the whole."""
 

@@ -38,14 +38,14 @@ MAY_IMPORT = {
     "curricula": BELOW_METHODS | {"envs"},
     "loops": {"core", "data", "envs", "runs"},
     "runs": {"core"},
-    "evaluation": {"core", "envs", "runs"},
+    "evaluation": {"core", "envs", "language", "runs"},
 }
 """What each room may import, beside itself. What is not named here stands above and may import all."""
 
 HEAVY = {
     "envpool", "gymnax", "h5py", "httpx", "imageio", "jinja2", "matplotlib", "minari", "mujoco", "pandas", "pyarrow",
     "jaxmarl", "mctx", "pettingzoo", "pgx", "pyspiel", "ray", "safetensors", "sklearn", "starlette", "tensorboardX",
-    "tokenizers", "uvicorn", "wandb",
+    "textarena", "textworld", "tokenizers", "uvicorn", "wandb",
 }  # fmt: skip
 """Libraries that cost much to import, or may be missing: imported by the function that needs them."""
 

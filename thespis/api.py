@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from thespis.assembly import (
 )
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
+from thespis.core.spaces import Text
 from thespis.evaluation.report import write_report
 from thespis.evaluation.score import final_score
+from thespis.evaluation.talks import kept
 from thespis.loops.driver import drive
 from thespis.loops.memory import planned_bytes, require
 from thespis.loops.parts import with_array_leaves
@@ -172,7 +174,7 @@ def _go(run: RunDirectory, assembled: Assembled, bus: Bus, planned: int, earlier
         for message in [*assembled.notes, *damaged, *(f"restarted: {what}" for what in lost)]:
             bus.emit("warning", step, message=message)
 
-        make_worlds = assembled.make_worlds
+        make_worlds, keep = assembled.make_worlds, _keeper(run, assembled, method)
 
         def evaluate(states: PyTree):
             if make_worlds is None:
@@ -180,21 +182,31 @@ def _go(run: RunDirectory, assembled: Assembled, bus: Bus, planned: int, earlier
             score = final_score(method, fetched(states), make_worlds, config["seeds"], options.episodes)
             return score["greedy"]["scores"], score["sampled"]["scores"]
 
-        carry, reason = drive(loop, carry, schedule_of(config), run, bus, evaluate)
+        if step == 0:
+            keep(step, loop.learner(carry).method)
+        carry, reason = drive(loop, carry, schedule_of(config), run, bus, evaluate, keep)
         step, trained = loop.steps(carry), time.perf_counter()
         if reason != "interrupted" and make_worlds is not None:
             states = fetched(loop.learner(carry).method)
             score = final_score(method, states, make_worlds, config["seeds"], options.episodes)
             run.write_json("final.json", {"step": step} | score)
+            keep(step, states)
             bus.emit("evaluation", step, greedy=score["greedy"]["scores"], sampled=score["sampled"]["scores"])
         ended = time.perf_counter()
-        timing = loop.timing | {"evaluation": ended - trained, "total": ended - began}
-        run.write_json("timing.json", timing)
+        run.write_json("timing.json", loop.timing | {"evaluation": ended - trained, "total": ended - began})
         if reason != "interrupted":
             write_report([run.path], run.path / "report.html")
         bus.emit("done", step, reason=reason, seconds=ended - began)
     finally:
         run.unlock()
+
+
+def _keeper(run: RunDirectory, assembled: Assembled, method: Method) -> Callable[[int, PyTree], None]:
+    """What keeps samples of what is said at a step, if anything is."""
+    make_worlds, seeds = assembled.make_worlds, run.config["seeds"]
+    if make_worlds is None or not isinstance(assembled.spec.action, Text):
+        return lambda step, states: None
+    return lambda step, states: run.append_conversations(step, kept(method, fetched(states), make_worlds, seeds))
 
 
 def load(path: str | Path, env: Any = None) -> Run:

@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import ForMany, HostEnvironment, Method, Seating
 from thespis.core.errors import UserError
-from thespis.core.feeds import Logged
+from thespis.core.feeds import Logged, LoggedEpisodes, Pairs
 from thespis.core.keys import roots
 from thespis.core.records import EnvSpec
 from thespis.envs import registry
@@ -22,7 +22,9 @@ from thespis.loops.parts import Parts
 from thespis.options import Options, options_of, require_room_for
 from thespis.parts import curriculum_from, feedback_from, fitted
 from thespis.runs.config import from_config, to_config
+from thespis.tiny import spelt
 
+FROM_DATA = Logged | LoggedEpisodes | Pairs
 METHOD_STATE = "['carry'].learner.method"  # where every loop's checkpoint holds the method's states
 
 
@@ -54,9 +56,9 @@ def use_cores(count: int) -> None:
 
 
 def seated(env: Any, method: Method, curriculum: Any) -> Any:
-    """The world that is learnt in: ``env`` itself, unless the curriculum fills seats of it."""
+    """The world that is learnt in: ``env`` itself, or as a curriculum that fills seats or a checkpoint wants it."""
     if not isinstance(curriculum, Seating):
-        return env
+        return spelt(env, method)
     if registry.resolve(env).kind != "compiled":
         raise UserError(f"{environment_name(env)} is no compiled game: opponents from a pool need one (pgx)")
     return curriculum.world(registry.compiled(env), method)
@@ -164,14 +166,15 @@ def _timing_notes(apart: bool) -> tuple[str, ...]:
 
 
 def _logged(parts: Parts, options: Options, seeds: list[int], env: Any, make_worlds: Any) -> Assembled:
-    from thespis.data.datasets import read_dataset
     from thespis.loops.logged import LoggedLoop
+    from thespis.sources import dataset_of, spec_for
 
     if options.data is None:
         raise UserError("learning from a dataset needs one: --data DIR (make one with `thespis collect RUN`)")
-    dataset = read_dataset(options.data)
-    loop = LoggedLoop(parts, dataset.spec, dataset.steps, seeds)
-    return Assembled(parts, loop, dataset.spec, make_worlds if env is not None else None, dataset.notes)
+    dataset = dataset_of(options.data, env, parts.method)
+    spec = spec_for(dataset, env)
+    loop = LoggedLoop(parts, spec, dataset.steps, seeds, dataset.together)
+    return Assembled(parts, loop, spec, make_worlds if env is not None else None, dataset.notes)
 
 
 def loop_kind(method: Method, env: Any, options: Options) -> str:
@@ -179,7 +182,7 @@ def loop_kind(method: Method, env: Any, options: Options) -> str:
     wanted = options.loop
     if wanted not in (None, "compiled", "host", "logged"):
         raise UserError(f"unknown loop {wanted!r}: it is compiled, host or logged")
-    if isinstance(method.feed, Logged) or options.data is not None or wanted == "logged":
+    if isinstance(method.feed, FROM_DATA) or options.data is not None or wanted == "logged":
         if wanted not in (None, "logged"):
             raise UserError(f"a run that learns from data needs the logged loop, not the {wanted} loop")
         return "logged"
@@ -209,7 +212,7 @@ def resolved_config(
     kind = loop_kind(method, env, options)
     feedback, curriculum = feedback_from(feedback), curriculum_from(curriculum)
     method = curriculum.learner(method) if isinstance(curriculum, Seating) else fitted(method, env)
-    count = 1 if isinstance(method.feed, Logged) or kind == "logged" else envs or method.feed.envs
+    count = 1 if isinstance(method.feed, FROM_DATA) or kind == "logged" else envs or method.feed.envs
     used: tuple[Any, ...] = (method, feedback, curriculum)
     citations = [dataclasses.asdict(citation) for part in used for citation in part.citations]
     return {

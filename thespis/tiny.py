@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import tempfile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -25,9 +26,12 @@ from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
 from thespis.data.stores import first_episodes
 from thespis.envs import registry
+from thespis.envs.host.scripts import Spelt
 from thespis.envs.host.texts import Texts
 from thespis.language import weights
+from thespis.language.script import script_in
 from thespis.language.tokens import words
+from thespis.learners.crowd import one_of
 from thespis.learners.voices import LESSON, TINY, Origin, first_words, taught
 
 SHOWN = 64
@@ -56,27 +60,56 @@ def prepared(method: Method, env: Any) -> Method:
 
     Raises ``UserError`` for a world that shows nothing to learn from.
     """
-    if env is None or not isinstance(method, Speaks):
+    if not isinstance(method, Speaks):
         return method
+    if env is None and method.origin.name == TINY:
+        raise UserError("a tiny model is taught by its world: --env NAME, --model blank, or a checkpoint")
+    if env is None:
+        return method
+    env = spelt(env, method)
+    own = not isinstance(env, str | type) and isinstance(env, HostEnvironment)
     compiled = registry.resolve(env).kind == "compiled"
-    world: Any = registry.compiled(env) if compiled else registry.host(env, SHOWN)
-    try:
-        spec, feed, origin = world.spec, method.feed, method.origin
-        fitted: Any = method
-        if isinstance(feed, Episodes) and not feed.turns and spec.time_limit:
-            fitted = dataclasses.replace(fitted, feed=dataclasses.replace(feed, turns=spec.time_limit))
-        if origin.name == TINY and isinstance(spec.action, Text) and not origin.directory(spec).exists():
-            if isinstance(world, Texts):
-                examples = _shown(world)
-            elif isinstance(world, Demonstrates):
-                examples = demonstrations(world, LESSON.conversations)
-            else:
-                raise UserError(f"{spec.name} shows nothing to teach a tiny model by: --model blank, or a checkpoint")
-            _teach(origin, spec, examples)
-        return fitted
-    finally:
-        if isinstance(world, HostEnvironment):
-            world.close()
+    world: Any = env if own else registry.compiled(env) if compiled else registry.host(env, 1)
+    spec, feed, origin = world.spec, method.feed, method.origin
+    if not own and not compiled:
+        world.close()
+    fitted: Any = method
+    if spec.groups:
+        fitted = dataclasses.replace(fitted, roles=sum(group.count for group in spec.groups))
+    if isinstance(feed, Episodes) and not feed.turns and spec.time_limit:
+        fitted = dataclasses.replace(fitted, feed=dataclasses.replace(feed, turns=spec.time_limit))
+    if spec.groups and origin.name == TINY:
+        spec = one_of(spec, spec.groups[0])
+    if origin.name == TINY and isinstance(spec.action, Text) and not origin.directory(spec).exists():
+        _teach(origin, spec, demonstrations_of(env, world, LESSON.conversations))
+    return fitted
+
+
+def demonstrations_of(env: Any, world: Any, count: int) -> tuple[Any, ...]:
+    """What :func:`demonstrated` gives, of ``env``, one of whose worlds is ``world``.
+
+    Raises ``UserError`` for a world that shows nothing to learn from.
+    """
+    if isinstance(world, Texts):
+        with contextlib.closing(registry.host(env, SHOWN)) as worlds:
+            return shown(worlds, count)
+    if isinstance(world, Demonstrates):
+        return demonstrated(world, count)
+    raise UserError(f"{world.spec.name} shows nothing to learn from: --model blank or a checkpoint, and other data")
+
+
+def spelt(env: Any, method: Method) -> Any:
+    """The world, written as the method's checkpoint writes, if it has one and the world is one of strings."""
+    made = not isinstance(env, str | type) and isinstance(env, HostEnvironment)
+    if (
+        env is None
+        or made
+        or not isinstance(method, Speaks)
+        or method.origin.made
+        or registry.resolve(env).kind != "host"
+    ):
+        return env
+    return Spelt(env, functools.partial(script_in, method.origin.name))
 
 
 def _teach(origin: Origin, spec: EnvSpec, examples: tuple[Any, ...]) -> None:
@@ -91,38 +124,51 @@ def _teach(origin: Origin, spec: EnvSpec, examples: tuple[Any, ...]) -> None:
             made.rename(directory)
 
 
-@eqx.filter_jit
 def demonstrations(world: Any, count: int, seed: int = 0) -> tuple[Array, Array, Array, Array]:
-    """``count`` conversations of a world's demonstrator: transcripts, where utterances begin, what they are, returns.
+    """As :func:`demonstrated`, but the last are returns ``[row]``."""
+    transcript, starts, said, reward = demonstrated(world, count, seed)
+    return transcript, starts, said, reward.sum(axis=0)
 
-    Shapes ``[row, length]``, ``[time, row]``, ``[time, row, utterance]`` (-1 behind the end), ``[row]``.
+
+@eqx.filter_jit
+def demonstrated(world: Any, count: int, seed: int = 0) -> tuple[Array, Array, Array, Array]:
+    """``count`` conversations of a world's demonstrator: transcripts, where utterances begin, what they are, rewards.
+
+    In a world of many agents there are those of every seat. Shapes ``[row, length]``, ``[time, row]``,
+    ``[time, row, utterance]`` (-1 behind the end), ``[time, row]``.
     """
     spec, key = world.spec, fold(key_of(seed), "demonstrations")
     state, begun = jax.vmap(world.reset, in_axes=(None, 0))(spec.params, per_index(fold(key, "reset"), count))
+
+    def rows(tree: PyTree) -> Array:
+        """In a world of many agents: those of a seat behind each other."""
+        return tree[spec.groups[0].name].reshape(-1, tree[spec.groups[0].name].shape[-1]) if spec.groups else tree
 
     def tick(carry: Any, t: Array) -> Any:
         state, seen = carry
         said = jax.vmap(world.demonstrated)(state, per_index(fold(key, "say", t), count))
         state, step = jax.vmap(world.step)(state, said, per_index(fold(key, "step", t), count))
-        row = (seen >= 0).sum(-1), said, step.reward, step.terminated | step.truncated, step.observation
-        return (state, step.observation), row
+        row = (seen >= 0).sum(-1), rows(said), step.reward, step.terminated | step.truncated, rows(step.observation)
+        return (state, row[-1]), row
 
-    _, (starts, said, reward, ended, seen) = jax.lax.scan(tick, (state, begun.observation), jnp.arange(spec.time_limit))
-    alive = first_episodes(ended)
+    first = state, rows(begun.observation)
+    _, (starts, said, reward, ended, seen) = jax.lax.scan(tick, first, jnp.arange(spec.time_limit))
+    seats = starts.shape[1] // count
+    alive, reward = (jnp.repeat(x, seats, axis=1) for x in (first_episodes(ended), reward))
     last = alive.sum(axis=0) - 1
-    transcript = seen[last, jnp.arange(count)]
+    transcript = seen[last, jnp.arange(count * seats)]
     said = jnp.where(alive[..., None], said, -1)
-    return transcript, starts, said, jnp.where(alive, reward, 0.0).sum(axis=0)
+    return transcript, starts, said, jnp.where(alive, reward, 0.0)
 
 
-def _shown(worlds: Texts) -> tuple[np.ndarray, ...]:
-    """The same of a user's worlds, :data:`SHOWN` at a time."""
-    rounds = [_shown_once(worlds, seed) for seed in range(LESSON.conversations // SHOWN)]
-    transcripts, starts, said = zip(*rounds, strict=True)
-    return np.concatenate(transcripts), np.concatenate(starts, axis=1), np.concatenate(said, axis=1)
+def shown(worlds: Any, count: int) -> tuple[np.ndarray, ...]:
+    """As :func:`demonstrated` of a user's worlds, :data:`SHOWN` at a time."""
+    rounds = [_shown_once(worlds, seed) for seed in range(-(-count // SHOWN))]
+    transcripts, *by_time = zip(*rounds, strict=True)
+    return np.concatenate(transcripts)[:count], *(np.concatenate(each, axis=1)[:, :count] for each in by_time)
 
 
-def _shown_once(worlds: Texts, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _shown_once(worlds: Texts, seed: int) -> tuple[np.ndarray, ...]:
     spec: Any = worlds.spec
     seen = worlds.start([seed * SHOWN + i for i in range(SHOWN)]).observation
     going, whole = np.ones(SHOWN, bool), seen.copy()
@@ -130,13 +176,14 @@ def _shown_once(worlds: Texts, seed: int) -> tuple[np.ndarray, np.ndarray, np.nd
         np.zeros((spec.time_limit, SHOWN), "int32"),
         np.full((spec.time_limit, SHOWN, spec.action.length), -1),
     )
+    reward = np.zeros((spec.time_limit, SHOWN), "float32")
     for t in range(spec.time_limit):
         starts[t] = (seen >= 0).sum(axis=1)
         for i, ids in enumerate(worlds.demonstrated()):
             said[t, i, : len(ids)] = ids[: spec.action.length]
         step, following = worlds.step(said[t])
-        said[t, ~going] = -1
+        said[t, ~going], reward[t] = -1, np.where(going, step.reward, 0.0)
         whole = np.where(going[:, None], step.observation, whole)
         going &= ~(step.terminated | step.truncated)
         seen = following.observation
-    return whole, starts, said.astype("int32")
+    return whole, starts, said.astype("int32"), reward

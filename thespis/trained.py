@@ -94,9 +94,9 @@ class Run:
 
     def _spec(self) -> EnvSpec:
         if self.config["env"] is None:
-            from thespis.data.datasets import read_dataset
+            from thespis.sources import dataset_of
 
-            return read_dataset(self.config["options"]["data"]).spec
+            return dataset_of(self.config["options"]["data"], None, self.method).spec
         worlds = self.worlds(1)
         worlds.close()
         return worlds.spec

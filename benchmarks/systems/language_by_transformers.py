@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from language import LAYERS, NEW, PROMPT, SHAPE, VOCABULARY, prompts
+from language import LLAMA, NEW, PROMPT, prompts
 from shared import Stopwatch, work
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
@@ -11,11 +11,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=SHAPE["width"], intermediate_size=SHAPE["hidden"], num_hidden_layers=LAYERS,
-        num_attention_heads=SHAPE["heads"], num_key_value_heads=SHAPE["kv_heads"], head_dim=SHAPE["head_size"],
-        max_position_embeddings=PROMPT + NEW, tie_word_embeddings=True,
-    )  # fmt: skip
+    config = LlamaConfig(**LLAMA)
     model = LlamaForCausalLM(config).eval()
     how = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=NEW, min_new_tokens=NEW, pad_token_id=0)
     done = 0

@@ -68,6 +68,22 @@ class Slow(Calm):
         self.place, self.steps, self.made, self.np_random.bit_generator.state = words
 
 
+class Asks:
+    """Talks: asks for one of 200 words, slowly."""
+
+    turns, message, utterance = 2, 3, 2
+    words = tuple(f"w{i}" for i in range(200))
+
+    def reset(self, rng):
+        self.word, self.left = str(rng.choice(self.words)), self.turns
+        return self.word
+
+    def step(self, said):
+        time.sleep(0.002)
+        self.left -= 1
+        return self.word, float(said == self.word), self.left == 0
+
+
 class Raises(Calm):
     def reward(self):
         if self.made == HAPPENS:

@@ -86,6 +86,20 @@ def test_record_writes_a_film_and_the_critics_opinion(trained, thespis):
         assert film.n_frames > 1
 
 
+@pytest.mark.slow
+def test_a_demonstrator_s_talk_can_be_collected_and_learnt(thespis):
+    found = thespis("collect", "text:echo", "--episodes", 20, "--out", "data", "--json").document
+    assert (found["episodes"], found["steps"]) == (20, 60)
+    small = ["--set", "layers=1", "width=32", "feed.batch=4", "--episodes", 2, "--quiet"]
+    thespis("train", "sft", "--data", "data", "--env", "text:echo", "--steps", 2, "--out", "run", *small)
+    thespis("collect", "run", "--episodes", 3, "--out", "own")
+    thespis("train", "dpo", "--model", "blank", "--data", "data", "--steps", 2, "--out", "alone", *small)
+    for wrong in (["--steps", 5], ["--episodes", 5, "--greedy"]):
+        assert "--episodes N alone" in thespis("collect", "text:echo", *wrong, "--out", "x", code=2).err
+    told = thespis("train", "dpo", "--data", "data", "--steps", 2, "--out", "tiny", code=2).err
+    assert "taught by its world" in told
+
+
 def test_collect_can_be_learnt_from(trained, thespis):
     found = thespis("collect", trained, "--steps", 100, "--out", "data", "--json").document
     dataset = read_dataset("data")

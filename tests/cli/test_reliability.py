@@ -13,10 +13,27 @@ from thespis.runs.store import COLUMNS, RunDirectory
 SMALL = ("--set", "hidden=16,16", "--episodes", 2, "--quiet")
 OFF_POLICY = ("--set", "feed.warmup=200", "feed.batch=16", "feed.capacity=4000")
 
+TALK = ("--set", "layers=1", "width=32", "feed.group=4", "feed.envs=16", "--episodes", 2, "--quiet")
+
 COMMANDS = {
     "ppo": ["train", "ppo", "--env", "CartPole-v1", "--steps", 40_960, "--envs", 4, "--seeds", 2, *SMALL],
     "sac": ["train", "sac", "--env", "Pendulum-v1", "--steps", 3_000, "--seeds", 2, *SMALL, *OFF_POLICY],
     "dqn": ["train", "dqn", "--env", "CartPole-v1", "--steps", 12_000, *SMALL, *OFF_POLICY],
+    "talk": ["train", "grpo", "--env", "text:echo", "--model", "blank", "--steps", 3_072, *TALK],
+    "talk on the host": ["train", "grpo", "--env", "accidents:Asks", "--model", "blank", "--steps", 3_072, *TALK],
+    "opponents": [
+        "train",
+        "ppo",
+        "--env",
+        "pgx:kuhn_poker",
+        "--opponents",
+        "past",
+        "--steps",
+        40_960,
+        "--envs",
+        16,
+        *SMALL,
+    ],
     "host": ["train", "sac", "--env", "gymnasium:Pendulum-v1", "--steps", 1_500, "--seeds", 2, *SMALL, *OFF_POLICY],
 }
 
@@ -103,6 +120,7 @@ def test_not_a_number_stops_with_step_metric_and_checkpoint(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_killed_at_random_and_resumed(name, tmp_path):
+    """To the bit, which a run that met another prompt or opponent, or one of them twice, could not be."""
     command = COMMANDS[name]
     thespis(*command, "--out", "straight", cwd=tmp_path)
     assert killed(command, tmp_path / "run", tmp_path, kills=4, seed=1) >= 3

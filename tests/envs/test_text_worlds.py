@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from typing import Any, NamedTuple
@@ -301,3 +302,14 @@ def playing(cells: tuple[int, ...]) -> bool:
     """Whether a board may be met when the agent is to move."""
     rules = RULES["tictactoe"](None, Drawn(cells))
     return cells.count(2) - cells.count(1) in (0, 1) and not (rules.won("x") or rules.won("o"))
+
+
+def test_first_attempts_are_paid_at_once():
+    world = Spoken(Correction(wandering=0.0, first=0.25))
+    state, _ = world.reset((), key_of(0))
+    wrong = state.task.terms.at[0].add(1)
+    for terms, wanted in ((state.task.terms, 0.25), (wrong, 0.0)):
+        said = world.task.expert(dataclasses.replace(state.task, terms=terms), key_of(1))
+        after, step = world.step(state, said, key_of(2))
+        assert step.reward == wanted
+        assert world.step(after, world.task.expert(after.task, key_of(1)), key_of(2))[1].reward == 1

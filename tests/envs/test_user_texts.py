@@ -114,6 +114,18 @@ def test_a_world_without_words_says_what_is_missing():
         thespis.train("ppo", Guess, steps=10)
 
 
+def test_a_demonstrator_speaks_its_world_s_words():
+    class Loud(Guess):
+        def demonstrate(self):
+            return "SEVEN"
+
+    worlds = Texts(Loud, 1, "loud")
+    worlds.start([0])
+    with pytest.raises(UserError, match="says 'SEVEN', which is none of its words"):
+        worlds.demonstrated()
+    worlds.close()
+
+
 class Echo(Guess):
     """Says a number, which is to be said again; whoever demonstrates it says any."""
 

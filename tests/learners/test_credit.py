@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.learners.credit import Alone, Mean, Others, Scaled, ToGo, TokenCritic, TurnCritic, Turns, Whole
+from thespis.learners.baselines import Alone, Mean, Others, Scaled
+from thespis.learners.credit import ToGo, TokenCritic, TurnCritic, Turns, Whole
 
 TIME, ROWS, WIDTH = 5, 4, 3
 RNG = np.random.default_rng(0)
@@ -139,3 +140,32 @@ def test_baselines_of_others_leave_the_gradient_unbiased():
     for baseline in (Alone(), Others()):
         np.testing.assert_allclose(expected(Whole(baseline)), truth, rtol=1e-5)
     np.testing.assert_allclose(expected(Whole(Mean())), truth / 2, rtol=1e-5)
+
+
+def test_seats_are_compared_with_their_own():
+    """Rows are conversations of two groups of two, each from three seats."""
+    rng = np.random.default_rng(3)
+    returns = rng.normal(size=(4, 3)).astype("float32")
+    reward = jnp.asarray(returns.reshape(1, -1))
+    shape = (1, 12)
+    given = Turns(reward, jnp.ones(shape, bool), jnp.zeros(12, bool), jnp.ones((*shape, 2), bool), 2, 3)
+    told = np.asarray(Whole(Mean())(given, None).advantage)[0, :, 0].reshape(2, 2, 3)
+    grouped = returns.reshape(2, 2, 3)
+    np.testing.assert_allclose(told, grouped - grouped.mean(axis=1, keepdims=True), atol=1e-6)
+
+
+def test_waits_are_passed_over():
+    """Where others speak between two turns, credit is what it is without them."""
+    rng = np.random.default_rng(4)
+    reward, value = rng.normal(size=(3, 2)).astype("float32"), rng.normal(size=(4, 2, 1)).astype("float32")
+    dense = Turns(*map(jnp.asarray, (reward, np.ones((3, 2), bool), np.zeros(2, bool), np.ones((3, 2, 1), bool))), 2)
+    alive = np.array([True, False, True, False, True, False])
+    wide_reward, wide_value = np.zeros((6, 2), "float32"), rng.normal(size=(7, 2, 1)).astype("float32")
+    wide_reward[alive], wide_value[:-1][alive] = reward, value[:-1]
+    there = np.broadcast_to(alive[:, None], (6, 2))
+    wide = Turns(*map(jnp.asarray, (wide_reward, there, np.zeros(2, bool), there[..., None])), 2)
+    for credit in (ToGo(Mean(), 0.8), TurnCritic(0.8, 0.9)):
+        np.testing.assert_allclose(
+            np.asarray(credit(wide, jnp.asarray(wide_value)).advantage)[alive],
+            credit(dense, jnp.asarray(value)).advantage, rtol=1e-5,
+        )  # fmt: skip

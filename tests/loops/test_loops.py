@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -142,11 +143,13 @@ def test_chunks_do_not_matter():
     same_bits(whole, pieces, "chunks do not matter")
 
 
-@pytest.mark.parametrize("name", ["bc", "sac"])
+@pytest.mark.parametrize("name", ["bc", "sac", "dpo", pytest.param("spin", marks=pytest.mark.slow)])
 def test_logged_loop_resumes(name, tmp_path):
     case = CASES[name]
     steps = jax.tree.map(lambda x: x[:, 0], random_steps(case.world.spec, np.random.default_rng(1), 40, 1))
-    loop = LoggedLoop(parts(name), case.world.spec, steps, SEEDS)
+    place = np.arange(40) % 3  # episodes of three steps, which belong together by two
+    steps = dataclasses.replace(steps, truncated=place == 2, terminated=np.zeros(40, bool), first=place == 0)
+    loop = LoggedLoop(parts(name), case.world.spec, steps, SEEDS, 2)
     carry = loop.advance(loop.init(), 3)
     checkpoint.save(tmp_path / "a.ckpt", loop.snapshot(carry), {})
     snapshot = checkpoint.load(tmp_path / "a.ckpt", loop.snapshot(carry))[0]

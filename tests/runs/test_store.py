@@ -107,6 +107,16 @@ def test_rewind_then_continue_equals_never_interrupted(tmp_path):
     assert content(again) == content(one)
 
 
+def test_samples_of_what_is_said_are_rewound_too(run):
+    assert run.conversations() == []
+    said = [{"return": 1.0, "turns": [{"heard": "grüß\n> Gott", "said": "", "reward": 1.0}]}]
+    for step in (0, 10, 20):
+        run.append_conversations(step, said)
+    assert run.conversations()[1] == {"step": 10, "conversations": said}
+    run.rewind(10)
+    assert [line["step"] for line in run.conversations()] == [0, 10]
+
+
 def test_a_torn_line_does_not_spoil_reading(run):
     fill(run, [10])
     with open(run.path / "metrics.csv", "ab") as file:

@@ -279,3 +279,18 @@ def test_a_port_that_is_taken_is_one_line(url):
     port = int(url.split(":")[2].removesuffix("/v1"))
     with pytest.raises(UserError, match=f"cannot listen at 127.0.0.1:{port}"), serving(talker(), port=port):
         pass
+
+
+def test_a_full_queue_is_refused_and_asked_again_later():
+    """One request under way fills it; a client that heeds Retry-After gets its answer in the end."""
+    long = chat("a", seed=13, max_tokens=200, n=24, stream=True)
+    with serving(talker(), "tiny", limit=1) as url:
+        with httpx.stream("POST", f"{url}/chat/completions", json=long, timeout=60) as one:
+            lines = one.iter_lines()  # kept: letting go of it hangs up
+            next(lines)
+            refused = posted(url, chat("b", max_tokens=4))
+            assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
+            assert refused.json()["error"]["code"] == "queue_full"
+        with Endpoint(url, "tiny") as there:
+            found = there.answers([user(text) for text in "abcd"], Request(0.0, length=4))
+        assert [len(answer.replies) for answer in found] == [1] * 4

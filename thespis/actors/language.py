@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.readable import Redundant
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import Text
 from thespis.language.generation import Speaker
@@ -25,14 +26,18 @@ from thespis.nets.decoder import Cache, Decoder
 
 @dataclasses.dataclass(frozen=True)
 class Talking:
-    """The sizes of conversations: ids in all, ids that a turn adds to hear and to say, turns, and what ends one."""
+    """The sizes of conversations: ids in all, ids that a turn adds to hear and to say, turns, and what ends one.
+
+    ``choices``: the utterances that mean something, where they are listed; ``roles``: seats that one actor speaks from.
+    """
 
     length: int
     news: int
     utterance: int
     turns: int
     stop: tuple[int, ...]
-    vocabulary: int
+    choices: tuple[tuple[int, ...], ...] = ()
+    roles: int = 1
 
     @classmethod
     def of(cls, spec: EnvSpec) -> Talking:
@@ -46,7 +51,7 @@ class Talking:
         if seen.vocabulary != said.vocabulary:
             raise UserError(f"{spec.name} hears other words than it says")
         news = seen.news or seen.length
-        return cls(seen.length, news, said.length, spec.time_limit, said.vocabulary.stop, said.vocabulary.size)
+        return cls(seen.length, news, said.length, spec.time_limit, said.vocabulary.stop, said.choices)
 
     @property
     def block(self) -> int:
@@ -54,7 +59,7 @@ class Talking:
         return self.news + self.utterance
 
 
-class Heard(eqx.Module):
+class Heard(eqx.Module, Redundant):
     """What was read of each row's conversation: keys and values as a :class:`Cache` has them, and how many ids.
 
     ``stamp`` counts the turns of all rows together; a fresh row has 0, and the largest is right.
@@ -84,11 +89,12 @@ class Voice(eqx.Module):
     def act(
         self, memory: Heard, view: View, key: Key[Array, ""]
     ) -> tuple[Int[Array, "row utterance"], Heard, Float[Array, "row utterance"]]:
-        """Utterances, what was read, and log-probabilities of each id as sampled."""
+        """Utterances, what was read, log-probabilities of each id as sampled; who waits neither hears nor speaks."""
         talking, text = self.talking, view.observation
         count, turn = (text >= 0).sum(axis=1), memory.stamp.max()
+        heeds = jnp.ones(count.shape, bool) if view.alive is None else view.alive
         at = memory.read[:, None] + jnp.arange(talking.news + 1)
-        positions = jnp.where(at < count[:, None], at, -1)
+        positions = jnp.where((at < count[:, None]) & heeds[:, None], at, -1)
         fresh = jnp.maximum(jnp.take_along_axis(text, jnp.minimum(at, talking.length - 1), axis=1), 0)
         place = (turn % talking.turns) * talking.block
         forgotten = jnp.full((text.shape[0], talking.block), -1, memory.positions.dtype)
@@ -97,9 +103,43 @@ class Voice(eqx.Module):
         sampling = Sampling(temperature=0.0) if self.mode is Mode.EXPLOIT else self.sampling
         speak = Speaker(self.model, sampling, talking.utterance, talking.stop)
         said, cache = speak(cache, fresh, positions, key)
-        read = (count + said.counts - 1).astype("int32")
+        read = jnp.where(heeds, count + said.counts - 1, memory.read).astype("int32")
         stamp = jnp.full_like(memory.stamp, turn + 1)
         return said.tokens, Heard(cache.keys, cache.values, cache.positions, read, stamp), said.log_probs
+
+    def probabilities(self, view: View) -> Float[Array, "row choice"]:
+        """Of the listed utterances among those that are legal, all ids of each counted; greedy ones are certain."""
+        talking, text = self.talking, view.observation
+        sampling = self.sampling
+
+        def log_prob(choice: Array) -> Array:
+            count = (text >= 0).sum(axis=1)
+            longer = jnp.pad(text, ((0, 0), (0, choice.shape[0])), constant_values=-1)
+            place = jnp.arange(longer.shape[1]) - count[:, None]
+            told = jnp.where(place < 0, longer, jnp.where(place < choice.shape[0], choice[place], -1))
+            said = jnp.broadcast_to(choice, (1, *text.shape[:1], choice.shape[0]))
+            features = features_of(self.model, told, count[None], choice.shape[0])
+            return jnp.where(said >= 0, log_probs_of(self.model, sampling, features, said)[0], 0.0).sum((0, 2))
+
+        longest = max(map(len, talking.choices))
+        choices = jnp.array([(*choice, *[-1] * (longest - len(choice))) for choice in talking.choices])
+        logs = jnp.stack([log_prob(choice) for choice in choices], axis=1)
+        if view.legal is not None:
+            logs = jnp.where(view.legal, logs, -jnp.inf)
+        if self.mode is Mode.EXPLOIT:
+            return jax.nn.one_hot(jnp.argmax(logs, axis=1), logs.shape[1])
+        return jax.nn.softmax(logs, axis=1)
+
+
+def say(
+    model: Decoder, sampling: Sampling, talking: Talking, transcript: Int[Array, "row length"], key: Key[Array, ""]
+) -> Int[Array, "row utterance"]:
+    """Utterances in answer to whole conversations, read from their beginning."""
+    rows, length = transcript.shape
+    positions = jnp.where(transcript >= 0, jnp.arange(length), -1)
+    cache = model.empty(rows, length + talking.utterance)
+    speak = Speaker(model, sampling, talking.utterance, talking.stop)
+    return speak(cache, jnp.maximum(transcript, 0), positions, key)[0].tokens
 
 
 def features_of(
@@ -107,7 +147,7 @@ def features_of(
 ) -> Float[Array, "time row width features"]:
     """What the decoder makes of whole conversations, at the places from which the ids of utterances are foretold."""
     positions = jnp.where(transcript >= 0, jnp.arange(transcript.shape[1]), -1)
-    features = jax.vmap(model)(jnp.maximum(transcript, 0), positions)
+    features = model(jnp.maximum(transcript, 0), positions)
     places = jnp.clip(starts[..., None] + jnp.arange(width) - 1, 0, transcript.shape[1] - 1)
     return jax.vmap(lambda each, at: each[at], in_axes=(0, 1), out_axes=1)(features, places)
 

@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 from thespis.core.agents import Group
 from thespis.core.contracts import ForMany, Method
 from thespis.core.errors import UserError
-from thespis.core.feeds import Episodes, Logged, Replay, Rollouts
+from thespis.core.feeds import Episodes, Logged, LoggedEpisodes, Pairs, Replay, Rollouts
 from thespis.core.keys import key_of
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, dict_space
@@ -37,6 +37,8 @@ LOOPS = {
     Episodes: ("compiled", "host"),
     Replay: ("compiled", "host", "logged"),
     Logged: ("logged",),
+    LoggedEpisodes: ("logged",),
+    Pairs: ("logged",),
 }
 
 

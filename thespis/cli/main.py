@@ -19,10 +19,12 @@ from typing import NoReturn, cast
 import tyro
 
 from thespis.cli.commands.arena import Arena
+from thespis.cli.commands.chat import Chat
 from thespis.cli.commands.collect import Collect
 from thespis.cli.commands.compare import Compare
 from thespis.cli.commands.doctor import Doctor
 from thespis.cli.commands.evaluate import Evaluate
+from thespis.cli.commands.export import Export
 from thespis.cli.commands.listing import List
 from thespis.cli.commands.papers import Papers
 from thespis.cli.commands.play import Play
@@ -44,9 +46,11 @@ COMMANDS: dict[str, type] = {
     "compare": Compare,
     "arena": Arena,
     "play": Play,
+    "chat": Chat,
     "report": MakeReport,
     "record": Record,
     "collect": Collect,
+    "export": Export,
     "serve": Serve,
     "papers": Papers,
     "reproduce": Reproduce,

@@ -22,7 +22,7 @@ from thespis.core.agents import per_group
 from thespis.core.conformance_parts import begun, check_curriculum, check_feedback
 from thespis.core.conformance_worlds import check_environment, check_host_environment
 from thespis.core.contracts import Method, Mode
-from thespis.core.feeds import Episodes, Rollouts
+from thespis.core.feeds import Episodes, LoggedEpisodes, Pairs, Rollouts
 from thespis.core.keys import fold, key_of
 from thespis.core.laws import LawBroken, allowed, arrays_only, as_numpy, close, finite, fits, hold, same_bits, same_tree
 from thespis.core.records import Batch, Critique, EnvSpec, Transition
@@ -56,6 +56,8 @@ def check_method(method: Method, spec: EnvSpec, *, seed: int = 0, tolerance: flo
             shape = feed.length, feed.envs
         case Episodes() as feed:
             shape = feed.turns, feed.envs
+        case LoggedEpisodes() | Pairs() as feed:
+            shape = feed.turns, feed.rows
         case feed:
             shape = feed.length, feed.batch
     steps = [random_steps(spec, rng, *shape) for _ in range(2)]

@@ -94,4 +94,38 @@ class Logged:
     """Steps per window."""
 
 
-Feed = Rollouts | Episodes | Replay | Logged
+@dataclasses.dataclass(frozen=True)
+class LoggedEpisodes:
+    """Whole episodes drawn uniformly from a dataset that does not grow, masked behind their ends."""
+
+    turns: int = 0
+    """Steps that an episode may have; 0: as many as the dataset's longest has."""
+    batch: int = 32
+    """Episodes per update."""
+
+    @property
+    def rows(self) -> int:
+        """Episodes side by side."""
+        return self.batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Two whole episodes of a dataset that began alike, or lie there as a pair, and did not return the same.
+
+    Rows ``2 k`` and ``2 k + 1`` are the better and the worse. Drawn uniformly is one of all episodes that have such
+    rivals, then one of its rivals.
+    """
+
+    turns: int = 0
+    """Steps that an episode may have; 0: as many as the dataset's longest has."""
+    batch: int = 32
+    """Pairs per update."""
+
+    @property
+    def rows(self) -> int:
+        """Episodes side by side."""
+        return 2 * self.batch
+
+
+Feed = Rollouts | Episodes | Replay | Logged | LoggedEpisodes | Pairs

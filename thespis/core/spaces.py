@@ -63,12 +63,14 @@ class Text:
     """At most ``length`` token ids, then -1: ``int32[length]``.
 
     ``news``: of an observation, how many ids at most a step adds beside the agent's own utterance (0: not told). What
-    was there before stays as it is.
+    was there before stays as it is. ``choices``: of an action, the utterances that mean something where that is a short
+    list, as ids; a choice has a number then, and policies can be read.
     """
 
     length: int
     vocabulary: Vocabulary
     news: int = 0
+    choices: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

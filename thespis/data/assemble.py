@@ -15,6 +15,7 @@ from thespis.core.spaces import (
     Discrete,
     MultiDiscrete,
     Space,
+    Text,
     Tree,
     dtype_of,
     from_world,
@@ -65,6 +66,8 @@ def transitions(spec: EnvSpec, columns: Columns) -> tuple[Transition, tuple[str,
     a termination an unknown next observation is filled with the last one: nothing is bootstrapped from it.
     """
     parts = _parts(spec, columns)
+    known = parts.next_view is not None and "log_prob" in columns and isinstance(spec.action, Text)
+    extras = _value(Box((spec.action.length,)), "log_prob", columns) if known else ()  # pyright: ignore
     parts, notes = _shift(parts) if parts.next_view is None else _cut(parts, parts.next_view)
     ended = parts.terminated | parts.truncated
     steps = Transition(
@@ -75,6 +78,7 @@ def transitions(spec: EnvSpec, columns: Columns) -> tuple[Transition, tuple[str,
         truncated=parts.truncated,
         next_view=View(*parts.next_view),
         first=np.concatenate([[True], ended[:-1]]),
+        extras=extras,
     )
     return steps, notes
 
@@ -175,6 +179,10 @@ def _value(space: Space, name: str, columns: Columns) -> np.ndarray:
             _refuse(name, values, (cast < 0) | (cast >= space.n), f"among 0 .. {space.n - 1}")
         case MultiDiscrete():
             _refuse(name, values, (cast < 0) | (cast >= np.array(space.nvec)), f"within {space.nvec}")
+        case Text():
+            size = space.vocabulary.size
+            _refuse(name, values, (cast < -1) | (cast >= size), f"an id among 0 .. {size - 1}, or -1 behind the last")
+            _refuse(name, values, np.diff(cast < 0, axis=1, prepend=False) & (cast >= 0), "behind the last id: -1")
     return cast
 
 

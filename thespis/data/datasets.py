@@ -5,6 +5,10 @@ units), ``reward``, ``terminated``, ``truncated`` and, if known, ``next_observat
 where the episode ends; ``legal`` and ``next_legal`` where the world masks actions. A part of a tree is a
 column of its own: ``observation/camera``. ``dataset.json`` holds the format's version, the environment's
 name, its spaces, and whatever else its writer wants to tell.
+
+A conversation is an episode whose steps are turns: ``observation`` is all that was said before, as ids, ``action`` an
+utterance, and ``log_prob``, if known, the log-probability that each of its ids was sampled with. Where ``dataset.json``
+says ``together: 2``, every two episodes behind each other belong together, such as a chosen answer and a rejected one.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy as np
 
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, Transition
-from thespis.core.spaces import to_world
+from thespis.core.spaces import Text, to_world
 from thespis.data import assemble
 from thespis.data.columns import Columns, read_columns, write_columns
 from thespis.data.spaces import space_from_json, space_to_json
@@ -39,6 +43,11 @@ class Dataset:
     steps: Transition
     notes: tuple[str, ...]
     about: dict[str, Any]
+
+    @property
+    def together(self) -> int:
+        """Episodes behind each other that belong together; 0: those that begin alike."""
+        return int(self.about.get("together", 0))
 
     @property
     def episodes(self) -> int:
@@ -112,6 +121,8 @@ def to_columns(spec: EnvSpec, steps: Transition) -> Columns:
     if spec.legal:
         columns |= assemble.split(spec.action, "legal", steps.view.legal)
         columns |= assemble.split(spec.action, "next_legal", steps.next_view.legal)
+    if isinstance(spec.action, Text) and isinstance(steps.extras, np.ndarray):
+        columns |= {"log_prob": steps.extras}
     rest = {"reward": steps.reward, "terminated": steps.terminated, "truncated": steps.truncated}
     return columns | {name: np.asarray(values) for name, values in rest.items()}
 
@@ -127,7 +138,8 @@ def spec_of(about: dict[str, Any]) -> EnvSpec:
         if name not in about:
             raise UserError(f"{ABOUT} does not say the {name} space: add {name!r}")
         spaces.append(space_from_json(about[name]))
-    return EnvSpec(str(about.get("env", "unknown")), *spaces, legal=bool(about.get("legal", False)))
+    limit, legal = about.get("time_limit"), bool(about.get("legal", False))
+    return EnvSpec(str(about.get("env", "unknown")), *spaces, legal=legal, time_limit=limit)
 
 
 def _read_about(directory: Path) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class EpisodeStore:
 
     def warmup_blocks(self, envs: int) -> int:
         """Blocks collected before learning begins. Raises ``UserError`` where environments make no whole groups."""
-        if self.feed.turns < 1 or envs % self.feed.group:
+        if self.feed.turns < 1 or self.feed.group < 1 or envs % self.feed.group:
             raise UserError(
                 f"{envs} environments do not make groups of {self.feed.group}, or episodes have no limit of turns "
                 f"({self.feed.turns}): --envs N, or feed.turns=N"

@@ -11,8 +11,9 @@ from thespis.core.errors import UserError
 
 COMPILED = ("probe", "gymnax", "pgx", "jaxmarl", "text")
 MANY = ("pettingzoo", "openspiel")
-LIBRARIES = (*COMPILED, "gymnasium", "envpool", *MANY)
-"""Those whose worlds are compiled, the others whose worlds have many agents, and all."""
+TALKING = ("textarena", "textworld")
+LIBRARIES = (*COMPILED, "gymnasium", "envpool", *MANY, *TALKING)
+"""Those whose worlds are compiled, the others whose worlds have many agents, those of strings, and all."""
 
 
 def names() -> list[str]:

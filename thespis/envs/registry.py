@@ -1,6 +1,7 @@
 """Environments by name. ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``,
 ``envpool:Ant-v5``, ``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``,
-``my_module:MyEnv``; a bare name means gymnax where gymnax has it, else Gymnasium.
+``textarena:Mastermind-v0``, ``textworld:FILE``, ``my_module:MyEnv``; a bare name means gymnax where gymnax has it, else
+Gymnasium.
 
 An environment may also be given as an object, a class or a function that makes one. Nothing heavy is
 imported before a world of that library is asked for.
@@ -18,7 +19,8 @@ from typing import Any, Literal
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError
 from thespis.envs.host.pettingzoo import is_many
-from thespis.envs.libraries import COMPILED, LIBRARIES, MANY, installed, known, names, unknown
+from thespis.envs.host.scripts import Spelt
+from thespis.envs.libraries import COMPILED, LIBRARIES, MANY, TALKING, installed, known, names, unknown
 
 __all__ = ["Entry", "compiled", "has_many", "host", "names", "resolve"]
 
@@ -39,6 +41,8 @@ def resolve(environment: Any) -> Entry:
     """
     from thespis.envs.host.gymnasium import name_of
 
+    if isinstance(environment, Spelt):
+        return resolve(environment.world)
     if not isinstance(environment, str):
         return Entry(_kind(environment), name_of(environment))
     library, colon, rest = environment.partition(":")
@@ -99,6 +103,8 @@ def host(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
     Raises:
         UserError: if the name is unknown, the environment cannot be made, or it does not have ``n`` worlds.
     """
+    spelt = environment if isinstance(environment, Spelt) else Spelt(environment)
+    environment, script = spelt.world, spelt.script
     if not isinstance(environment, type) and isinstance(environment, HostEnvironment):
         if environment.n != n:
             raise UserError(f"the environment has {environment.n} worlds and the run needs {n}")
@@ -110,7 +116,7 @@ def host(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
     if not isinstance(environment, str):
         from thespis.envs.host.making import wrap
 
-        return wrap(environment, n, threads=threads)
+        return wrap(environment, n, threads=threads, script=script)
     library, _, rest = resolve(environment).name.partition(":")
     if library == "envpool":
         from thespis.envs.host.envpool import EnvPool
@@ -119,7 +125,11 @@ def host(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
     if library == "gymnasium":
         from thespis.envs.host.making import named
 
-        return named(rest, n, threads=threads)
+        return named(rest, n, threads=threads, script=script)
+    if library in TALKING:
+        from thespis.envs.host.making import talking
+
+        return talking(library, rest, n, script)
     if library == "pettingzoo":
         from thespis.envs.host import pettingzoo
 
@@ -128,7 +138,7 @@ def host(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
         from thespis.envs.host import openspiel
 
         return openspiel.named(rest, n)
-    return host(_load(environment), n, threads=threads)
+    return host(Spelt(_load(environment), script), n, threads=threads)
 
 
 def has_many(environment: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from thespis.core.records import Critique, EnvSpec, Transition
 from thespis.core.spaces import Text
 from thespis.core.vocabulary import Vocabulary
+from thespis.language.tokens import tokenizer_of
 
 _WIDE = 88
 
@@ -35,21 +37,24 @@ class Turn:
 def turns(spec: EnvSpec, steps: Transition, critique: Critique) -> list[Turn]:
     """The turns of one episode ``[time]`` in a world of texts."""
     assert isinstance(spec.action, Text)
-    known, seen, said = spec.action.vocabulary, np.asarray(steps.view.observation), np.asarray(steps.action)
+    text, seen, said = reader(spec.action.vocabulary), np.asarray(steps.view.observation), np.asarray(steps.action)
     opinions: Any = [getattr(critique, name) for name in ("value", "advantage")]
     found, before = [], 0
     for t in range(len(seen)):
         count = int((seen[t] >= 0).sum())
         numbers = [None if opinion is None else float(opinion[t]) for opinion in opinions]
         reward = float(np.asarray(steps.reward)[t])
-        found.append(Turn(text(known, seen[t, before:count]), text(known, said[t]), reward, *numbers))
+        found.append(Turn(text(seen[t, before:count]), text(said[t]), reward, *numbers))
         before = count + int((said[t] >= 0).sum())
     return found
 
 
-def text(vocabulary: Vocabulary, ids: np.ndarray) -> str:
-    """The words of ids, without padding; the ids themselves where no words are known."""
-    return " ".join(vocabulary.words[i] if vocabulary.words else str(i) for i in ids if i >= 0)
+def reader(vocabulary: Vocabulary) -> Callable[[np.ndarray], str]:
+    """What reads ids, without padding, special tokens by their names; the ids themselves where no words are known."""
+    if vocabulary.source:
+        tokenizer = tokenizer_of(vocabulary.source)
+        return lambda ids: tokenizer.decode(ids)
+    return lambda ids: " ".join(vocabulary.words[i] if vocabulary.words else str(i) for i in ids if i >= 0)
 
 
 def lines(told: list[Turn]) -> list[str]:

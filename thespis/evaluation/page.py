@@ -168,6 +168,13 @@ li{margin:3px 0}
 .bar,.key i{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 .key{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:4px 22px;font-size:14.5px}
 .key i{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:7px}
+.talks{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:4px 26px;margin:0 0 26px;
+ font-size:14.5px;line-height:1.45}
+.talks h3{border-bottom:1px solid var(--rule);padding-bottom:5px;margin:8px 0 10px;font-size:14px}
+.talks p{white-space:pre-wrap}
+.heard{margin:0;color:var(--muted)}
+.said{margin:1px 0 0;padding-left:10px;border-left:3px solid var(--c0);font-weight:600}
+.worth{margin:2px 0 12px 13px;color:var(--muted);font-size:12.5px;font-variant-numeric:tabular-nums}
 pre{background:var(--card);padding:12px 16px;border-radius:6px;white-space:pre-wrap;margin:0 0 12px;
  font:14px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",monospace}
 .run{border-top:2px solid var(--rule);margin-top:56px;padding-top:36px}
@@ -177,7 +184,7 @@ footer{margin-top:56px;color:var(--muted);font-size:13px}
  main{padding:24px 16px 48px}
  h1{font-size:24px}
  dl{columns:1}
- .beside{grid-template-columns:minmax(0,1fr)}
+ .beside,.talks{grid-template-columns:minmax(0,1fr)}
  td:first-child{white-space:normal;overflow-wrap:anywhere;min-width:8em}
  .wide{display:none}
  .narrow{display:block}
@@ -192,7 +199,8 @@ footer{margin-top:56px;color:var(--muted);font-size:13px}
  section{margin-top:24px}
  figure,tr,.beside{break-inside:avoid}
  .verdict{font-size:13px}
- table,dl,.key,pre{font-size:11px}
+ table,dl,.key,pre,.talks{font-size:11px}
+ .worth{font-size:10px}
  .scroll{overflow:visible}
  td:first-child{white-space:normal;overflow-wrap:anywhere}
  .run{break-before:page;border:0;margin:0;padding:0}

@@ -24,6 +24,7 @@ from thespis.core.errors import UserError
 from thespis.core.records import Critique, EnvSpec, Transition
 from thespis.core.spaces import Box, Text, to_world
 from thespis.envs import registry
+from thespis.envs.host.scripts import Spelt
 from thespis.evaluation import conversation, film
 from thespis.evaluation.play import play
 from thespis.runs.config import locate
@@ -86,6 +87,9 @@ def _own_camera(environment: Any) -> tuple[Any, str]:
     """World and camera, if the world can draw itself, else why not."""
     import gymnasium
 
+    silent = "this world draws no pictures"
+    if isinstance(environment, Spelt):
+        return None, silent
     entry = registry.resolve(environment)
     library, _, name = entry.name.partition(":")
     try:
@@ -97,7 +101,7 @@ def _own_camera(environment: Any) -> tuple[Any, str]:
             return film.filmed(made, entry.name), ""
     except UserError as error:
         return None, str(error)
-    return None, "this world draws no pictures"
+    return None, silent
 
 
 def _drawn(spec: EnvSpec, steps: Transition, critique: Critique, reason: str) -> tuple[film.Frames, float, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from thespis.evaluation import page, particulars, plots, view, words
+from thespis.evaluation import page, particulars, plots, talks, view, words
 from thespis.evaluation.calibration import Calibration, calibrate
 from thespis.evaluation.comparison import Summary
 from thespis.evaluation.style import inline
@@ -31,6 +31,7 @@ def run_page(run: RunView) -> str:
             _verdict(run, fitted),
             page.section("Learning", _learning_curve(run)),
             page.section("Final play", _final(run)),
+            page.section("Conversations", talks.shown(run.conversations)),
             page.section("Critic calibration", _calibration_section(run, fitted)),
             page.section("Metrics", _small_charts(run)),
             page.section("Time", _timing(run)),

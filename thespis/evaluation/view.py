@@ -25,6 +25,7 @@ class RunView:
     config: dict[str, Any]
     metrics: dict[str, np.ndarray]
     evaluations: list[dict[str, Any]]
+    conversations: list[dict[str, Any]]
     timing: dict[str, float] | None
     final: dict[str, Any] | None
 
@@ -74,6 +75,7 @@ def read(path: str | Path) -> RunView:
         config=run.config,
         metrics=run.metrics(),
         evaluations=run.evaluations() if (run.path / "evaluations.jsonl").exists() else [],
+        conversations=run.conversations(),
         timing=run.read_json("timing.json"),
         final=run.read_json("final.json"),
     )

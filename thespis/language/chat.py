@@ -108,6 +108,17 @@ class Conversation:
         message = {"role": "assistant", "content": tokenizer.decode(spoken)}
         return Conversation((*self.tokens, *ids), (*self.owners, *[ACTOR + seat] * len(ids)), (*self.messages, message))
 
+    def written(self, template: Template, tokenizer: Tokenizer, content: str) -> Conversation:
+        """With an utterance that somebody wrote, tokenised by itself, between what the template puts around it."""
+        before, _, after = template((*self.messages, {"role": "assistant", "content": _MARK}), prompt=False).rpartition(
+            _MARK
+        )
+        asked = template(self.messages)
+        lead = before.removeprefix(asked) if before.startswith(asked) else ""
+        found = [(after.find(tokenizer.decode([stop])), stop) for stop in tokenizer.stop]
+        at, stop = min([each for each in found if each[0] >= 0], default=(0, tokenizer.stop[0]))
+        return self.said(tokenizer, [*tokenizer.encode(lead + content + after[:at]), stop])
+
 
 def _owners(text: str, spans: Sequence[tuple[int, int]], messages: Sequence[Message]) -> list[int]:
     """Whose each token is: the world's where it overlaps what a message says, else the template's."""

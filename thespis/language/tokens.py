@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,11 @@ class Tokenizer:
     def size(self) -> int:
         """Ids are below this number."""
         return self.inner.get_vocab_size()
+
+    @property
+    def largest(self) -> int:
+        """The largest id: ids of added tokens may leave gaps."""
+        return max(self.inner.get_vocab().values())
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, in which the names of special tokens are these tokens; nothing is added."""
@@ -66,6 +71,15 @@ def tokenizer_of(directory: Path | str) -> Tokenizer:
     stop = tuple(ends) if isinstance(ends, list) else (ends,)
     pad = inner.token_to_id(str(names.get("pad_token")))
     return Tokenizer(inner, stop, stop[0] if pad is None else pad)
+
+
+def speaks(directory: Path | str, vocabulary: Sequence[str]) -> bool:
+    """Whether the ids of a checkpoint are the words of a closed vocabulary: it has no other tokenizer."""
+    path = Path(directory) / "tokenizer.json"
+    if not path.exists():
+        return True
+    inner = _library().Tokenizer.from_file(str(path))
+    return all(inner.id_to_token(i) == word for i, word in enumerate(vocabulary))
 
 
 def words(vocabulary: Iterable[str], special: Iterable[str] = ()) -> Tokenizer:

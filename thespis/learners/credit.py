@@ -7,6 +7,7 @@ heads on the decoder's last features. A reward reaches the turn that earned it a
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -14,21 +15,44 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from thespis.objectives import groups
-from thespis.objectives.returns import Number
+from thespis.learners.baselines import Comparison, Others
+from thespis.objectives.decisions import at_decisions
+from thespis.objectives.returns import Number, discounted_returns, gae
 
 
 class Turns(eqx.Module):
-    """Conversations as credit sees them; ``group`` of them begin alike."""
+    """Conversations as credit sees them: ``group`` begin alike, one behind the other, each from ``roles`` seats."""
 
     reward: Float[Array, "time row"]
     alive: Bool[Array, "time row"]
-    """Turns of the conversation itself: false behind its end."""
+    """One's own turns of the conversation itself: false behind its end, and where another one speaks."""
     cut: Bool[Array, " row"]
     """Conversations that had no turns left: what would have followed is worth the critic's value."""
     real: Bool[Array, "time row utterance"]
     """Ids that were said."""
     group: int = eqx.field(static=True)
+    roles: int = eqx.field(static=True, default=1)
+
+    @property
+    def returns(self) -> Float[Array, " row"]:
+        """Of whole conversations."""
+        return jnp.where(self.alive, self.reward, 0.0).sum(axis=0)
+
+    @property
+    def alike(self) -> Float[Array, ""]:
+        """The share of groups whose returns are all the same, so that they are no baseline to each other."""
+        groups = self._grouped(self.returns).reshape(-1, self.group)
+        apart = groups.max(axis=1) - groups.min(axis=1)
+        return (apart < 1e-4).mean(dtype="float32")  # sums of what was paid anew differ by rounding
+
+    def beside(self, baseline: Comparison, earned: Float[Array, " row"]) -> Float[Array, " row"]:
+        """What rows have earned beside those that began alike in the same seat."""
+        apart = self._grouped(earned)
+        compared = baseline(apart.reshape(-1, self.group))
+        return compared.reshape(apart.shape).swapaxes(1, 2).reshape(-1)
+
+    def _grouped(self, x: Float[Array, " row"]) -> Float[Array, "groups role member"]:
+        return x.reshape(-1, self.group, self.roles).swapaxes(1, 2)
 
 
 class Verdict(eqx.Module):
@@ -38,41 +62,6 @@ class Verdict(eqx.Module):
     value: Float[Array, "time row utterance"]
     target: Float[Array, "time row utterance"]
     valued: Bool[Array, "time row utterance"]
-
-
-class Alone(eqx.Module):
-    """No baseline."""
-
-    def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
-        """As they are."""
-        return returns
-
-
-class Mean(eqx.Module):
-    """Less the mean of the group (Liu et al. 2025, Dr. GRPO)."""
-
-    def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
-        """See :func:`thespis.objectives.groups.beyond_mean`."""
-        return groups.beyond_mean(returns)
-
-
-class Others(eqx.Module):
-    """Less the mean of the others of the group: unbiased (Ahmadian et al. 2024, RLOO)."""
-
-    def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
-        """See :func:`thespis.objectives.groups.leave_one_out`."""
-        return groups.leave_one_out(returns)
-
-
-class Scaled(eqx.Module):
-    """Less the mean of the group, over its deviation: biased (Shao et al. 2024, GRPO)."""
-
-    def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
-        """See :func:`thespis.objectives.groups.scaled`."""
-        return groups.scaled(returns)
-
-
-Comparison = Alone | Mean | Others | Scaled
 
 
 class Whole(eqx.Module):
@@ -85,8 +74,7 @@ class Whole(eqx.Module):
 
     def __call__(self, turns: Turns, values: Any) -> Verdict:
         """The same number for all ids of a row; ``values`` are not looked at."""
-        returns = jnp.where(turns.alive, turns.reward, 0.0).sum(axis=0)
-        compared = self.baseline(returns.reshape(-1, turns.group)).reshape(-1)
+        compared = turns.beside(self.baseline, turns.returns)
         return _spread(turns, jnp.broadcast_to(compared, turns.reward.shape))
 
 
@@ -103,14 +91,17 @@ class ToGo(eqx.Module):
     def __call__(self, turns: Turns, values: Any) -> Verdict:
         """One number a turn."""
 
-        def back(after: Array, reward: Array) -> tuple[Array, Array]:
-            total = reward + self.discount * after
-            return total, total
-
         earned = jnp.where(turns.alive, turns.reward, 0.0)
-        _, to_go = jax.lax.scan(back, jnp.zeros_like(earned[0]), earned, reverse=True)
-        compared = jax.vmap(lambda each: self.baseline(each.reshape(-1, turns.group)).reshape(-1))(to_go)
-        return _spread(turns, compared)
+        no, nothing = jnp.zeros(len(earned), bool), jnp.zeros(len(earned))
+
+        def back(reward: Array, alive: Array) -> Array:
+            def returns(reward: Array, _: Array, next_value: Array, terminated: Array, ended: Array) -> Array:
+                return discounted_returns(reward, next_value, terminated, ended, self.discount)
+
+            return at_decisions(returns, alive)(reward, nothing, nothing, no, no)
+
+        to_go = jax.vmap(back, in_axes=1, out_axes=1)(earned, turns.alive)
+        return _spread(turns, jax.vmap(lambda each: turns.beside(self.baseline, each))(to_go))
 
 
 class TurnCritic(eqx.Module):
@@ -127,7 +118,7 @@ class TurnCritic(eqx.Module):
         """One number a turn; the critic learns at the first id of each."""
         value = values[:, :, 0]
         after = jnp.where(turns.cut, value[-1], 0.0)
-        advantage = generalised(turns.reward, value[:-1], turns.alive, after, self.discount, self.trace)
+        advantage = _generalised(turns.reward, value[:-1], turns.alive, after, self.discount, self.trace)
         valued = turns.real & (jnp.arange(turns.real.shape[-1]) == 0)
         value, target = (jnp.broadcast_to(x[..., None], valued.shape) for x in (value[:-1], advantage + value[:-1]))
         return Verdict(_spread(turns, advantage).advantage, value, target, valued)
@@ -154,7 +145,7 @@ class TokenCritic(eqx.Module):
         reward = flat(jnp.where(last, turns.reward[..., None], 0.0))
         after = jnp.where(turns.cut, values[-1, :, 0], 0.0)
         value = values[:-1]
-        found = generalised(reward, flat(value), flat(turns.real), after, self.discount, self.trace)
+        found = _generalised(reward, flat(value), flat(turns.real), after, self.discount, self.trace)
         advantage = found.reshape(time, width, rows).transpose(0, 2, 1)
         return Verdict(advantage, value, advantage + value, turns.real)
 
@@ -163,7 +154,7 @@ Credit = Whole | ToGo | TurnCritic | TokenCritic
 """``critic`` says whether values are asked for: ``[time + 1, row, utterance]`` before each id and behind the last."""
 
 
-def generalised(
+def _generalised(
     reward: Float[Array, "time row"],
     value: Float[Array, "time row"],
     real: Bool[Array, "time row"],
@@ -171,19 +162,16 @@ def generalised(
     discount: Number,
     trace: Number,
 ) -> Float[Array, "time row"]:
-    r""":math:`\sum_k (\gamma \lambda)^k \delta_{t + k}` over the steps that are ``real``; the others are passed over.
+    """Generalised advantages over the steps that are ``real``; ``after`` is the value behind a row's last one."""
+    following = jnp.concatenate([value[1:], after[None]])
+    no = jnp.zeros(len(value), bool)
+    advantages = functools.partial(gae, discount=discount, trace=trace)
 
-    ``after``: the value behind the last real step, 0 where nothing follows.
-    """
+    def row(reward: Array, value: Array, following: Array, real: Array) -> Array:
+        over = at_decisions(advantages, real)
+        return over(jnp.where(real, reward, 0.0), value, following, no, no.at[-1].set(True))
 
-    def back(carry: tuple[Array, Array], step: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        following, ahead = carry
-        reward, value, real = step
-        advantage = reward + discount * following - value + discount * trace * ahead
-        kept = jnp.where(real, value, following), jnp.where(real, advantage, ahead)
-        return kept, jnp.where(real, advantage, 0.0)
-
-    return jax.lax.scan(back, (after, jnp.zeros_like(after)), (reward, value, real), reverse=True)[1]
+    return jax.vmap(row, in_axes=1, out_axes=1)(reward, value, following, real)
 
 
 def _spread(turns: Turns, each: Float[Array, "time row"]) -> Verdict:

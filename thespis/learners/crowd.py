@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from thespis.core.agents import Group
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Feed, Rollouts
+from thespis.core.feeds import Episodes, Feed, Rollouts
 from thespis.core.keys import fold, per_index
 from thespis.core.readable import Readable
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
@@ -56,7 +56,7 @@ class Crowd(eqx.Module):
         Methods with a replay learn from single steps: they would take a wait for a decision.
         """
         require_many(spec)
-        if spec.game is not None and not isinstance(self.feed, Rollouts):
+        if spec.game is not None and not isinstance(self.feed, Rollouts | Episodes):
             raise UserError(
                 f"{self.method.name} learns from single steps, and in {spec.name} players wait for their turn: "
                 "use a method that learns from rollouts (ppo, a2c, impala)"

@@ -19,8 +19,9 @@ from thespis.core.keys import fold, key_of
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
 from thespis.language import weights
-from thespis.language.configs import shape_of
+from thespis.language.configs import LONGEST, shape_of
 from thespis.language.sampling import Sampling
+from thespis.language.tokens import speaks
 from thespis.learners.gradient import Adam, gradient_step
 from thespis.nets.decoder import Decoder, Shape, decoder
 from thespis.objectives.normalise import mean
@@ -40,16 +41,36 @@ class Origin:
     layers: int
     width: int
 
+    @property
+    def made(self) -> bool:
+        """Whether the model is made here, for the world's words."""
+        return self.name in (BLANK, TINY)
+
     def shape(self, spec: EnvSpec) -> Shape:
         """The model's. Raises ``UserError`` for a checkpoint that has other ids than the world."""
-        assert isinstance(spec.action, Text)
-        size = spec.action.vocabulary.size
-        if self.name in (BLANK, TINY):
+        assert isinstance(spec.action, Text) and isinstance(spec.observation, Text)
+        known = spec.action.vocabulary
+        size = known.size
+        if self.made:
             heads = self.width // HEAD
             return Shape(size, self.width, self.layers, heads, max(heads // 2, 1), HEAD, 3 * self.width)
-        shape = shape_of(weights.read_json(Path(self.name) / "config.json"))
+        if (Path(self.name) / "run.json").exists():
+            raise UserError(f"{self.name} is a run: thespis export {self.name} --out DIR, then --model DIR")
+        config = weights.read_json(Path(self.name) / "config.json")
+        shape, room = shape_of(config), config.get("max_position_embeddings") or LONGEST
         if shape.vocabulary < size:
             raise UserError(f"{self.name} knows {shape.vocabulary} ids and {spec.name} speaks in {size}")
+        if known.words and not speaks(self.name, known.words):
+            raise UserError(
+                f"{self.name} has a tokenizer of its own and {spec.name} a closed vocabulary: --model tiny, or a world "
+                "of your own in plain strings"
+            )
+        longest = spec.observation.length
+        if longest > room:
+            raise UserError(
+                f"conversations of {spec.name} may have {longest} ids and {self.name} was made for {room}: fewer "
+                "turns, or a smaller message or utterance"
+            )
         return shape
 
     def directory(self, spec: EnvSpec) -> Path:
@@ -64,11 +85,9 @@ class Origin:
     def begun(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
         """The parameters. Read from disk when they are needed, not when the program is written."""
         shape = self.shape(spec)
-        fresh = decoder(shape, key)
         if self.name == BLANK:
-            return fresh
-        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), fresh)
-        directory = self.directory(spec)
+            return decoder(shape, key)
+        like, directory = jax.eval_shape(lambda: decoder(shape, key)), self.directory(spec)
         return jax.pure_callback(lambda: jax.tree.map(np.asarray, weights.load(directory)), like)
 
 
@@ -80,7 +99,7 @@ class Lesson:
     steps: int = 150
     batch: int = 32
     learning_rate: float = 1e-3
-    edition: int = 1
+    edition: int = 2
 
 
 LESSON = Lesson()
@@ -102,9 +121,8 @@ def taught(
 
         def loss(model: Decoder) -> tuple[Array, Any]:
             words = said[:, rows]
-            features = features_of(model, transcript[rows], starts[:, rows], said.shape[-1])
-            log_prob, _ = log_probs_of(model, Sampling(), features, words)
-            lost = -mean(log_prob, words >= 0)
+            features = features_of(model, transcript[rows], starts[:, rows], words.shape[-1])
+            lost = -mean(log_probs_of(model, Sampling(), features, words)[0], words >= 0)
             return lost, lost
 
         model, opt, lost, _ = gradient_step(stepper, loss, *carry)

@@ -106,6 +106,10 @@ class Schedule:
         every = self.evaluate_every
         return every > 0 and step // every > before // every
 
+    def halfway_between(self, before: int, step: int) -> bool:
+        """Whether half of the run is over after step ``before`` and up to ``step``, and there is more to come."""
+        return before < self.steps / 2 <= step < self.steps
+
 
 def drive(
     loop: Loop,
@@ -114,9 +118,11 @@ def drive(
     run: RunDirectory,
     bus: Bus,
     evaluate: Callable[[PyTree], tuple[list, list | None]],
+    halfway: Callable[[int, PyTree], None] = lambda step, states: None,
 ) -> tuple[Any, str]:
     """Run to the end. Returns the last carry and why it ended: ``finished``, ``stopped`` or ``interrupted``.
 
+    ``halfway`` is told the step and the method's states when half of the steps are made.
     Raises :class:`Diverged` on a number that is not finite; the last good checkpoint stays.
     """
     total = math.ceil(schedule.steps / loop.block_steps)
@@ -137,6 +143,8 @@ def drive(
                 greedy, sampled = evaluate(loop.learner(carry).method)
                 run.append_evaluation(step, greedy, sampled)
                 stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
+            if schedule.halfway_between(before, step):
+                halfway(step, loop.learner(carry).method)
             late = time.monotonic() - saved_at >= schedule.checkpoint_seconds
             stop, interrupt, late = agreed(stop, interrupted.is_set(), late)
             if stop or interrupt:

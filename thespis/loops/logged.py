@@ -1,7 +1,8 @@
 """The logged loop: updates on a dataset that does not grow, scanned in chunks, seed by seed on CPUs, else vmapped.
 
-One block is one update. The dataset is one long column of transitions, shared by all seeds; windows are drawn
-from it as from replay, so a method fed by replay runs on logged data unchanged.
+One block is one update. The dataset is one long column of transitions, shared by all seeds; the feed says whether
+windows, whole episodes or pairs of them are drawn from it. Windows are drawn as from replay, so a method fed by replay
+runs on logged data unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core import apart
@@ -19,7 +19,8 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes, Rollouts
 from thespis.core.keys import fold, key_of, roots
 from thespis.core.records import Batch, EnvSpec, Report, Transition
-from thespis.data import replay
+from thespis.core.spaces import Text
+from thespis.data.logged import Source, source_for
 from thespis.loops.clock import Clock
 from thespis.loops.devices import Programs, placement
 from thespis.loops.parts import (
@@ -45,19 +46,23 @@ class LoggedCarry(eqx.Module):
 
 
 class LoggedLoop:
-    """Trains ``parts`` on ``steps``, transitions ``[time]`` with canonical actions."""
+    """Trains ``parts`` on ``steps``, transitions ``[time]`` with canonical actions.
+
+    ``together``: how many episodes behind each other belong together, where the feed draws pairs; 0: those that begin
+    alike.
+    """
 
     kind = "logged"
 
-    def __init__(self, parts: Parts, spec: EnvSpec, steps: Transition, seeds: list[int]):
+    def __init__(self, parts: Parts, spec: EnvSpec, steps: Transition, seeds: list[int], together: int = 0):
         feed = parts.method.feed
         if isinstance(feed, Rollouts | Episodes):
-            raise UserError("this method learns from its own fresh rollouts and cannot learn from a dataset: use bc")
-        self.parts, self.spec, self.seeds, self.feed = with_array_leaves(parts), spec, seeds, feed
-        self.rows = int(np.shape(steps.reward)[0])
-        if self.rows < feed.length:
-            raise UserError(f"the dataset has {self.rows} steps, fewer than one window of {feed.length}")
-        self.data = replay.Ring(jax.tree.map(lambda x: jnp.asarray(x)[:, None], steps))
+            other = "sft" if isinstance(spec.action, Text) else "bc"
+            raise UserError(
+                f"this method learns from its own fresh rollouts and cannot learn from a dataset: use {other}"
+            )
+        self.parts, self.spec, self.seeds = with_array_leaves(parts), spec, seeds
+        self.data = source_for(feed, steps, together)
         self.warmup, self.block_steps = 0, 1
         self.metrics = tuple(self._trace_metrics())
         self.clock = Clock("program")
@@ -89,9 +94,8 @@ class LoggedLoop:
         method = self.parts.method.init(self.spec, fold(root, "method"))
         return Learner(method, self.parts.feedback.init(self.spec, fold(root, "feedback")), (), ())
 
-    def _update(self, parts: Parts, data: replay.Ring, root, states, index):
-        held = jnp.asarray(self.rows, "int32")
-        steps, mask = data.sample(held, fold(root, "batch", index), self.feed.batch, self.feed.length)
+    def _update(self, parts: Parts, data: Source, root, states, index):
+        steps, mask = data.draw(fold(root, "batch", index))
         batch = Batch(steps, mask, (), index)
         method, feedback = states
         update_key, feedback_key = fold(root, "update", index), fold(root, "feedback", index)
@@ -105,7 +109,7 @@ class LoggedLoop:
             return jax.block_until_ready(self.placement.run(self.clock, given, carry, blocks, train=True))
 
     def _chunk(
-        self, given: tuple[Parts, replay.Ring], carry: LoggedCarry, blocks: Int[Array, ""], *, train: bool
+        self, given: tuple[Parts, Source], carry: LoggedCarry, blocks: Int[Array, ""], *, train: bool
     ) -> LoggedCarry:
         parts, data = given
 

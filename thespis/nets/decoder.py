@@ -2,7 +2,7 @@
 
 RMS norms before attention and before a gated feed-forward part (SwiGLU), rotary positions, keys and values shared by
 groups of heads; biases, norms of queries and keys, windows and tied embeddings where the shape says so. Functions take
-one sequence; batch with ``vmap``. The parameters of all layers are stacked on a leading axis and scanned.
+one text or a batch of them. The parameters of all layers are stacked on a leading axis and scanned.
 
 What a token sees is settled by positions alone: keys of its own and of smaller positions, none below 0. So padding is
 a token at position -1, wherever it stands, and a learner (one pass over a whole text) computes the same as a sampler (a
@@ -88,7 +88,7 @@ class Projection(eqx.Module):
 
     def __call__(self, x: Float[Array, "*axes in"]) -> Float[Array, "*axes out"]:
         """Project the last axis."""
-        y = x @ self.weight.astype(x.dtype)
+        y = _times(x, self.weight.astype(x.dtype))
         if self.bias is not None:
             y = y + self.bias.astype(x.dtype)
         if self.adapter is not None:
@@ -142,15 +142,20 @@ class Decoder(eqx.Module):
     compute: str = eqx.field(static=True, default="float32")
     remat: bool = eqx.field(static=True, default=False)
 
-    def __call__(self, tokens: Int[Array, " time"], positions: Int[Array, " time"]) -> Float[Array, "time width"]:
-        """Features of each token of one text; positions of -1 are padding."""
+    def __call__(
+        self, tokens: Int[Array, "*row time"], positions: Int[Array, "*row time"]
+    ) -> Float[Array, "*row time width"]:
+        """Features of each token of one text, or of one in each row; positions of -1 are padding."""
         by = turns(self.shape.rotary, self.shape.head_size, positions)
 
         def one(x, xs):
             layer, window = xs
-            q, k, v = self._heads(layer, x, by)
-            seen = attend(q, k.transpose(1, 2, 0), v.transpose(1, 0, 2), visible(positions, positions, window))
-            return self._mixed(layer, x, seen), None
+
+            def text(q, k, v, places):
+                return attend(q, k.transpose(1, 2, 0), v.transpose(1, 0, 2), visible(places, places, window))
+
+            each = jax.vmap(text) if tokens.ndim > 1 else text
+            return self._mixed(layer, x, each(*self._heads(layer, x, by), positions)), None
 
         body = jax.checkpoint(one) if self.remat else one  # pyright: ignore[reportPrivateImportUsage]
         x, _ = jax.lax.scan(body, self.embedding[tokens].astype(self.compute), (self.layers, self._windows()))
@@ -186,7 +191,7 @@ class Decoder(eqx.Module):
     def logits(self, features: Float[Array, "*axes width"]) -> Float[Array, "*axes vocabulary"]:
         """Unnormalised log-probabilities of the next token, in float32."""
         weight = self.embedding.T if self.head is None else self.head
-        return (features @ weight.astype(features.dtype)).astype("float32")
+        return _times(features, weight.astype(features.dtype)).astype("float32")
 
     def empty(self, rows: int, slots: int, dtype: str | None = None) -> Cache:
         """A cache for ``rows`` texts with room for ``slots`` tokens of each."""
@@ -213,6 +218,11 @@ class Decoder(eqx.Module):
         x = x + layer.o(seen.reshape(*x.shape[:-1], -1))
         normal = rms_norm(x, layer.between, self.shape.epsilon)
         return x + layer.down(jax.nn.silu(layer.gate(normal)) * layer.up(normal))
+
+
+def _times(x: Float[Array, "*axes in"], weight: Float[Array, "in out"]) -> Float[Array, "*axes out"]:
+    """The product along the last axis as one of two matrices: XLA on CPUs is slow at gradients of more axes."""
+    return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], -1)
 
 
 def _write(old: Array, new: Array, at: Int[Array, ""], axis: int) -> Array:

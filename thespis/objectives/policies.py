@@ -10,18 +10,21 @@ Number = int | float | Real[Array, ""]
 
 
 def ppo_clip(
-    log_ratio: Float[Array, "*shape"], advantage: Float[Array, "*shape"], clip: Number
+    log_ratio: Float[Array, "*shape"], advantage: Float[Array, "*shape"], clip: Number, rise: Number | None = None
 ) -> Float[Array, "*shape"]:
     r"""The clipped surrogate (Schulman et al. 2017, equation 7), negated.
 
     .. math:: -\min\left(\rho A, \mathrm{clip}(\rho, 1 - \epsilon, 1 + \epsilon) A\right), \qquad
               \log \rho = \log \pi(a|s) - \log \pi_{old}(a|s)
 
-    ``log_ratio`` is that logarithm; no gradient flows into ``advantage``.
+    ``log_ratio`` is that logarithm; no gradient flows into ``advantage``. ``rise``: another bound for rises than for
+    falls (Yu et al. 2025, equation 10).
     """
     advantage = jax.lax.stop_gradient(advantage)
     ratio = jnp.exp(log_ratio)
-    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+    return -jnp.minimum(
+        ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + (clip if rise is None else rise)) * advantage
+    )
 
 
 def policy_gradient(log_prob: Float[Array, "*shape"], advantage: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

@@ -5,6 +5,7 @@
 ``metrics.csv``           one row per (step, seed), no wall clock: equal runs give equal bytes
 ``progress.csv``          ``step,elapsed,steps_per_second``
 ``evaluations.jsonl``     one line per evaluation: ``{"step", "greedy", "sampled"}``
+``conversations.jsonl``   samples of what is said: ``{"step", "conversations": [{"return", "turns"}]}``
 ``checkpoints/``          the latest two
 ``final.json`` ...        whatever :meth:`RunDirectory.write_json` is given
 ========================  ===========================================================================
@@ -144,6 +145,17 @@ class RunDirectory:
         """All evaluations, in order."""
         return [json.loads(line) for line in self._lines("evaluations.jsonl")]
 
+    def append_conversations(self, step: int, conversations: Sequence[dict[str, Any]]) -> None:
+        """Add samples of what was said at a time."""
+        line = {"step": step, "conversations": conversations}
+        text = json.dumps(plain(line), allow_nan=False, ensure_ascii=False) + "\n"
+        self._append("conversations.jsonl", text.encode())
+
+    def conversations(self) -> list[dict[str, Any]]:
+        """All samples of what was said, in order; none for actors that do not speak."""
+        name = "conversations.jsonl"
+        return [json.loads(line) for line in self._lines(name)] if (self.path / name).exists() else []
+
     def rewind(self, step: int) -> None:
         """Forget every row later than ``step`` and a torn last line; ``-1`` forgets all.
 
@@ -153,6 +165,8 @@ class RunDirectory:
         self._keep("metrics.csv", lambda line: float(line.split(b",", 1)[0]) <= step)
         self._keep("progress.csv", lambda line: float(line.split(b",", 1)[0]) <= step)
         self._keep("evaluations.jsonl", lambda line: json.loads(line)["step"] <= step)
+        if (self.path / "conversations.jsonl").exists():
+            self._keep("conversations.jsonl", lambda line: json.loads(line)["step"] <= step)
         with disk.one_line("the checkpoints", self.path):
             for path in checkpoint.listing(self.checkpoints):
                 if path.name > checkpoint.file_name(max(step, 0)) or step < 0:

@@ -19,6 +19,9 @@ from thespis.serving.shown import Shown
 _LOOK = 0.5  # seconds between two looks at whether a client still waits
 
 
+_LATER = "1"  # seconds after which a client that found the queue full may ask again
+
+
 class Server:
     """The handlers. ``name``: what clients call the model; ``length``: tokens of an answer if they do not say."""
 
@@ -49,6 +52,8 @@ class Server:
 
     async def _completed(self, request: Any, asked: Asked, *, chat: bool) -> Any:
         self._known(asked.model)
+        if self.desk.full:
+            raise Refused(f"{self.desk.limit} requests are waiting already: ask again later", code="queue_full")
         try:
             ask = self.desk.engine.ask(asked.talk, asked.request, asked.shorten)
         except Refused as error:
@@ -111,8 +116,11 @@ def application(desk: Desk, name: str, *, key: str | None, length: int, log: Cal
     from starlette.routing import Route
 
     async def refused(request: Any, error: Any) -> Any:
-        status = {"model_not_found": 404}.get(error.code, 400)
-        return _json(refusal(status, str(error), error.field, error.code), status)
+        status = {"model_not_found": 404, "queue_full": 429}.get(error.code, 400)
+        response = _json(refusal(status, str(error), error.field, error.code), status)
+        if status == 429:
+            response.headers["Retry-After"] = _LATER
+        return response
 
     async def unknown(request: Any, error: Any) -> Any:
         return _json(

@@ -28,19 +28,28 @@ class _Job:
 
 
 class Desk:
-    """One engine for many who ask. ``window``: seconds in which a first request waits for others."""
+    """One engine for many who ask. ``window``: seconds in which a first request waits for others; ``limit``: requests
+    that wait or are being answered, at most (0: any number).
+    """
 
-    def __init__(self, engine: Local, window: float):
-        self.engine, self.window = engine, window
+    def __init__(self, engine: Local, window: float, limit: int = 0):
+        self.engine, self.window, self.limit = engine, window, limit
+        self._asking = 0
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
         self._thread.start()
 
+    @property
+    def full(self) -> bool:
+        """Whether no more should be asked now."""
+        return 0 < self.limit <= self._asking
+
     async def pieces(self, ask: Ask) -> AsyncGenerator[Piece, None]:
         """The parts of all ``n`` replies; if they are no longer waited for, the engine stops as well."""
         job, left = _Job(ask), ask.request.n
         self._jobs.put(job)
+        self._asking += 1
         try:
             while left:
                 part = await job.parts.get()
@@ -49,7 +58,7 @@ class Desk:
                 left -= part.finish is not None
                 yield part
         finally:
-            job.gone = True
+            job.gone, self._asking = True, self._asking - 1
 
     def close(self) -> None:
         """Stop after the chunk under way."""

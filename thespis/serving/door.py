@@ -10,7 +10,13 @@ from typing import Any
 
 from thespis.language.engine import Refused
 
-_KINDS = {401: "authentication_error", 404: "not_found_error", 500: "server_error", 503: "server_error"}
+_KINDS = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "server_error",
+}
 LARGEST = 16 * 2**20
 """Bytes of a body at most."""
 

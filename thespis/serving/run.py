@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError
@@ -17,17 +16,6 @@ from thespis.serving.app import application, require_starlette
 from thespis.serving.desk import Desk
 
 _GRACE = 5  # seconds that connections have to end by themselves
-
-
-def model_in(directory: Path | str) -> Path:
-    """The checkpoint of a directory: itself, or ``model`` in it. Raises ``UserError`` if neither is one."""
-    directory = Path(directory)
-    for found in (directory, directory / "model"):
-        if (found / "config.json").exists():
-            return found
-    raise UserError(
-        f"{directory} is no checkpoint: it needs config.json, model.safetensors and tokenizer.json, in it or in model/"
-    )
 
 
 def key_in(variable: str | None) -> str | None:
@@ -69,10 +57,10 @@ def serve(
 @contextlib.contextmanager
 def serving(
     engine: Local, name: str = "model", *, key: str | None = None, length: int = 256, window: float = 0.005,
-    port: int = 0, log: Callable[[str], None] = lambda line: None,
+    limit: int = 0, port: int = 0, log: Callable[[str], None] = lambda line: None,
 ) -> Iterator[str]:  # fmt: skip
     """Serve at 127.0.0.1 in a thread while the block runs; gives the address up to ``/v1``."""
-    desk, listening = Desk(engine, window), opened("127.0.0.1", port)
+    desk, listening = Desk(engine, window, limit), opened("127.0.0.1", port)
     server = _server(desk, name, key=key, length=length, log=log)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="server", daemon=True)
     thread.start()

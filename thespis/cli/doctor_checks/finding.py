@@ -11,6 +11,7 @@ from thespis.core.records import EnvSpec
 from thespis.envs import registry
 from thespis.envs.host.gymnasium import World
 from thespis.envs.host.making import declares, made, quiet_mujoco
+from thespis.envs.libraries import TALKING
 
 _ROWS = 8  # worlds side by side, where their number is ours to choose
 
@@ -63,7 +64,7 @@ def find(env: Any) -> Found:
     if not isinstance(env, str):
         return _of_object(entry.name, env)
     library, _, rest = entry.name.partition(":")
-    if library == "envpool":
+    if library in ("envpool", *TALKING):
         return Found(entry.name, "worlds side by side", env, False)
     if library == "gymnasium":
         return Found(entry.name, "Gymnasium", env, False, single=_registered(rest))

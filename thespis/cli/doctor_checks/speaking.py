@@ -1,35 +1,92 @@
-"""Methods whose actor is a language model: they must learn to say the word that they hear, from nothing but rewards."""
+"""Methods whose actor is a language model: they must learn to say the word that they hear, from nothing but rewards.
+
+Those that learn from data are given what somebody said who often did not hear, and what it earned.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from thespis.cli.doctor_checks.check import Failed
+from thespis.core.contracts import Mode
 from thespis.core.feeds import Episodes
+from thespis.core.records import Transition
 from thespis.curricula.fixed import Fixed
+from thespis.envs.host.compiled import AsHost
 from thespis.envs.text.echo import WORDS, Echo
 from thespis.envs.text.task import Spoken
+from thespis.evaluation.play import play
 from thespis.feedback.environment import EnvironmentReward
-from thespis.learners.credit import Others, ToGo
+from thespis.language import weights
+from thespis.learners.appraising import Onlooker, SoftReturn, Success
+from thespis.learners.baselines import Others
+from thespis.learners.credit import ToGo
 from thespis.loops.compiled import CompiledLoop
-from thespis.loops.parts import Parts
+from thespis.loops.logged import LoggedLoop
+from thespis.loops.parts import Parts, with_array_leaves
+from thespis.methods.language.alol import ALoL
+from thespis.methods.language.archer import ArCHer
+from thespis.methods.language.direct_advantage import DirectAdvantage
+from thespis.methods.language.dpo import DPO
 from thespis.methods.language.grpo import GRPO
+from thespis.methods.language.kto import KTO
+from thespis.methods.language.oreo import OREO
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
+from thespis.methods.language.score import SCoRe
+from thespis.methods.language.sft import SFT
+from thespis.methods.language.spin import SPIN
+from thespis.methods.language.spiral import Spiral
+from thespis.sources import shown_in
 
 _TURNS, _BLOCKS, _LAST, _ENOUGH = 1, 300, 20, 0.8
+_SHOWN, _UPDATES = 256, 150
 
 
 def speakers() -> list[tuple[str, Callable[[], str]]]:
     """Names and questions of checks."""
     small: dict[str, Any] = {"model": "blank", "layers": 1, "width": 32, "minibatch": 64}
     small |= {"learning_rate": 3e-3, "feed": Episodes(_TURNS, group=8, envs=64)}
-    tried = [GRPO(**small), RLOO(**small), REINFORCE(**small, credit=ToGo(Others()))]
+    tried = [GRPO(**small), RLOO(**small), REINFORCE(**small, credit=ToGo(Others())), SCoRe(**small)]
     slower: dict[str, Any] = small | {"learning_rate": 1e-3}
-    tried.append(LanguagePPO(**slower))
-    return [(f"{method.name} on echo", lambda method=method: _echoes(method)) for method in tried]
+    tried += [LanguagePPO(**slower), Spiral(**small), ArCHer(**small)]
+    talking = [(f"{method.name} on echo", lambda method=method: _echoes(method)) for method in tried]
+    pupil: dict[str, Any] = {"layers": 1, "width": 32, "learning_rate": 3e-3}
+    doubting: dict[str, Any] = pupil | {"learning_rate": 1e-3}
+    schooled = [SFT(**pupil, least=1.0), DPO(**doubting), KTO(**doubting), SPIN(**doubting, renewed=50)]
+    schooled += [
+        ALoL(**doubting, critic=Onlooker(30)),
+        OREO(**doubting, critic=SoftReturn(0.1, learning_rate=1e-3)),
+        DirectAdvantage(**doubting, critic=Success(1.0, 50, 3e-3)),
+    ]
+    return talking + [(f"{method.name} on echo", lambda method=method: _repeats(method)) for method in schooled]
+
+
+def _repeats(method: Any) -> str:
+    """What has a reference begins as one that has learnt what was said, right or not."""
+    world = Spoken(Echo(turns=_TURNS))
+    heard, half = (shown_in(Spoken(Echo(_TURNS, wandering)), _SHOWN).steps for wandering in (0.0, 0.5))
+
+    def learnt(method: Any, said: Transition = half) -> Any:
+        loop = LoggedLoop(Parts(method, EnvironmentReward(), Fixed()), world.spec, said, [0])
+        return loop.learner(loop.advance(loop.init(), _UPDATES)).method
+
+    with tempfile.TemporaryDirectory() as directory:
+        if method.held:
+            model = learnt(SFT(layers=1, width=32, learning_rate=3e-3)).model
+            weights.save(jax.tree.map(lambda x: x[0], model), directory)
+            method = dataclasses.replace(method, model=directory)
+        else:
+            method = dataclasses.replace(method, model="blank")
+        states = learnt(method, heard if isinstance(method, SPIN) else half)  # it wants to say what is said
+    played = play(with_array_leaves(method), states, AsHost(world, _SHOWN), [0], Mode.SAMPLE)
+    return _told(method, float(played.returns.mean()) / _TURNS)
 
 
 def _echoes(method: Any) -> str:
@@ -37,7 +94,10 @@ def _echoes(method: Any) -> str:
     loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, method.feed.envs, [0], 10)
     carry, _ = loop.take_tally(loop.advance(loop.init(), _BLOCKS - _LAST))
     _, tally = loop.take_tally(loop.advance(carry, _LAST))
-    right = float(tally.returns[0]) / float(tally.episodes[0]) / _TURNS
+    return _told(method, float(tally.returns[0]) / float(tally.episodes[0]) / _TURNS)
+
+
+def _told(method: Any, right: float) -> str:
     if right < _ENOUGH:
         raise Failed(
             f"{method.name} says the word it hears {right:.0%} of the time, and it is easy to learn: report it"

@@ -12,11 +12,13 @@ from thespis.core.errors import UserError, missing_extra
 from thespis.envs.host import pettingzoo, snapshot
 from thespis.envs.host.gymnasium import Gymnasium, World, name_of
 from thespis.envs.host.pettingzoo import is_many
+from thespis.envs.host.scripts import Other
+from thespis.envs.host.text_spaces import Strings, of_strings
 from thespis.envs.host.texts import Texts, TextWorld
 
 
-def named(name: str, n: int, *, threads: int = 1) -> Gymnasium:
-    """``n`` environments registered with Gymnasium as ``name``."""
+def named(name: str, n: int, *, threads: int = 1, script: Other = None) -> HostEnvironment:
+    """``n`` environments registered with Gymnasium as ``name``; ``script``: of one of strings."""
     import gymnasium
 
     try:
@@ -24,11 +26,27 @@ def named(name: str, n: int, *, threads: int = 1) -> Gymnasium:
             envs = [gymnasium.make(name, disable_env_checker=True) for _ in range(n)]
     except (gymnasium.error.Error, ImportError) as error:
         raise UserError(f"gymnasium:{name} cannot be made: {error}") from error
+    if of_strings(envs[0]):
+        made_already = iter(envs)
+
+        def strings() -> Strings:
+            return Strings(next(made_already, None) or gymnasium.make(name, disable_env_checker=True))
+
+        return Texts(strings, n, f"gymnasium:{name}", script=script)
     return Gymnasium(envs, name=f"gymnasium:{name}", threads=threads)
 
 
-def wrap(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
-    """``n`` worlds from an object, or from a class or function that makes one.
+def talking(library: str, name: str, n: int, script: Other) -> HostEnvironment:
+    """``n`` worlds of a library of text games. Raises :class:`UserError` if it is not installed or has no such game."""
+    if library == "textarena":
+        from thespis.envs.host.text_arena import TextArena as kind
+    else:
+        from thespis.envs.host.text_world import TextWorld as kind
+    return Texts(lambda: kind(name), n, f"{library}:{name}", script=script)
+
+
+def wrap(environment: Any, n: int, *, threads: int = 1, script: Other = None) -> HostEnvironment:
+    """``n`` worlds from an object, or from a class or function that makes one; ``script``: of one of strings.
 
     An environment is copied for more than one world; a vector environment must have ``n`` worlds; a class of
     our own contract is called with ``n``.
@@ -36,7 +54,7 @@ def wrap(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
     import gymnasium
 
     if isinstance(environment, type) or _is_function(environment):
-        return _from_factory(environment, n, threads)
+        return _from_factory(environment, n, threads, script)
     if isinstance(environment, gymnasium.vector.VectorEnv):
         from thespis.envs.host.vector import Vector
 
@@ -51,7 +69,9 @@ def wrap(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
         ) from error
     envs = [environment, *copies]
     if isinstance(environment, TextWorld) and not isinstance(environment, World):
-        return Texts(lambda: copy.deepcopy(environment), n, name_of(environment))
+        return Texts(lambda: copy.deepcopy(environment), n, name_of(environment), script=script)
+    if of_strings(environment):
+        return Texts(lambda: Strings(copy.deepcopy(environment)), n, name_of(environment), script=script)
     return pettingzoo.worlds(envs, name_of(environment)) if is_many(environment) else Gymnasium(envs, threads=threads)
 
 
@@ -76,14 +96,16 @@ def _is_function(environment: Any) -> bool:
     return callable(environment) and not isinstance(environment, World | gymnasium.vector.VectorEnv)
 
 
-def _from_factory(make: Callable[..., Any], n: int, threads: int) -> HostEnvironment:
+def _from_factory(make: Callable[..., Any], n: int, threads: int, script: Other) -> HostEnvironment:
     import gymnasium
 
     if isinstance(make, type) and declares(make, "start", "step", "save", "load"):
         return made(make, n)
     first = made(make)
     if isinstance(first, TextWorld) and not isinstance(first, World):
-        return Texts(lambda: made(make), n, name_of(make))
+        return Texts(lambda: made(make), n, name_of(make), script=script)
+    if of_strings(first):
+        return Texts(lambda: Strings(made(make)), n, name_of(make), script=script)
     if is_many(first):
         return pettingzoo.worlds([first, *(made(make) for _ in range(n - 1))], name_of(make))
     if isinstance(first, World) and not isinstance(first, gymnasium.vector.VectorEnv):
@@ -94,7 +116,7 @@ def _from_factory(make: Callable[..., Any], n: int, threads: int) -> HostEnviron
         return AsHost(first, n)
     if _is_function(first):
         raise UserError(f"{name_of(make)} made {first!r}, which is no environment")
-    return wrap(first, n, threads=threads)
+    return wrap(first, n, threads=threads, script=script)
 
 
 @contextlib.contextmanager

@@ -2,12 +2,12 @@
 
 A user writes three members: ``turns``, how many utterances an episode allows; ``reset(rng)``, which returns the first
 message; ``step(said)``, which returns ``(answer, reward, over)``. With ``words``, all words that are spoken, it needs
-no tokenizer. ``demonstrate()``, what one might say now, is for those that show how it may be done.
+no tokenizer; without them it is written as the actor's checkpoint writes. ``demonstrate()``, what one might say now, is
+for those that show how it may be done.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import queue
 import threading
 from collections.abc import Callable
@@ -18,10 +18,8 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep, View, time_step, view
 from thespis.core.spaces import Text
-from thespis.core.vocabulary import UNKNOWN, Vocabulary, closed
+from thespis.envs.host.scripts import Other, Script, Words
 
-ASK = ">"
-"""The word that ends a message of a world with a vocabulary of its own."""
 DEFAULTS = {"message": 64, "utterance": 16}
 """Ids of the longest message and utterance, where a world does not say."""
 
@@ -56,46 +54,31 @@ class Sized(Protocol):
     utterance: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Script:
-    """How strings become ids and back. ``heard`` gives the ids of a message, with what asks for an answer."""
-
-    vocabulary: Vocabulary
-    heard: Callable[[str], list[int]]
-    said: Callable[[list[int]], str]
-
-
-def script_of(words: Any) -> Script:
-    """A word is an id; unknown ones become ``<unk>``."""
-    listed = words.split() if isinstance(words, str) else list(words)
-    known = closed((ASK, *listed))
-    ids = {word: i for i, word in enumerate(known.words)}
-
-    def heard(message: str) -> list[int]:
-        return [ids.get(word, ids[UNKNOWN]) for word in message.split()] + [ids[ASK]]
-
-    return Script(known, heard, lambda said: " ".join(known.words[i] for i in said if i not in known.stop))
-
-
 class Texts:
     """``n`` text worlds behind the host contract. A world that raises, or takes longer than ``patience`` seconds for an
     answer, ends its episode without a reward; it is made anew, counted, and told of in :meth:`news`.
     """
 
     def __init__(
-        self, make: Callable[[], Any], n: int, name: str, script: Script | None = None, patience: float = 60.0
+        self,
+        make: Callable[[], Any],
+        n: int,
+        name: str,
+        patience: float = 60.0,
+        script: Other = None,
     ):
         self._make, self._n, self._name, self._patience = make, n, name, patience
         self._partners = [_Partner(make()) for _ in range(n)]
         first = self._partners[0].world
-        self._script = script or _own_script(first, name)
+        self._script = _script_of(first, name, script)
         sizes = (first.message, first.utterance) if isinstance(first, Sized) else tuple(DEFAULTS.values())
         self._message, self._utterance = sizes
         self._turns = int(self._partners[0].world.turns)
-        self._ids = np.full((n, self.spec.observation.length), -1, "int32")  # pyright: ignore
-        self._count, self._turn = np.zeros(n, int), np.zeros(n, int)
+        self._talks: list[Any] = [self._script.begun] * n
+        self._turn = np.zeros(n, int)
         self._rngs: list[np.random.Generator] = []
         self._errors: list[str] = []
+        self._lost: list[int] = []
 
     @property
     def spec(self) -> EnvSpec:
@@ -115,31 +98,30 @@ class Texts:
         for i in range(self._n):
             self._begin(i)
         nothing, no = np.zeros(self._n, "float32"), np.zeros(self._n, bool)
-        return time_step(self._ids.copy(), nothing, no, no, None)
+        return time_step(self._seen(), nothing, no, no, None)
 
     def step(self, actions: Any) -> tuple[TimeStep, View]:
         """What was said to each, and their answers."""
         said = [[int(i) for i in row if i >= 0] for row in np.asarray(actions)]
         for partner, ids in zip(self._partners, said, strict=True):
-            partner.ask(self._script.said(ids))
+            partner.ask(self._script.text(ids))
         reward, over, failed = np.zeros(self._n, "float32"), np.zeros(self._n, bool), np.zeros(self._n, bool)
         for i, partner in enumerate(self._partners):
-            stop = self._script.vocabulary.stop
-            self._write(i, said[i] if said[i] and said[i][-1] in stop else [*said[i], stop[0]])
+            self._talks[i] = self._script.said(self._talks[i], said[i])
             try:
-                answer, earned, ended = partner.answer(self._patience)
-                self._write(i, [] if ended else self._heard(answer))
-                reward[i], over[i] = earned, ended
+                answer, reward[i], over[i] = partner.answer(self._patience)
             except Exception as error:
                 failed[i] = True
                 self._fail(i, error)
+                continue
+            if not over[i]:
+                self._hear(i, answer)
         self._turn += 1
         over |= ~failed & (self._turn >= self._turns)  # turns can be counted in what is seen: it is no cut
-        cut = failed
-        told = time_step(self._ids.copy(), reward, over, cut, None)
-        for i in np.flatnonzero(over | cut):
+        told = time_step(self._seen(), reward, over, failed, None)
+        for i in np.flatnonzero(over | failed):
             self._begin(int(i))
-        return told, view(self._ids.copy(), None)
+        return told, view(self._seen(), None)
 
     def save(self) -> dict[str, Any] | None:
         """Not possible: what a user's world remembers is its own."""
@@ -154,38 +136,52 @@ class Texts:
             partner.leave()
 
     def news(self) -> list[str]:
-        """Episodes that failed since the last call, a line for each kind of failure."""
+        """Episodes that failed since the last call, and messages that were cut, a line for each kind."""
         counted = {line: self._errors.count(line) for line in dict.fromkeys(self._errors)}
-        self._errors = []
-        return [f"{count} episodes of {self._name} were cut: {line}" for line, count in counted.items()]
+        told = [f"{count} episodes of {self._name} were cut: {line}" for line, count in counted.items()]
+        if self._lost:
+            most = max(self._lost)
+            told.append(
+                f"{len(self._lost)} messages of {self._name} were cut, the longest by {most} ids: give it "
+                f"message = {self._message + most} or more"
+            )
+        self._errors, self._lost = [], []
+        return told
 
     def demonstrated(self) -> list[list[int]]:
         """What each world would say now, as ids with the one that ends an utterance.
 
         Raises ``UserError`` for worlds that show nothing.
         """
-        known, shown = {w: i for i, w in enumerate(self._script.vocabulary.words)}, []
+        shown = []
         for partner in self._partners:
-            if not isinstance(partner.world, Showing):
-                raise UserError(f"{self._name} has no demonstrate() to teach a tiny model by")
-            words = partner.world.demonstrate().split()
-            shown.append([*(known[word] for word in words), *self._script.vocabulary.stop[:1]])
+            if not isinstance(partner.world, Showing) or not isinstance(self._script, Words):
+                raise UserError(f"{self._name} has no words or no demonstrate() to teach a tiny model by")
+            words, known = partner.world.demonstrate(), self._script.vocabulary
+            if strange := [word for word in words.split() if word not in known.words]:
+                raise UserError(f"{self._name}: demonstrate() says {strange[0]!r}, which is none of its words")
+            shown.append([*self._script.ids(words), *known.stop[:1]])
         return shown
 
     def _begin(self, i: int) -> None:
-        self._ids[i], self._count[i], self._turn[i] = -1, 0, 0
+        self._talks[i], self._turn[i] = self._script.begun, 0
         try:
-            self._write(i, self._heard(self._partners[i].world.reset(self._rngs[i])))
+            message = str(self._partners[i].world.reset(self._rngs[i]))
         except Exception as error:
             raise UserError(f"{self._name} cannot begin an episode: {type(error).__name__}: {error}") from error
+        self._hear(i, message)
 
-    def _heard(self, message: str) -> list[int]:
-        ids = self._script.heard(message)
-        return ids if len(ids) <= self._message else [*ids[: self._message - 1], ids[-1]]
+    def _hear(self, i: int, message: str) -> None:
+        self._talks[i], lost = self._script.heard(self._talks[i], message, self._message)
+        if lost:
+            self._lost.append(lost)
 
-    def _write(self, i: int, ids: list[int]) -> None:
-        self._ids[i, self._count[i] : self._count[i] + len(ids)] = ids
-        self._count[i] += len(ids)
+    def _seen(self) -> np.ndarray:
+        """All conversations ``[row, length]``, padded with -1."""
+        seen = np.full((self._n, self.spec.observation.length), -1, "int32")  # pyright: ignore
+        for row, talk in zip(seen, self._talks, strict=True):
+            row[: len(talk.tokens)] = talk.tokens
+        return seen
 
     def _fail(self, i: int, error: BaseException) -> None:
         late = isinstance(error, queue.Empty)
@@ -194,10 +190,16 @@ class Texts:
         self._partners[i] = _Partner(self._make())
 
 
-def _own_script(world: Any, name: str) -> Script:
-    if not isinstance(world, Closed):
-        raise UserError(f"{name} has no words of its own: give it `words`, all that are spoken in it")
-    return script_of(world.words)
+def _script_of(world: Any, name: str, other: Other) -> Script:
+    """The script of whoever speaks, unless that speaks the world's words, or nobody is known who does."""
+    own = Words(world.words) if isinstance(world, Closed) else None
+    found = None if other is None else other(own.vocabulary.words if own else ())
+    if found is None and own is None:
+        raise UserError(
+            f"{name} has no words of its own: give it `words`, all that are spoken in it, or a model that has a "
+            "tokenizer (--model DIR)"
+        )
+    return found or own  # pyright: ignore
 
 
 class _Partner:

@@ -1,9 +1,9 @@
 """Correction: a sum, an attempt at it, and a second one after a look at the first.
 
 ``4 7 5 + 3 8 6 >`` is answered by ``8 5 1 <end>``. Whatever that was, the world says ``check and correct >``, which
-tells nothing; then ``8 6 1 <end>`` ends all and earns 1 if it is right. The first attempt earns nothing, unless
-``bonus`` is not 0: then progress, 1 if only the second attempt is right and -1 if only the first was, is paid
-``bonus`` times, at the end.
+tells nothing; then ``8 6 1 <end>`` ends all and earns 1 if it is right. The first attempt earns ``first`` if it is
+right, by default nothing. Where ``bonus`` is not 0 progress, 1 if only the second attempt is right and -1 if only the
+first was, is paid ``bonus`` times, at the end.
 
 The demonstrator gets a digit wrong in ``wandering`` of its first attempts, and in as many of the second it only says
 the first again. After SCoRe (Kumar et al., 2024), two attempts, the prompt between them, and the bonus (its alpha);
@@ -32,10 +32,13 @@ class Attempts(eqx.Module):
 
 
 class Correction(eqx.Module):
-    """``figures``: digits of each of the two terms; ``bonus``: what progress is paid; ``wandering``: how many err."""
+    """``figures``: digits of each of the two terms; ``bonus``: what progress is paid; ``first``: what a right first
+    attempt is paid, at once; ``wandering``: how many err.
+    """
 
     figures: int = eqx.field(static=True, default=3)
     bonus: float = 0.0
+    first: float = 0.0
     wandering: float = 0.7
 
     @property
@@ -58,7 +61,7 @@ class Correction(eqx.Module):
         claim = jnp.where(is_number, claim, -1)
         second = state.attempts == 1
         right, was_right = (claim == true).astype("float32"), (state.first == true).astype("float32")
-        reward = jnp.where(second, right + self.bonus * (right - was_right), 0.0)
+        reward = jnp.where(second, right + self.bonus * (right - was_right), self.first * right)
         answer = jnp.where(second, -1, jnp.asarray(told.ids(f"check and correct {ASK}")))
         first = jnp.where(second, state.first, claim)
         return Attempts(state.terms, state.attempts + 1, first), Heard(answer, reward, second)

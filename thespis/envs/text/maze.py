@@ -1,9 +1,10 @@
 """A maze, told in words: the agent hears where it is and which ways are open, and says a direction at a time.
 
-``goal 4 4 at 0 1 open up left >`` is answered by ``up <end>``, then by ``at 0 0 open down right >``. Whoever reaches
-the goal within the turns earns 1. The layout is always the same; the goal, a corner, and the start are drawn for every
-episode. The demonstrator takes a shortest way, but seven of ten steps at random, so that to imitate it is to reach the
-goal less than every second time. After LMRL-Gym's mazes (Abdulhai et al., 2023); differs: smaller, and goals vary.
+``goal e5 at a2 open up left >`` is answered by ``up <end>``, then by ``goal e5 at a1 open right down >``. Whoever
+reaches the goal within the turns earns 1. The layout is always the same; the goal, a corner, and the start are drawn
+for every episode. The demonstrator knows the way from two cells of five and wanders in the others, so that to imitate
+it is to reach the goal less than every second time. After LMRL-Gym's mazes (Abdulhai et al., 2023), whose messages also
+repeat the goal; differs: smaller, cells are words, and goals vary.
 """
 
 from __future__ import annotations
@@ -32,25 +33,31 @@ class Place(eqx.Module):
 
 
 class Maze(eqx.Module):
-    """``size`` by ``size`` cells; ``wandering``: how many of the demonstrator's steps are random."""
+    """``size`` by ``size`` cells, in a share of which, always the same ones, the demonstrator is ``lost``.
+
+    There its steps are random; elsewhere they are those of a shortest way, but for ``wandering``, a share of random
+    ones.
+    """
 
     size: int = eqx.field(static=True, default=5)
     turns: int = eqx.field(static=True, default=12)
-    wandering: float = 0.7
+    lost: float = 0.6
+    wandering: float = 0.0
 
     @property
     def manners(self) -> Manners:
-        """Directions, coordinates and four words more."""
-        words = (ASK, "goal", "at", "open", *WAYS, *map(str, range(self.size)))
-        return Manners("text:maze", closed(words), self.turns, utterance=2, opening=12, answer=9)
+        """Directions, cells (a column's letter and a row's number) and four words more."""
+        cells = (f"{chr(ord('a') + cell % self.size)}{cell // self.size + 1}" for cell in range(self.size**2))
+        words = (ASK, "goal", "at", "open", *WAYS, *cells)
+        return Manners("text:maze", closed(words), self.turns, utterance=2, opening=10, answer=10)
 
     def begin(self, key: Key[Array, ""]) -> tuple[Place, Int[Array, " opening"]]:
         """The goal in a corner, the start in any other cell."""
         cells, edge = self.size**2, self.size - 1
         goal = jax.random.choice(fold(key, "goal"), jnp.array([0, edge, cells - 1 - edge, cells - 1]))
         at = (goal + jax.random.randint(fold(key, "at"), (), 1, cells)) % cells
-        place, told = Place(at, goal), self.manners
-        return place, message(told.opening, told.ids("goal"), *self._cell(goal), self._where(at))
+        place = Place(at, goal)
+        return place, self._where(place)
 
     def hear(self, state: Place, said: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Place, Heard]:
         """A step, if it is one and the way is open."""
@@ -61,27 +68,26 @@ class Maze(eqx.Module):
         goes &= jnp.asarray(open_)[state.at, way]
         step = jnp.asarray(_MOVES @ np.array([1, self.size]))[way]
         at = state.at + jnp.where(goes, step, 0)
-        arrived = at == state.goal
-        answer = jnp.where(arrived, -1, self._where(at))
-        return Place(at, state.goal), Heard(answer, arrived.astype("float32"), arrived)
+        arrived, place = at == state.goal, Place(at, state.goal)
+        answer = jnp.where(arrived, -1, self._where(place))
+        return place, Heard(answer, arrived.astype("float32"), arrived)
 
     def expert(self, state: Place, key: Key[Array, ""]) -> Int[Array, " utterance"]:
         """A step of a shortest way, or any open one."""
         open_, ahead = layout(self.size)
+        cells = np.random.default_rng(0).permutation(self.size**2)
+        lost = jnp.asarray(cells < round(self.lost * self.size**2))[state.at]
         lot = jax.random.categorical(fold(key, "lot"), jnp.where(jnp.asarray(open_)[state.at], 0.0, -jnp.inf))
         wanders = jax.random.uniform(fold(key, "wander")) < self.wandering
-        way = jnp.where(wanders, lot, jnp.asarray(ahead)[state.goal, state.at])
+        way = jnp.where(lost | wanders, lot, jnp.asarray(ahead)[state.goal, state.at])
         ways = jnp.asarray(self.manners.ids(" ".join(WAYS)))
         return jnp.stack([ways[way], jnp.asarray(self.manners.vocabulary.stop[0], "int32")])
 
-    def _cell(self, cell: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
-        zero = self.manners.id("0")
-        return zero + cell % self.size, zero + cell // self.size
-
-    def _where(self, at: Int[Array, ""]) -> Int[Array, " answer"]:
-        told = self.manners
-        ways = jnp.where(jnp.asarray(layout(self.size)[0])[at], told.ids(" ".join(WAYS)), -1)
-        return message(told.answer, told.ids("at"), *self._cell(at), told.ids("open"), ways, told.ids(ASK))
+    def _where(self, place: Place) -> Int[Array, " answer"]:
+        told, first = self.manners, self.manners.id("a1")
+        ways = jnp.where(jnp.asarray(layout(self.size)[0])[place.at], told.ids(" ".join(WAYS)), -1)
+        where = (told.ids("goal"), first + place.goal, told.ids("at"), first + place.at)
+        return message(told.answer, *where, told.ids("open"), ways, told.ids(ASK))
 
 
 @functools.cache

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from thespis.core.records import Citation
-from thespis.learners.credit import Credit, Scaled, Whole
+from thespis.learners.baselines import Scaled
+from thespis.learners.credit import Credit, Whole
 from thespis.learners.speaking import Speaking
 from thespis.learners.utterances import Clipped, Divisor, HeldByK3, Objective, OverAnswers, Reference
 

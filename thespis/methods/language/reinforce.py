@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from thespis.core.records import Citation
-from thespis.learners.credit import Alone, Credit, ToGo
+from thespis.learners.baselines import Alone
+from thespis.learners.credit import Credit, ToGo
 from thespis.learners.speaking import Speaking
 from thespis.learners.utterances import Divisor, Gradient, Objective, OverBudget
 

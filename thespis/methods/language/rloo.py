@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from thespis.core.records import Citation
-from thespis.learners.credit import Credit, Others, Whole
+from thespis.learners.baselines import Others
+from thespis.learners.credit import Credit, Whole
 from thespis.learners.speaking import Speaking
 from thespis.learners.utterances import Divisor, Gradient, Held, Objective, OverBudget, Reference
 

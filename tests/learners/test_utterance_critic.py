@@ -1,0 +1,118 @@
+"""A critic of whole utterances: its places, its targets, its replay, and what it learns where values are known."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from thespis.actors.language import Talking
+from thespis.core.errors import UserError
+from thespis.core.keys import key_of
+from thespis.learners.conversations import Conversations
+from thespis.learners.utterance_critic import Judge, UtteranceCritic
+from thespis.nets.decoder import Shape, decoder
+
+TIME, WIDTH, LENGTH = 3, 2, 12
+TALKING = Talking(LENGTH, 3, WIDTH, TIME, (0,))
+MODEL, KEY = decoder(Shape(9, 32, 1, 1, 1, 32, 96), key_of(0)), key_of(1)
+
+
+def held(first: list[int], seed: int = 0, turns: int = 2) -> Conversations:
+    """Conversations of two ids, then turns of two ids said and one heard; row by row ``first`` is what is said first.
+
+    Who says 8 first earns 1 in the end.
+    """
+    rng, rows = np.random.default_rng(seed), len(first)
+    talks = Conversations.none(rows, TALKING, TIME)
+    transcript, said = np.array(talks.transcript), np.array(talks.said)
+    end = 2 + 3 * turns
+    transcript[:, :end] = rng.integers(1, 8, (rows, end))
+    transcript[:, :2], transcript[:, 2] = 1, first  # all begin alike
+    starts = np.repeat(np.array([2, 5, 8, 11])[:, None].clip(max=end), rows, axis=1).astype("int32")
+    for t in range(turns):
+        said[t] = transcript[:, 2 + 3 * t : 4 + 3 * t]
+    alive = np.repeat((np.arange(TIME) < turns)[:, None], rows, axis=1)
+    reward = np.zeros((TIME, rows), "float32")
+    reward[turns - 1] = np.array(first) == 8
+    reward[turns:] = 7.0  # behind the end nothing counts
+    given = {"transcript": transcript, "starts": starts, "said": said, "alive": alive, "reward": reward}
+    return dataclasses.replace(talks, **{name: jnp.asarray(x) for name, x in given.items()})
+
+
+def some_judge() -> Judge:
+    rng = np.random.default_rng(3)
+    heads = [jnp.asarray(rng.normal(size=shape), "float32") for shape in ((2, 32), (2, 32), (2, 2))]
+    return Judge(MODEL, *heads)
+
+
+def test_utterances_are_judged_behind_their_last_id_and_states_before_their_first():
+    talks = held([3, 8])
+    talks = dataclasses.replace(talks, said=talks.said.at[0, :, 1].set(-1))  # of one id
+    judge = some_judge()
+    q, v = judge(talks)
+    assert q.shape == (2, TIME, 2) and v.shape == (2, TIME + 1, 2)
+
+    def at(count: int, head: jax.Array, bias: jax.Array) -> np.ndarray:
+        features = MODEL(talks.transcript[1, :count], jnp.arange(count))[-1]
+        return np.asarray(head @ features / 32**0.5 + bias)
+
+    for turn, (start, count) in enumerate([(2, 1), (5, 2)]):
+        np.testing.assert_allclose(q[:, turn, 1], at(start + count, judge.said, judge.bias[0]), atol=1e-4)
+        np.testing.assert_allclose(v[:, turn, 1], at(start, judge.before, judge.bias[1]), atol=1e-4)
+    np.testing.assert_allclose(v[:, 3, 1], at(8, judge.before, judge.bias[1]), atol=1e-4)
+
+
+def test_targets_are_those_of_one_s_own_next_turn():
+    """Of rows that end, that are cut, and in which another speaks between two turns."""
+    part = UtteranceCritic(discount=0.9)
+    talks = Conversations.none(3, TALKING, TIME)
+    alive = jnp.asarray([[1, 1, 1], [1, 1, 0], [0, 1, 1]], bool)
+    reward = jnp.asarray([[0.5, 0.0, 0.25], [1.0, 0.0, 9.0], [9.0, 2.0, 3.0]])
+    talks = dataclasses.replace(talks, alive=alive, reward=reward, cut=jnp.asarray([False, True, False]))
+    value = jnp.stack([jnp.arange(12.0).reshape(4, 3), -jnp.arange(12.0).reshape(4, 3)])
+    found = part.targets(value, talks)
+    wanted = {(0, 0): 0.5 + 0.9 * 3, (1, 0): 1.0, (0, 1): 0.9 * 4, (1, 1): 0.9 * 7, (2, 1): 2 + 0.9 * 10}
+    wanted |= {(0, 2): 0.25 + 0.9 * 8, (2, 2): 3.0}
+    assert set(wanted) == set(zip(*map(list, np.nonzero(np.asarray(alive))), strict=True))
+    for (t, row), expected in wanted.items():
+        assert found[0, t, row] == pytest.approx(expected, rel=1e-6)
+    apart = [(t, row) for t, row in wanted if (t, row) not in [(1, 0), (2, 2)]]
+    assert all(found[1, t, row] != found[0, t, row] for t, row in apart)
+
+
+def test_the_latest_conversations_are_kept():
+    part = UtteranceCritic(slots=5, steps=1, batch=2)
+    step = jax.jit(lambda kept, talks: part(kept, talks, 1, KEY))
+    kept = part.init(MODEL, TALKING, TIME, KEY)
+    rounds = [held([3, 8], seed) for seed in range(4)]
+    for talks in rounds:
+        kept, _, _ = step(kept, talks)
+    rows = [(rounds[n // 2], n % 2) for n in (5, 6, 7, 3, 4)]  # conversation n lies in slot n % 5
+    for slot, (talks, row) in enumerate(rows):
+        np.testing.assert_array_equal(kept.replay.transcript[slot], talks.transcript[row])
+        np.testing.assert_array_equal(kept.replay.reward[:, slot], talks.reward[:, row])
+    with pytest.raises(UserError, match=r"experience\.slots=5 holds less than the 6 conversations"):
+        part(kept, held([3] * 6), 1, KEY)
+
+
+def test_utterances_are_paid_what_they_were_better_than_expected():
+    """Who says 8 first earns 1, discounted by a turn; half do. What comes later changes nothing any more."""
+    part = UtteranceCritic(slots=64, steps=25, batch=16, learning_rate=3e-3, discount=0.8, warmup=1)
+    step = jax.jit(lambda kept, talks, key: part(kept, talks, 1, key))
+    kept = part.init(MODEL, TALKING, TIME, KEY)
+    for i in range(24):
+        talks = held([8, 3] * 8, seed=i % 4)
+        kept, paid, _ = step(kept, talks, key_of(i))
+        if i == 0:
+            assert not paid.reward.any(), "a critic that was taught nothing pays nothing"
+    reward = np.asarray(paid.reward)
+    assert (reward[0, ::2] > 0.2).all() and (reward[0, 1::2] < -0.2).all(), reward[0]
+    np.testing.assert_allclose(reward[1], 0.0, atol=0.2)
+    np.testing.assert_array_equal(reward[2], 0.0)
+    q, v = (np.asarray(x[0]) for x in kept.judge(talks))
+    np.testing.assert_allclose(q[0], np.where(np.arange(16) % 2 == 0, 0.8, 0.0), atol=0.15)
+    np.testing.assert_allclose(v[0], 0.4, atol=0.15)

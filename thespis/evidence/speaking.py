@@ -1,0 +1,46 @@
+"""Actors that speak: the worlds and the sizes that trials of language actors share, so that arms in common are trained
+once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from thespis.core.feeds import Episodes
+from thespis.envs.text.correction import Correction
+from thespis.envs.text.countdown import Countdown
+from thespis.envs.text.maze import Maze
+from thespis.envs.text.task import Spoken
+from thespis.evidence.measures import Measure, elsewhere
+
+SUMS = Spoken(Countdown(numbers=2, turns=1))
+"""One utterance: two numbers and a sign make a third. A tiny model begins at 0.15; by chance it is 1/6."""
+MAZE = Spoken(Maze(size=3, turns=6))
+"""Up to six utterances to a corner of nine cells."""
+CORNERS = Spoken(Maze(size=2, turns=3))
+"""Up to three utterances from one of four cells to another."""
+TWICE = Spoken(Correction(figures=1, first=1.0, wandering=0.3))
+"""A sum of two digits, twice, without a word on the first attempt; both are paid. A tiny model begins at 0.28 each."""
+
+TALKER: dict[str, Any] = {"model": "tiny", "layers": 2, "width": 64}
+"""A tiny model that learns in minutes."""
+ANSWERS: dict[str, Any] = TALKER | {"feed": Episodes(turns=1, group=16, envs=128)}
+"""Of one utterance: eight questions, sixteen answers to each."""
+TALKS: dict[str, Any] = TALKER | {"feed": Episodes(turns=6, group=8, envs=64)}
+"""Of several: eight beginnings, eight conversations from each."""
+WALKS: dict[str, Any] = TALKER | {"feed": Episodes(turns=3, group=8, envs=64)}
+"""Of three."""
+ATTEMPTS: dict[str, Any] = TALKER | {"feed": Episodes(turns=2, group=16, envs=128)}
+"""Of two: eight sums, sixteen pairs of attempts at each."""
+
+
+def second_accuracy() -> Measure:
+    """Share of sums that are right at the second attempt, where the first pays nothing."""
+    found = elsewhere(200, task=Correction(figures=1, wandering=0.3))
+    return Measure("accuracy of the second attempt", found.of)
+
+
+def gain() -> Measure:
+    """How much more sums are right at the second attempt than at the first, as a share of all."""
+    found = elsewhere(200, task=Correction(figures=1, first=-1.0, wandering=0.3))
+    return Measure("accuracy of the second attempt beyond the first", found.of)

@@ -1,0 +1,103 @@
+"""Where a dataset comes from: a directory, a file of conversations, or the demonstrator of the world itself."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from thespis.core.errors import UserError
+from thespis.core.records import EnvSpec
+from thespis.core.spaces import Text
+from thespis.data.conversations import turns_of
+from thespis.data.datasets import Dataset, read_dataset
+from thespis.tiny import Speaks, demonstrations_of
+
+SHOWN, LINES = "demonstrations", ".jsonl"
+COUNT = 512
+
+
+def dataset_of(data: str, env: Any, method: Any) -> Dataset:
+    """The dataset that ``data`` names, for a method that will learn in ``env`` (or nowhere: ``None``).
+
+    ``demonstrations:N``: N conversations of the world's demonstrator. ``FILE.jsonl``: conversations, pairs or judged
+    answers in plain text (:mod:`thespis.language.written`), in the words of the method's checkpoint. Else what
+    :func:`~thespis.data.datasets.read_dataset` reads.
+
+    Raises:
+        UserError: if it cannot be had; a line of a file is named.
+    """
+    name, _, count = data.partition(":")
+    if name == SHOWN:
+        if env is None or (count and not count.isdecimal()):
+            raise UserError(f"--data {data}: it is {SHOWN}:N, N conversations, and the world is --env NAME")
+        return shown_in(env, int(count or COUNT))
+    if not data.endswith(LINES):
+        return read_dataset(data)
+    directory = method.origin.name if isinstance(method, Speaks) else ""
+    if not Path(directory).is_dir() or not directory:
+        raise UserError(f"{data} is plain text, and the words are those of a checkpoint: --model DIR")
+    return from_lines(Path(data), directory)
+
+
+def spec_for(dataset: Dataset, env: Any) -> EnvSpec:
+    """What a method is told of a dataset that it will talk in ``env`` after: the world's sizes of conversations.
+
+    Raises ``UserError`` if the dataset is of other words, or of longer utterances than the world hears.
+    """
+    from thespis.envs import registry
+
+    spec = dataset.spec
+    if env is None or not isinstance(spec.action, Text):
+        return spec
+    if registry.resolve(env).kind == "compiled":
+        world = registry.compiled(env).spec
+    else:
+        with contextlib.closing(registry.host(env, 1)) as worlds:
+            world = worlds.spec
+    if not isinstance(world.action, Text) or world.action.vocabulary != spec.action.vocabulary:
+        raise UserError(f"the dataset is of {spec.name}, which has other words than {world.name}: leave out --env")
+    if spec.action.length > world.action.length:
+        raise UserError(
+            f"the dataset's utterances have {spec.action.length} ids, {world.name} hears {world.action.length}"
+        )
+    return world
+
+
+def shown_in(env: Any, count: int) -> Dataset:
+    """Conversations of a world's demonstrator, always the same. Raises ``UserError`` for a world without one."""
+    from thespis.envs import registry
+
+    compiled = registry.resolve(env).kind == "compiled"
+    world: Any = registry.compiled(env) if compiled else registry.host(env, 1)
+    try:
+        steps = turns_of(*(np.asarray(each) for each in demonstrations_of(env, world, count)))
+    finally:
+        if not compiled:
+            world.close()
+    return Dataset(world.spec, steps, (), {"env": world.spec.name, "method": "demonstrator"})
+
+
+def from_lines(path: Path, directory: str) -> Dataset:
+    """The conversations of a file, as a checkpoint's tokenizer and template have them."""
+    from thespis.language.script import InTemplate
+    from thespis.language.written import read_lines
+
+    script = InTemplate(directory)
+    talks, together = read_lines(path, script.template, script.tokenizer)
+    rows, turns = len(talks), max(len(talk.said) for talk in talks)
+    utterance = max(len(ids) for talk in talks for ids in talk.said)
+    transcript = np.full((rows, max(len(talk.tokens) for talk in talks)), -1, "int32")
+    starts, reward = np.zeros((turns, rows), "int32"), np.zeros((turns, rows), "float32")
+    said = np.full((turns, rows, utterance), -1, "int32")
+    for i, talk in enumerate(talks):
+        transcript[i, : len(talk.tokens)] = talk.tokens
+        for t, (start, ids, earned) in enumerate(zip(talk.starts, talk.said, talk.rewards, strict=True)):
+            starts[t, i], said[t, i, : len(ids)], reward[t, i] = start, ids, earned
+    known, heard = script.vocabulary, max(talk.news for talk in talks)
+    spec = EnvSpec(path.stem, Text(transcript.shape[1], known, heard), Text(utterance, known), time_limit=turns)
+    about = {"env": path.stem, "together": together}
+    return Dataset(spec, jax.tree.map(np.asarray, turns_of(transcript, starts, said, reward)), (), about)
