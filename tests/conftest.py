@@ -32,7 +32,8 @@ def pytest_runtest_teardown(item, nextitem):
 
     Each holds memory maps, of which Linux grants a process 65,530: a worker that has run some hundred tests would die.
     """
-    if (nextitem is not None and nextitem.path == item.path) or "jax" not in sys.modules or not MAPS.exists():
+    within_file = nextitem is not None and nextitem.path == item.path
+    if within_file or "jax" not in sys.modules or not MAPS.exists():
         return
     with MAPS.open("rb") as maps:
         count = sum(1 for _ in maps)

@@ -43,7 +43,8 @@ def their_logits(model, tokens):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_stored_references_are_what_transformers_says(name, tmp_path):
-    np.testing.assert_allclose(answers(write(tmp_path, name)), np.load(REFERENCES)[name], atol=1e-5)
+    answered = answers(write(tmp_path, name))
+    np.testing.assert_allclose(answered, np.load(REFERENCES)[name], rtol=1e-5, atol=1e-5)  # torch differs by machine
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -14,13 +14,13 @@ from thespis.envs.text.task import Spoken
 from thespis.evidence.measures import Measure, elsewhere
 
 SUMS = Spoken(Countdown(numbers=2, turns=1))
-"""One utterance: two numbers and a sign make a third. A tiny model begins at 0.15; by chance it is 1/6."""
+"""One utterance: two numbers and a sign make a third. By chance it is 1/6."""
 MAZE = Spoken(Maze(size=3, turns=6))
 """Up to six utterances to a corner of nine cells."""
 CORNERS = Spoken(Maze(size=2, turns=3))
 """Up to three utterances from one of four cells to another."""
 TWICE = Spoken(Correction(figures=1, first=1.0, wandering=0.3))
-"""A sum of two digits, twice, without a word on the first attempt; both are paid. A tiny model begins at 0.28 each."""
+"""A sum of two digits, twice, without a word on the first attempt; both are paid."""
 
 TALKER: dict[str, Any] = {"model": "tiny", "layers": 2, "width": 64}
 """A tiny model that learns in minutes."""

@@ -7,7 +7,6 @@ utterance, so that what the world answers is not in its word. Each batch is scor
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -48,10 +47,15 @@ class Attribution(eqx.Module):
     warmup: int = eqx.field(static=True, default=20)
     """Batches that teach it before it is believed."""
 
+    @property
+    def stepper(self) -> Adam:
+        """What steps it."""
+        return Adam(self.learning_rate, 1.0)
+
     def init(self, model: Decoder, talking: Talking, turns: int, key: Key[Array, ""]) -> Estimated:
         """The actor's decoder, and a head that says 0."""
         estimator = minded(jax.tree.map(jnp.copy, model), model.shape.width)
-        return Estimated(estimator, Adam(self.learning_rate, 1.0).init(estimator), jnp.zeros((), "int32"))
+        return Estimated(estimator, self.stepper.init(estimator), jnp.zeros((), "int32"))
 
     def __call__(
         self, kept: Estimated, played: Conversations, group: int, key: Key[Array, ""]
@@ -63,11 +67,16 @@ class Attribution(eqx.Module):
             lost = jnp.square(share.sum(axis=0) - played.returns).mean()
             return lost, lost
 
+        def step(carry: Any, _: Any) -> Any:
+            estimator, opt, lost, _ = gradient_step(self.stepper, loss, *carry)
+            return (estimator, opt), lost
+
         share = shares(kept.estimator, played)
         paid = share + jnp.where(played.last, played.returns - share.sum(axis=0), 0.0)
         paid = jnp.where(kept.batches < self.warmup, played.reward, paid)
-        kept, lost = _taught(kept, loss, self.learning_rate, self.steps)
-        return kept, dataclasses.replace(played, reward=paid), {"attribution_loss": lost}
+        (estimator, opt), lost = jax.lax.scan(step, (kept.estimator, kept.opt), None, self.steps)
+        kept = Estimated(estimator, opt, kept.batches + 1)
+        return kept, dataclasses.replace(played, reward=paid), {"attribution_loss": lost.mean()}
 
 
 def shares(estimator: Mind, talks: Conversations) -> Float[Array, "time row"]:
@@ -75,16 +84,3 @@ def shares(estimator: Mind, talks: Conversations) -> Float[Array, "time row"]:
     seen = features_of(estimator.model, talks.transcript, talks.starts[:-1], talks.said.shape[-1] + 1)
     behind = talks.real.sum(axis=-1, keepdims=True)
     return jnp.where(talks.alive, jnp.take_along_axis(estimator.value(seen), behind, axis=-1)[..., 0], 0.0)
-
-
-def _taught(
-    kept: Estimated, loss: Callable[[Mind], tuple[Array, Array]], rate: Number, steps: int
-) -> tuple[Estimated, Float[Array, ""]]:
-    """After ``steps`` steps down ``loss(estimator)``, and the mean loss of them."""
-
-    def step(carry: Any, _: Any) -> Any:
-        estimator, opt, lost, _ = gradient_step(Adam(rate, 1.0), loss, *carry)
-        return (estimator, opt), lost
-
-    (estimator, opt), lost = jax.lax.scan(step, (kept.estimator, kept.opt), None, steps)
-    return Estimated(estimator, opt, kept.batches + 1), lost.mean()

@@ -82,12 +82,17 @@ class UtteranceCritic(eqx.Module):
     warmup: int = eqx.field(static=True, default=10)
     """Batches that teach the critic before it is believed: till then nothing is paid."""
 
+    @property
+    def stepper(self) -> Adam:
+        """What steps the critic."""
+        return Adam(self.learning_rate, 1.0)
+
     def init(self, model: Decoder, talking: Talking, turns: int, key: Key[Array, ""]) -> Judged:
         """The actor's decoder twice, heads that say about 0, and no conversation."""
         width = model.shape.width
         said, before = _APART * jax.random.normal(fold(key, "heads"), (2, 2, width))  # alike they would stay so
         judge = Judge(jax.tree.map(jnp.copy, model), said, before, jnp.zeros((2, 2)))
-        target, opt = jax.tree.map(jnp.copy, judge), Adam(self.learning_rate, 1.0).init(judge)
+        target, opt = jax.tree.map(jnp.copy, judge), self.stepper.init(judge)
         return Judged(judge, target, opt, Conversations.none(self.slots, talking, turns), jnp.zeros((), "int32"))
 
     def __call__(
@@ -107,7 +112,7 @@ class UtteranceCritic(eqx.Module):
             old = replay.rows(jax.random.randint(old_key, (self.batch,), 0, filled))
             new = played.rows(jax.random.randint(new_key, (self.batch,), 0, rows))
             judge, opt, lost, _ = gradient_step(
-                Adam(self.learning_rate, 1.0), lambda judge: self.lost(judge, target, old, new), judge, opt
+                self.stepper, lambda judge: self.lost(judge, target, old, new), judge, opt
             )
             return (judge, polyak(target, judge, self.pull), opt), lost
 

@@ -41,6 +41,5 @@ PAPER = Paper(
     remarks="The paper's tasks are an assistant and three more, judged by reward models and people; its claims on "
     "diversity, and PPO beside it, are not tried. Here three words are to be said again, learnt from conversations of "
     "somebody who says any word. The head learns in the first 100 of 400 updates; the others make 400 of their own "
-    "model. Sizes were set by one look at seed 0 with 500 updates, in which A-LoL returned 2.2, rejection "
-    "sampling 2.1, DPO 1.0 and imitation of all 0.8, of 3.",
+    "model. Sizes were set by a look at one seed.",
 )

@@ -42,6 +42,5 @@ PAPER = Paper(
     "step. Here three words are to be said again, learnt from conversations of somebody who says any word; a word is "
     "a step, each of which can earn, and the success of a state is the share that was earned from there on. "
     "The critic learns in the first 100 of 400 updates. Gains on top of models that have been trained by reinforcement "
-    "are not tried. In one look at seed 0 it returned 1.6 with 400 updates, rejection sampling 2.1 and DPO 1.0 with "
-    "500, of 3.",
+    "are not tried. Sizes were set by a look at one seed.",
 )

@@ -48,6 +48,6 @@ PAPER = Paper(
     "estimator begins as the actor and learns beside it, two steps a batch, from what the actor plays; theirs is "
     "trained once, before, on what the cloned actor has explored. For the first twenty batches the actor is paid the "
     "outcome. Pay for commands that can be carried out, and RUDDER's differences, are not tried. Rewards are not "
-    "normalised. In looks at single seeds that was paid shares alone, as the paper has it, the actor learnt to earn "
-    "shares and no outcome; so what they leave of the outcome is paid at the end.",
+    "normalised. In looks at single seeds an actor that was paid shares alone, as the paper has it, learnt to "
+    "earn shares and no outcome; so what they leave of the outcome is paid at the end.",
 )

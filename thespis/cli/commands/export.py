@@ -31,6 +31,7 @@ class Export:
         run = api.load(self.directory)
         exported(run, self.out, self.seed)
         out.say(f"what {run.path} says at step {run.step:,}: {self.out}")
-        out.say(f"go on from it: thespis train grpo --env {run.config['env']} --model {self.out}")
+        if env := run.config["env"]:
+            out.say(f"go on from it: thespis train grpo --env {env} --model {self.out}")
         out.result({"out": self.out, "step": run.step})
         return 0
