@@ -20,7 +20,8 @@ import thespis
 
 WORLD = "text:maze"
 SETTINGS: dict[str, Any] = {
-    "credit": "TurnCritic", "credit.discount": 0.95, "learning_rate": 1e-4, "value_weight": 0.1, "minibatch": 16,
+    "credit": "TurnCritic", "credit.discount": 0.95, "value_weight": 0.1, "minibatch": 16,
+    "learning_rate": "Annealed", "learning_rate.first": 1.5e-4, "learning_rate.steps": 840,
 }  # fmt: skip
 OUT = Path(__file__).parent / "results" / "talking-maze.json"
 

@@ -64,7 +64,8 @@ def train(
         UserError: for whatever the user can mend, in one line.
     """
     use_compilation_cache()
-    use_cores(options.get("cores", 0))  # before anything looks at the world, with which XLA begins
+    # before anything looks at the world, with which XLA begins
+    use_cores(options.get("cores", 0), options.get("devices", 1))
     config = declared(
         method, env, steps=steps, seeds=seeds, envs=envs, settings=settings, feedback=feedback, curriculum=curriculum,
         **options,
@@ -130,7 +131,7 @@ def resume(
     """
     use_compilation_cache()
     run = RunDirectory.open(path)
-    use_cores(options_of(run.config).cores)
+    use_cores(options_of(run.config).cores, devices or options_of(run.config).devices)
     env, config = environment_of(run.config, env), run.config
     changed = {"devices": devices, "cluster": cluster}
     config = config | {"options": config["options"] | {k: v for k, v in changed.items() if v is not None}}

@@ -49,8 +49,14 @@ def use_compilation_cache() -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def use_cores(count: int) -> None:
-    """Let XLA compute with ``count`` threads on a CPU, unless it has begun; 0 leaves it as it is."""
+def use_cores(count: int, devices: int = 1) -> None:
+    """Let XLA compute with ``count`` threads on a CPU, unless it has begun; 0 leaves it as it is.
+
+    Where a CPU is cut into several ``devices`` each holds threads while it waits for the others: there are at least
+    four for each, as with as few as there are cores all would wait for ever.
+    """
+    if devices > 1:
+        count = max(count or os.cpu_count() or 1, 4 * devices)
     if count:
         os.environ["PJRT_NPROC"] = str(count)
 

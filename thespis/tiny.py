@@ -32,7 +32,7 @@ from thespis.language import weights
 from thespis.language.script import script_in
 from thespis.language.tokens import words
 from thespis.learners.crowd import one_of
-from thespis.learners.voices import LESSON, TINY, Origin, first_words, taught
+from thespis.learners.voices import TINY, Origin, first_words, taught
 
 SHOWN = 64
 """Worlds of a user's that show how it may be done, side by side."""
@@ -81,7 +81,7 @@ def prepared(method: Method, env: Any) -> Method:
     if spec.groups and origin.name == TINY:
         spec = one_of(spec, spec.groups[0])
     if origin.name == TINY and isinstance(spec.action, Text) and not origin.directory(spec).exists():
-        _teach(origin, spec, demonstrations_of(env, world, LESSON.conversations))
+        _teach(origin, spec, demonstrations_of(env, world, origin.teaching.conversations))
     return fitted
 
 
@@ -113,7 +113,8 @@ def spelt(env: Any, method: Method) -> Any:
 
 
 def _teach(origin: Origin, spec: EnvSpec, examples: tuple[Any, ...]) -> None:
-    model, _ = jax.jit(taught)(first_words(origin, spec), *examples[:3], fold(key_of(0), "lesson"))
+    teach = functools.partial(taught, lesson=origin.teaching)
+    model, _ = jax.jit(teach)(first_words(origin, spec), *examples[:3], fold(key_of(0), "lesson"))
     directory = origin.directory(spec)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as beside:

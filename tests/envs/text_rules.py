@@ -136,9 +136,11 @@ class Household(Rules):
 
     def began(self, task, state):
         places = household.PLACES
+        self.there = places[: task.places]
         self.at, self.open, self.held = places[state.at], set(places) - {"drawer", "cabinet", "fridge"}, None
         self.where = {t: places[w] for t, w in zip(household.THINGS, state.where, strict=True) if w < len(places)}
         self.is_ = dict.fromkeys(household.THINGS, "")
+        self.hints = {"held": float(task.hints), "made": float(task.hints)}
         thing, be, place = state.goal
         self.thing, self.be, self.place = household.THINGS[thing], ["", "clean", "hot", "cold"][be], places[place]
         return " ".join(f"put {self.be} {self.thing} in {self.place} {self.view()} >".split())
@@ -149,7 +151,7 @@ class Household(Rules):
 
     def heard(self, said):
         match said.split():
-            case ["go", place] if place in household.PLACES:
+            case ["go", place] if place in self.there:
                 self.at = place
                 return self.view(), 0.0, False
             case ["open", place] if place == self.at and place not in self.open:
@@ -157,14 +159,16 @@ class Household(Rules):
                 return self.view(), 0.0, False
             case ["take", thing] if self.where.get(thing) == self.at and self.at in self.open and not self.held:
                 self.held, self.where[thing] = thing, None
-                return f"have {thing}", 0.0, False
+                paid = self.hints.pop("held", 0.0) if thing == self.thing else 0.0
+                return f"have {thing}", paid, False
             case ["put", thing] if thing == self.held and thing and self.at in self.open:
                 self.held, self.where[thing] = None, self.at
                 done = thing == self.thing and self.at == self.place and self.be in ("", self.is_[thing])
                 return self.view(), float(done), done
             case [verb, thing] if thing == self.held and verb in self.make and self.make[verb][0] == self.at:
                 self.is_[thing] = self.make[verb][1]
-                return f"{thing} {self.is_[thing]}", 0.0, False
+                made = thing == self.thing and self.is_[thing] == self.be
+                return f"{thing} {self.is_[thing]}", self.hints.pop("made", 0.0) if made else 0.0, False
         return "nothing happens", 0.0, False
 
 

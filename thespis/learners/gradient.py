@@ -28,7 +28,20 @@ class Falling(eqx.Module):
         return self.first / jnp.sqrt(1.0 + count / self.halfway)
 
 
-Rate = Number | Falling
+class Annealed(eqx.Module):
+    """Linearly from ``first`` to nothing."""
+
+    first: Number = 1e-3
+    """The first step's size."""
+    steps: Number = 1_000.0
+    """Gradient steps until none is made."""
+
+    def __call__(self, count: Int[Array, ""]) -> Float[Array, ""]:
+        """The size of the step after ``count`` others."""
+        return self.first * jnp.maximum(1.0 - count / self.steps, 0.0)
+
+
+Rate = Number | Falling | Annealed
 
 
 class Adam(eqx.Module):

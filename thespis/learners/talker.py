@@ -12,7 +12,7 @@ from thespis.actors.language import Heard, Voice
 from thespis.core.records import View
 from thespis.language.sampling import Sampling
 from thespis.learners.gradient import Adam, Number, Rate
-from thespis.learners.voices import Origin
+from thespis.learners.voices import LESSON, Origin
 from thespis.nets.decoder import Decoder
 
 
@@ -42,17 +42,19 @@ class Talker(eqx.Module):
     """Layers of a model that is made here."""
     width: int = eqx.field(static=True, default=128)
     """Features of a model that is made here; a multiple of 32."""
+    lesson: int = eqx.field(static=True, default=LESSON.steps)
+    """Gradient steps that teach a tiny model before it begins."""
     temperature: Number = 1.0
     """Of sampling, above 0."""
     learning_rate: Rate = 3e-4
-    """Step size."""
+    """Step size: a number, Falling or Annealed."""
     max_gradient_norm: Number = 1.0
     """Global norm to which the gradient is clipped."""
 
     @property
     def origin(self) -> Origin:
         """Where parameters come from."""
-        return Origin(self.model, self.layers, self.width)
+        return Origin(self.model, self.layers, self.width, self.lesson)
 
     @property
     def sampling(self) -> Sampling:

@@ -34,17 +34,23 @@ HEAD = 32
 class Origin:
     """``name``: blank (random parameters), tiny (taught demonstrations first), or the directory of a checkpoint.
 
-    ``layers`` and ``width`` are those of models that are made here.
+    ``layers`` and ``width`` are those of models that are made here; ``lesson``: gradient steps that teach a tiny one.
     """
 
     name: str
     layers: int
     width: int
+    lesson: int
 
     @property
     def made(self) -> bool:
         """Whether the model is made here, for the world's words."""
         return self.name in (BLANK, TINY)
+
+    @property
+    def teaching(self) -> Lesson:
+        """How a tiny model is taught."""
+        return dataclasses.replace(LESSON, steps=self.lesson)
 
     def shape(self, spec: EnvSpec) -> Shape:
         """The model's. Raises ``UserError`` for a checkpoint that has other ids than the world."""
@@ -78,7 +84,7 @@ class Origin:
         if self.name != TINY:
             return Path(self.name)
         shapes = spec.observation, spec.action, spec.time_limit, self.shape(spec)
-        told = repr((spec.name, shapes, LESSON))
+        told = repr((spec.name, shapes, self.teaching))
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         return Path(home) / "thespis" / "tiny" / hashlib.sha256(told.encode()).hexdigest()[:16]
 
@@ -111,7 +117,7 @@ def taught(
     starts: Int[Array, "time row"],
     said: Int[Array, "time row utterance"],
     key: Key[Array, ""],
-    lesson: Lesson = LESSON,
+    lesson: Lesson,
 ) -> tuple[Decoder, Float[Array, ""]]:
     """The model after maximum likelihood of what was ``said``, and its last loss; -1 stands where nothing was."""
     stepper = Adam(lesson.learning_rate, 1.0)

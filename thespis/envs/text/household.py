@@ -38,7 +38,8 @@ _HELD, _ABSENT = len(PLACES), len(PLACES) + 1
 
 class Home(eqx.Module):
     """Where the agent is and each thing (behind the places: held, not there), what was last done to it (0: nothing,
-    then :data:`TREATMENTS`), which places are open, which were seen, and the goal: thing, what it is to be, place."""
+    then :data:`TREATMENTS`), which places are open, which were seen, the goal: thing, what it is to be, place; and how
+    many steps towards it were made so far."""
 
     at: Int[Array, "*episodes"]
     where: Int[Array, "*episodes thing"]
@@ -46,13 +47,19 @@ class Home(eqx.Module):
     opened: Bool[Array, "*episodes place"]
     seen: Bool[Array, "*episodes place"]
     goal: Int[Array, "*episodes 3"]
+    rung: Int[Array, "*episodes"]
 
 
 class Household(eqx.Module):
-    """``turns``: commands until an episode is over; ``wandering``: how many of the demonstrator's are any."""
+    """``turns``: commands until an episode is over; ``wandering``: how many of the demonstrator's are any; ``places``:
+    how many of :data:`PLACES` there are, from 2, so that what is done at those behind them is never asked for;
+    ``hints``: what is paid, once, for holding the thing that is asked for, and for making it what it is to be.
+    """
 
     turns: int = eqx.field(static=True, default=20)
     wandering: float = 0.5
+    places: int = eqx.field(static=True, default=len(PLACES))
+    hints: float = 0.0
 
     @property
     def manners(self) -> Manners:
@@ -63,15 +70,16 @@ class Household(eqx.Module):
 
     def begin(self, key: Key[Array, ""]) -> tuple[Home, Int[Array, " opening"]]:
         """Four things anywhere, of which one is to be elsewhere."""
-        told, places = self.manners, len(PLACES)
+        told, places = self.manners, self.places
         here = jax.random.permutation(fold(key, "things"), len(THINGS))[:_PRESENT]
         lie = jax.random.randint(fold(key, "places"), (_PRESENT,), 0, places)
         where = jnp.full(len(THINGS), _ABSENT).at[here].set(lie)
         at = jax.random.randint(fold(key, "at"), (), 0, places)
-        state = jax.random.randint(fold(key, "state"), (), 0, len(STATES) + 1)
+        state = jax.random.randint(fold(key, "state"), (), 0, int((places > _WHERE).sum()) + 1)
         goal = jnp.stack([here[0], state, (lie[0] + jax.random.randint(fold(key, "goal"), (), 1, places)) % places])
         opened = jnp.asarray(~_SHUT)
-        home = Home(at, where, jnp.zeros(len(THINGS), "int32"), opened, opened & (jnp.arange(places) == at), goal)
+        seen, none = opened & (jnp.arange(len(PLACES)) == at), jnp.zeros((), "int32")
+        home = Home(at, where, jnp.zeros(len(THINGS), "int32"), opened, seen, goal, none)
         be = jnp.where(state == 0, -1, jnp.asarray(told.ids(" ".join(STATES)))[state - 1])
         task = told.ids("put"), be, told.id(THINGS[0]) + goal[0], told.ids("in"), told.id(PLACES[0]) + goal[2]
         return home, message(told.opening, *task, self._view(home))
@@ -81,8 +89,8 @@ class Household(eqx.Module):
         told = self.manners
         spoken, length = before_end(told, said)
         place, thing = spoken[1] - told.id(PLACES[0]), spoken[1] - told.id(THINGS[0])
-        to_place, to_thing = (place >= 0) & (place < len(PLACES)), (thing >= 0) & (thing < len(THINGS))
-        place, thing = jnp.clip(place, 0, len(PLACES) - 1), jnp.clip(thing, 0, len(THINGS) - 1)
+        to_place, to_thing = (place >= 0) & (place < self.places), (thing >= 0) & (thing < len(THINGS))
+        place, thing = jnp.clip(place, 0, self.places - 1), jnp.clip(thing, 0, len(THINGS) - 1)
         verbs = (spoken[0] == told.ids(" ".join(VERBS))) & (length == 2)
         goes, opens = verbs[0] & to_place, verbs[1] & to_place & (place == state.at) & ~state.opened[state.at]
         near, held = to_thing & state.opened[state.at], to_thing & (state.where[thing] == _HELD)
@@ -93,7 +101,10 @@ class Household(eqx.Module):
         lies = jnp.where(takes, _HELD, jnp.where(puts, at, state.where[thing]))
         where, opened = state.where.at[thing].set(lies), state.opened.at[at].set(state.opened[at] | opens)
         treated = state.treated.at[thing].set(jnp.where(treats.any(), treatment, state.treated[thing]))
-        home = Home(at, where, treated, opened, state.seen.at[at].set(opened[at]), state.goal)
+        wanted, is_ = state.goal[1], treated[state.goal[0]]
+        reached = (where[state.goal[0]] == _HELD) * (1 + ((wanted > 0) & (is_ == wanted)))
+        rung = jnp.maximum(state.rung, reached)
+        home = Home(at, where, treated, opened, state.seen.at[at].set(opened[at]), state.goal, rung)
         done = puts & self._done(home)
         named, state_ids = told.id(THINGS[0]) + thing, jnp.asarray(told.ids(" ".join(STATES)))
         answer = message(told.answer, told.ids(f"nothing happens {ASK}"))
@@ -101,13 +112,14 @@ class Household(eqx.Module):
         answer = jnp.where(takes, message(told.answer, told.ids("have"), named, told.ids(ASK)), answer)
         changed = message(told.answer, named, state_ids[treatment - 1], told.ids(ASK))
         answer = jnp.where(treats.any(), changed, answer)
-        return home, Heard(jnp.where(done, -1, answer), done.astype("float32"), done)
+        reward = done.astype("float32") + self.hints * (rung - state.rung)
+        return home, Heard(jnp.where(done, -1, answer), reward, done)
 
     def expert(self, state: Home, key: Key[Array, ""]) -> Int[Array, " utterance"]:
         """A step of the search or of the task; or any verb with any place or thing that it goes with."""
         told = self.manners
         verb = jax.random.randint(fold(key, "verb"), (), 0, len(VERBS))
-        place = jax.random.randint(fold(key, "place"), (), 0, len(PLACES))
+        place = jax.random.randint(fold(key, "place"), (), 0, self.places)
         thing = jax.random.randint(fold(key, "thing"), (), 0, len(THINGS))
         wanders = jax.random.uniform(fold(key, "wander")) < self.wandering
         command = jnp.where(wanders, jnp.stack([verb, jnp.where(verb < 2, place, thing)]), self._next(state))
@@ -122,7 +134,7 @@ class Household(eqx.Module):
         holds, where = held[thing], jnp.clip(state.where[thing], 0, len(PLACES) - 1)
         due = (wanted > 0) & (state.treated[thing] != wanted)
         found = state.seen[where]
-        search = jnp.where(state.seen[state.at], jnp.argmin(state.seen), state.at)
+        search = jnp.where(state.seen[state.at], jnp.argmin(state.seen[: self.places]), state.at)
         target = jnp.where(found, where, search)
         target = jnp.where(holds, jnp.where(due, jnp.asarray(_WHERE)[wanted - 1], place), target)
         target = jnp.where(held.any() & ~holds, state.at, target)  # another thing is put down where one stands

@@ -34,7 +34,7 @@ class PPO(OnPolicy):
     """PPO with a clipped ratio; any tree of actions, with or without memory."""
 
     learning_rate: Rate = 3e-4
-    """Step size: a number, or Falling."""
+    """Step size: a number, Falling or Annealed."""
     trace: Number = 0.95
     """Lambda of the generalised advantage, in [0, 1]."""
     clip: Number = 0.2
