@@ -1,0 +1,63 @@
+"""SPIRAL: self-play on zero-sum games by multi-agent multi-turn reinforcement learning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from thespis.core.feeds import Episodes
+from thespis.evidence.claims import Better
+from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.seats import exploitability, share_won
+from thespis.learners.experience import BySeat
+from thespis.methods.language.spiral import Spiral
+
+_DUEL = "text:tictactoe-duel"
+_COMMON: dict[str, Any] = {
+    "model": "tiny",
+    "layers": 1,
+    "width": 64,
+    "learning_rate": 1e-3,
+    "minibatch": 128,
+    "feed": Episodes(envs=64),
+}
+_POKER: dict[str, Any] = _COMMON | {"entropy_weight": 0.3}
+_ONE = BySeat(apart=False)
+_WON = share_won("text:tictactoe")
+
+PAPER = Paper(
+    id="spiral",
+    name="SPIRAL",
+    citation=Spiral.citations[0],
+    family="self-play-games",
+    does="One language model speaks from both seats of games of words against itself as it is; a running mean for each "
+    "game and seat is what its winnings are compared with.",
+    claim="Self-play on games alone improves reasoning elsewhere, and it is the baseline by role that keeps it stable.",
+    parts=(
+        "thespis.methods.language.spiral:Spiral",
+        "thespis.learners.experience:BySeat",
+        "thespis.envs.text.told:Duel",
+    ),
+    use="thespis train spiral --env text:kuhn-duel --model tiny --steps 50000 --set layers=1 width=64",
+    miniature=Trial(
+        arms=(
+            Arm("poker", Spiral(**_POKER)),
+            Arm("poker, one mean", Spiral(**_POKER, experience=_ONE)),
+            Arm("noughts", Spiral(**_COMMON), env=_DUEL),
+            Arm("noughts, one mean", Spiral(**_COMMON, experience=_ONE), env=_DUEL),
+        ),
+        envs=("text:kuhn-duel",),
+        steps=40_000,
+        claims=(
+            Better("poker", "poker, one mean", exploitability()),
+            Better("noughts", "noughts, one mean", _WON),
+        ),
+        batch=5,
+        looks=1,
+        episodes=20,
+    ),
+    remarks="A decoder of one layer, taught by a demonstrator that plays mostly at random, stands for one of 4B that "
+    "thinks before it moves; what games teach of mathematics cannot be tried at this size. Kuhn's poker and tic-tac-toe "
+    "are two of their three games, each learnt alone. In poker there is an entropy bonus, which theirs has not, without "
+    "which self-play goes in circles where the best play is mixed. Exploitability is exact; in tic-tac-toe greedy play "
+    "meets an opponent who marks any free cell, from both seats.",
+)
