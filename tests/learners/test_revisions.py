@@ -138,6 +138,13 @@ def test_likelihood_of_what_is_learnt_and_of_nothing_else(played, part):
         for row in np.flatnonzero(revise):
             seen, earned = again(learnt, row, per_index(key_of(0), GROUPS)[row // GROUP])
             assert (seen == np.asarray(learnt.transcript[row])).all() and sum(earned) == 1.0
+            pause = int(np.flatnonzero(np.asarray(learnt.alive[:, row]))[0])
+            same = [
+                other
+                for other in range(row // GROUP * GROUP, (row // GROUP + 1) * GROUP)
+                if won[other] and (played.said[:pause, other] == played.said[:pause, row]).all()
+            ]
+            assert not same, "nobody who said the same up to the error went well"
         strict = dataclasses.replace(part, gap=1.5)
         assert float(strict(kept, played, GROUP, KEY)[2]["revised"]) == 0.0
     again_ = jax.tree.leaves(learnt)

@@ -40,17 +40,17 @@ class Chosen(eqx.Module):
 class Revisions(eqx.Module):
     """Conversations that went well are learnt, and those that went wrong are revised (Yuan et al. 2025, Agent-R).
 
-    Of a group some have returned ``good``. Another one, that returned less by more than ``gap``, is kept up to and with
-    the first utterance that parts it from one of them, and the world's answer to it; then nothing is said, ``<end>``
-    alone, the world says again what it said before the two parted, and the good one's way is gone. What comes before
-    the ``<end>`` is not learnt. All of that is what a world says in which an utterance can be taken back (``TakeBack``
-    in ``envs/text``); there alone should this be used.
+    Of a group some have returned ``good``. Another one, that returned less by more than ``gap``, goes to its first
+    error: the utterance that parts it from that one of them with which it shares most, so that nobody who said it went
+    well. Behind the world's answer to it nothing is said, ``<end>`` alone, the world says again what it said before the
+    two parted, and the good one's way is gone. What comes before the ``<end>`` is not learnt. All of that is what a
+    world says in which an utterance can be taken back (``TakeBack`` in ``envs/text``); there alone should this be used.
 
     Differs from the paper: many conversations from each beginning stand for Monte Carlo tree search, and their common
-    beginnings for its nodes; the first error is where the two part, as an actor that was made here cannot be asked to
-    judge its steps; every batch is an iteration, and ``good`` does not rise; general data are not mixed in. Differs
-    from their code, where a fixed "ok" answers the change of mind and the world need not take anything back: what is
-    said here is what such a world says.
+    beginnings for its nodes; what is an error is told by what became of others, as an actor that was made here cannot
+    be asked to judge its steps; every batch is an iteration, and ``good`` does not rise; general data are not mixed in.
+    Differs from their code, where a fixed "ok" answers the change of mind and the world need not take anything back:
+    what is said here is what such a world says.
     """
 
     good: Number = 0.5
@@ -65,10 +65,12 @@ class Revisions(eqx.Module):
     def __call__(
         self, kept: Int[Array, ""], played: Conversations, group: int, key: Key[Array, ""]
     ) -> tuple[Int[Array, ""], Conversations, dict[str, Array]]:
-        """Good ones as they are; bad ones revised by any good one of their group, where that can be done."""
+        """Good ones as they are; bad ones revised by the nearest good one of their group, where that can be done."""
         good, rows = played.returns >= self.good, jnp.arange(len(played.returns))
         among = jnp.arange(group) + rows[:, None] // group * group
-        lot = jax.random.categorical(key, jnp.where(good[among], 0.0, -1e9), axis=1)
+        shared = jnp.where(good[among], _shared(played.said, among), -1)
+        nearest = shared == shared.max(axis=1, keepdims=True)
+        lot = jax.random.categorical(key, jnp.where(nearest, 0.0, -jnp.inf), axis=1)
         guide = jnp.take_along_axis(among, lot[:, None], axis=1)[:, 0]
         better = played.rows(guide)
         put_right, fits = revised(played, better, kept)
@@ -132,6 +134,12 @@ def _spliced(
     said_again, onwards = at(bad, heard + place - spoilt - 1), at(good, parted + place - again)
     tail = jnp.where(place == spoilt, stop, jnp.where(place < again, said_again, onwards))
     return jnp.where(place < spoilt, bad, tail)
+
+
+def _shared(said: Int[Array, "time row utterance"], others: Int[Array, "row other"]) -> Int[Array, "row other"]:
+    """Turns before the first in which a row and another one said different things."""
+    apart = (said[:, :, None] != said[:, others]).any(axis=-1)
+    return (jnp.cumsum(apart, axis=0) == 0).sum(axis=0)
 
 
 def _same(

@@ -59,11 +59,12 @@ PAPER = Paper(
     ),
     remarks="A maze of sixteen cells, told in words, in which one's last step can be taken back, and a decoder of two "
     "layers, taught by a demonstrator that is lost in six of ten cells, stand for three environments and a model of "
-    "8B. Eight conversations from each beginning stand for Monte Carlo tree search, and where a bad one first parts "
-    "from a good one for the error that the actor itself recognises, as a model that was made here cannot be asked "
-    "to judge its steps. Every batch is an iteration; theirs are few and large, and ask for more from one to the "
-    "next. That one changes one's mind is said by saying nothing, which this world understands and answers as it did "
-    "before the error; in theirs nothing is taken back, and a sentence of reflection is answered by a fixed word. "
-    "Revision at the end of a bad trajectory, general data mixed in, and preferences are not tried. Sizes were set "
-    "by a look at one seed.",
+    "8B. Eight conversations from each beginning stand for Monte Carlo tree search. The first error is the first "
+    "utterance after which none of them went well, where in the paper the actor itself is asked whether a step was "
+    "good: a model that was made here cannot be asked. Every batch is an iteration; theirs are few and large, and "
+    "ask for more from one to the next. That one changes one's mind is said by saying nothing, which this world "
+    "understands, and answers as it did before the error; in theirs nothing is taken back, and a sentence of "
+    "reflection is answered by a fixed word. A wrong step can be walked back, too, for as many turns, so that good "
+    "conversations hold recoveries of their own. Revision at the end of a bad trajectory, general data mixed in, and "
+    "preferences are not tried. Sizes were set by looks at single seeds.",
 )
