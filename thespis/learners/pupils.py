@@ -26,7 +26,7 @@ class Utterances(eqx.Module):
 
 
 class AnswersFirst(eqx.Module):
-    """The world's answers for the first ``until`` updates, then what was said (Zhang et al. 2025: equations 3 and 1).
+    """The world's answers for the first ``until`` updates, then what was said (Zhang et al. 2025).
 
     So the actor itself is at first a model of the world: it foretells as text what follows on what was done. Of a
     conversation that was cut, as a branch is where another thing was said, only what followed last is learnt, and
