@@ -18,13 +18,14 @@ from thespis.envs.games.pgx import Pgx
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.naming import world as text_world
+from thespis.envs.text.take_back import TakeBack
 from thespis.envs.text.task import Spoken
 from thespis.learners.anchors import Magnet
 from thespis.learners.appraising import Onlooker, SoftReturn, Success
-from thespis.learners.baselines import Mean
+from thespis.learners.baselines import Alone, Mean
 from thespis.learners.cloning import Cloning
 from thespis.learners.contrast import Contrast
-from thespis.learners.credit import ToGo, TurnCritic
+from thespis.learners.credit import ToGo, TurnCritic, Whole
 from thespis.learners.crowd import EachAlone
 from thespis.learners.experience import Successes
 from thespis.learners.following import Sarsa
@@ -32,6 +33,8 @@ from thespis.learners.likeness import RoleContrast
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.preferring import Squared
 from thespis.learners.process import Attribution
+from thespis.learners.pupils import AnswersFirst
+from thespis.learners.revisions import Revisions
 from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Renewed, Separate
 from thespis.learners.subgoals import Subgoals
@@ -231,6 +234,13 @@ CASES = {
     "ppo-lm of attributed outcomes": Case(
         LanguagePPO(credit=TurnCritic(), experience=Attribution(warmup=1), feed=Episodes(3, envs=3), **TALKER),
         Spoken(Maze(size=2, turns=3)),
+    ),
+    "reinforce of revisions": Case(
+        REINFORCE(credit=Whole(Alone()), experience=Revisions(), feed=Episodes(6, group=3, envs=3), **TALKER),
+        Spoken(TakeBack(Maze(size=2, turns=3), more=3)),
+    ),
+    "sft that foretells": Case(
+        SFT(learnt=AnswersFirst(2), feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))
     ),
     "sft": Case(SFT(least=-0.5, feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
     "dpo": Case(DPO(feed=Pairs(3, 2), **PUPIL), Spoken(Maze(size=2, turns=3))),

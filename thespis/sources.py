@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ from thespis.data.conversations import turns_of
 from thespis.data.datasets import Dataset, read_dataset
 from thespis.tiny import Speaks, demonstrations_of
 
-SHOWN, LINES = "demonstrations", ".jsonl"
-COUNT = 512
+SHOWN, BRANCHES, LINES = "demonstrations", "branches", ".jsonl"
+COUNT, EACH = 512, 8
 
 
 def dataset_of(data: str, env: Any, method: Any) -> Dataset:
     """The dataset that ``data`` names, for a method that will learn in ``env`` (or nowhere: ``None``).
 
-    ``demonstrations:N``: N conversations of the world's demonstrator. ``FILE.jsonl``: conversations, pairs or judged
+    ``demonstrations:N``: N conversations of the world's demonstrator; ``branches:NxK``: these, and K branches of each,
+    where another thing is said (:mod:`thespis.branches`). ``FILE.jsonl``: conversations, pairs or judged
     answers in plain text (:mod:`thespis.language.written`), in the words of the method's checkpoint. Else what
     :func:`~thespis.data.datasets.read_dataset` reads.
 
@@ -35,6 +37,13 @@ def dataset_of(data: str, env: Any, method: Any) -> Dataset:
         if env is None or (count and not count.isdecimal()):
             raise UserError(f"--data {data}: it is {SHOWN}:N, N conversations, and the world is --env NAME")
         return shown_in(env, int(count or COUNT))
+    if name == BRANCHES:
+        from thespis.branches import branches_in
+
+        asked = re.fullmatch(r"(\d*)(?:x(\d+))?", count)
+        if env is None or asked is None:
+            raise UserError(f"--data {data}: it is {BRANCHES}:NxK, K branches of N conversations, in --env NAME")
+        return branches_in(env, int(asked[1] or COUNT), int(asked[2] or EACH))
     if not data.endswith(LINES):
         return read_dataset(data)
     directory = method.origin.name if isinstance(method, Speaks) else ""

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -138,8 +139,21 @@ def demonstrated(world: Any, count: int, seed: int = 0) -> tuple[Array, Array, A
     In a world of many agents there are those of every seat. Shapes ``[row, length]``, ``[time, row]``,
     ``[time, row, utterance]`` (-1 behind the end), ``[time, row]``.
     """
+    return talked(world, count, seed, lambda state, keys, t: jax.vmap(world.demonstrated)(state, keys))
+
+
+def talked(
+    world: Any, count: int, seed: int, say: Callable[..., PyTree], copies: int = 1, last: Any = None
+) -> tuple[Array, Array, Array, Array]:
+    """Conversations in which ``say(state, keys, turn)`` speaks, ``copies`` of each of ``count`` beginnings.
+
+    Copies go the same way as long as the same is said. ``last``: the turn with which each row is left, if ever.
+    """
     spec, key = world.spec, fold(key_of(seed), "demonstrations")
-    state, begun = jax.vmap(world.reset, in_axes=(None, 0))(spec.params, per_index(fold(key, "reset"), count))
+    none = jnp.full(count * copies, spec.time_limit)
+
+    def keys(*address: Any) -> Array:
+        return per_index(fold(key, *address), count)[jnp.arange(len(none)) // copies]
 
     def rows(tree: PyTree) -> Array:
         """In a world of many agents: those of a seat behind each other."""
@@ -147,17 +161,19 @@ def demonstrated(world: Any, count: int, seed: int = 0) -> tuple[Array, Array, A
 
     def tick(carry: Any, t: Array) -> Any:
         state, seen = carry
-        said = jax.vmap(world.demonstrated)(state, per_index(fold(key, "say", t), count))
-        state, step = jax.vmap(world.step)(state, said, per_index(fold(key, "step", t), count))
-        row = (seen >= 0).sum(-1), rows(said), step.reward, step.terminated | step.truncated, rows(step.observation)
+        said = say(state, keys("say", t), t)
+        state, step = jax.vmap(world.step)(state, said, keys("step", t))
+        over = step.terminated | step.truncated | (t >= (none if last is None else last))
+        row = (seen >= 0).sum(-1), rows(said), step.reward, over, rows(step.observation)
         return (state, row[-1]), row
 
+    state, begun = jax.vmap(world.reset, in_axes=(None, 0))(spec.params, keys("reset"))
     first = state, rows(begun.observation)
     _, (starts, said, reward, ended, seen) = jax.lax.scan(tick, first, jnp.arange(spec.time_limit))
-    seats = starts.shape[1] // count
+    seats = starts.shape[1] // len(none)
     alive, reward = (jnp.repeat(x, seats, axis=1) for x in (first_episodes(ended), reward))
-    last = alive.sum(axis=0) - 1
-    transcript = seen[last, jnp.arange(count * seats)]
+    final = alive.sum(axis=0) - 1
+    transcript = seen[final, jnp.arange(starts.shape[1])]
     said = jnp.where(alive[..., None], said, -1)
     return transcript, starts, said, jnp.where(alive, reward, 0.0)
 

@@ -41,8 +41,8 @@ class Asked:
     first, equilibrium: by theirs), in a league with learners that exploit it (league), or against players that do not
     learn (runs/ppo,bot:mcts-100: all alike). Without it the learner plays all seats."""
     data: Annotated[str | None, optional("DIR")] = None
-    """A dataset to learn from: a directory (thespis collect), minari:ID, demonstrations:N of a text world, or a file of
-    conversations, FILE.jsonl (docs/language-data.md)."""
+    """A dataset to learn from: a directory (thespis collect), minari:ID, demonstrations:N or branches:NxK of a text
+    world, or a file of conversations, FILE.jsonl (docs/language-data.md)."""
     loop: Annotated[Literal["compiled", "host", "logged"] | None, optional("{compiled,host,logged}")] = None
     """Which loop; by default the one that environment and method call for."""
     lag: Annotated[Count | None, optional("N")] = None

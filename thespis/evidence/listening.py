@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from thespis.envs.text.maze import Maze
+from thespis.envs.text.task import Spoken
 from thespis.evidence.paper import Arm
 from thespis.methods.language.dpo import DPO
 from thespis.methods.language.sft import SFT
 
 ECHO = ("text:echo",)
 UPDATES = 300
+KNOWN = Spoken(Maze(size=4, turns=8, lost=0.0))
+"""A maze of sixteen cells whose demonstrator knows the way."""
 SMALL: dict[str, Any] = {"model": "tiny", "layers": 1, "width": 32, "learning_rate": 1e-3}
 DATA: dict[str, Any] = {"data": "demonstrations:1000"}
 

@@ -10,6 +10,7 @@ from thespis.core.feeds import Episodes
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown
 from thespis.envs.text.maze import Maze
+from thespis.envs.text.take_back import TakeBack
 from thespis.envs.text.task import Spoken
 from thespis.evidence.measures import Measure, elsewhere
 
@@ -19,6 +20,8 @@ MAZE = Spoken(Maze(size=3, turns=6))
 """Up to six utterances to a corner of nine cells."""
 CORNERS = Spoken(Maze(size=2, turns=3))
 """Up to three utterances from one of four cells to another."""
+MENDED = Spoken(TakeBack(Maze(size=4, turns=8), more=2))
+"""Up to ten utterances to a corner of sixteen cells; the last step can be taken back."""
 TWICE = Spoken(Correction(figures=1, first=1.0, wandering=0.3))
 """A sum of two digits, twice, without a word on the first attempt; both are paid."""
 
@@ -30,6 +33,8 @@ TALKS: dict[str, Any] = TALKER | {"feed": Episodes(turns=6, group=8, envs=64)}
 """Of several: eight beginnings, eight conversations from each."""
 WALKS: dict[str, Any] = TALKER | {"feed": Episodes(turns=3, group=8, envs=64)}
 """Of three."""
+STEPS: dict[str, Any] = TALKER | {"feed": Episodes(turns=10, group=8, envs=64)}
+"""Of ten."""
 ATTEMPTS: dict[str, Any] = TALKER | {"feed": Episodes(turns=2, group=16, envs=128)}
 """Of two: eight sums, sixteen pairs of attempts at each."""
 

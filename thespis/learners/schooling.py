@@ -50,6 +50,8 @@ class Lesson(eqx.Module):
     talking: Talking = eqx.field(static=True)
     reference: PyTree
     key: Key[Array, ""]
+    index: int | Int[Array, ""] = 0
+    """Updates that were made before."""
 
     def any_turn(self) -> tuple[Int[Array, "row length"], Int[Array, " row"], Int[Array, " row"]]:
         """What was said before a turn of each conversation, drawn uniformly; which turn it is, the rows' numbers."""
@@ -107,7 +109,7 @@ class Schooled(Talker, Choices):
         if self.critic.soft:
             ratio = jax.lax.stop_gradient(told.log_probs_by(state.model, self.sampling)[0]) - tether
         critic, values, metrics = self.critic.learn(state.critic, reference, told, ratio, batch.index)
-        lesson = Lesson(told, tether, values, batch.steps, state.talking, reference, key)
+        lesson = Lesson(told, tether, values, batch.steps, state.talking, reference, key, batch.index)
 
         def loss(model: Decoder) -> tuple[Array, dict[str, Array]]:
             total, found = self.lost(model, lesson)

@@ -73,6 +73,33 @@ class Told(eqx.Module):
         features = features_of(model, self.transcript, self.starts[:-1], self.said.shape[-1])
         return log_probs_of(model, sampling, features, self.said)
 
+    def all_log_probs_by(self, model: Decoder, sampling: Sampling) -> Float[Array, "row length"]:
+        """Of every id of the transcripts, whoever said it; at the first one, and behind the last, anything."""
+        rows, length = self.transcript.shape
+        features = features_of(model, self.transcript, jnp.zeros((1, rows), "int32"), length)[0]
+        return log_probs_of(model, sampling, features, self.transcript)[0]
+
+    def spoken(self, turns: Bool[Array, "time row"]) -> Bool[Array, "row length"]:
+        """Which ids of the transcripts are those of the utterances of these turns."""
+        return _between(self.starts[:-1], self._ends, turns, self.transcript.shape[1])
+
+    def replied(self, turns: Bool[Array, "time row"]) -> Bool[Array, "row length"]:
+        """Which ids of the transcripts the world said in answer to the utterances of these turns."""
+        return _between(self._ends, self.starts[1:], turns, self.transcript.shape[1])
+
+    @property
+    def _ends(self) -> Int[Array, "time row"]:
+        """How long a transcript was behind each utterance."""
+        return self.starts[:-1] + (self.said >= 0).sum(axis=-1)
+
+
+def _between(
+    begin: Int[Array, "time row"], end: Int[Array, "time row"], turns: Bool[Array, "time row"], length: int
+) -> Bool[Array, "row length"]:
+    place = jnp.arange(length)
+    inside = (place >= begin[..., None]) & (place < end[..., None])
+    return (inside & turns[..., None]).any(axis=0)
+
 
 def answers(before: Int[Array, "row length"], said: Int[Array, "row utterance"], alive: Bool[Array, " row"]) -> Told:
     """Conversations of one turn: ``said`` in answer to ``before``; rows that are not ``alive`` say nothing."""

@@ -1,7 +1,8 @@
 """Supervised fine-tuning: maximise the likelihood of what was said in the conversations of a dataset.
 
 What the world, or a template, said is seen and not learnt. With ``least`` only conversations that returned so much are
-learnt: with samples of one's own that is rejection sampling (Yuan et al., 2023), or filtered behaviour cloning.
+learnt: with samples of one's own that is rejection sampling (Yuan et al., 2023), or filtered behaviour cloning. With
+``learnt=AnswersFirst`` the model foretells what the world says before it imitates (Zhang et al., 2025).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Citation
 from thespis.learners.appraising import Silent
 from thespis.learners.gradient import Number
+from thespis.learners.pupils import Learnt, Utterances
 from thespis.learners.schooling import Lesson, Schooled
-from thespis.learners.transcripts import by_row
 from thespis.learners.utterances import Divisor, OverTokens
 from thespis.nets.decoder import Decoder
 from thespis.objectives.normalise import mean
@@ -32,6 +33,8 @@ class SFT(Schooled):
     """What is averaged: OverTokens, OverAnswers or OverBudget."""
     least: Number = -float("inf")
     """Conversations that returned less are left out."""
+    learnt: Learnt = Utterances()
+    """Which ids are learnt: Utterances, or AnswersFirst (those of the world before them)."""
     feed: LoggedEpisodes = eqx.field(static=True, default=LoggedEpisodes())
     """Conversations of a dataset: batch, turns (0: those of the longest)."""
 
@@ -45,9 +48,7 @@ class SFT(Schooled):
 
     def lost(self, model: Decoder, lesson: Lesson) -> tuple[Float[Array, ""], dict[str, Array]]:
         """Ids that were not to be expected."""
-        told = lesson.told
-        real = told.real & (told.returns >= self.least)[:, None]
-        losses = -told.log_probs_by(model, self.sampling)[0]
-        share = jnp.mean(told.returns >= self.least, dtype="float32")
-        metrics = {"negative_log_likelihood": mean(losses, real), "learnt": share}
-        return self.divisor(by_row(losses), by_row(real)), metrics
+        good = lesson.told.returns >= self.least
+        log_probs, learnt = self.learnt(model, self.sampling, lesson, good)
+        metrics = {"negative_log_likelihood": mean(-log_probs, learnt), "learnt": jnp.mean(good, dtype="float32")}
+        return self.divisor(-log_probs, learnt), metrics
