@@ -9,8 +9,9 @@ all others counts once, however often it was said.
 Source: Choudhury 2025 (AgentPRM), section 2 and its code. Differs: what is said is paid beyond what is expected before
 it, which the same model says of :math:`s`, where theirs is compared with another utterance from :math:`s` (online DPO);
 the model goes on learning from the latest conversations, while the actor does, where theirs takes turns in a few long
-iterations; utterances are scored within conversations of their own. Their code counts turns of the discount from the
-beginning, and counts failures as -1 before it discounts; here it is from the utterance on, and failures are 0.
+iterations; utterances are scored within conversations of their own; at first the world pays, since an actor that is
+held and paid nothing would wander by rounding. Their code counts turns of the discount from the beginning, and counts
+failures as -1 before it discounts; here it is from the utterance on, and failures are 0.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class ProcessReward(eqx.Module):
     most: Number = 1.0
     """What can be earned, above 0: success is the share of it."""
     warmup: int = eqx.field(static=True, default=10)
-    """Batches that teach the model before it is believed: till then nothing is paid."""
+    """Batches that teach the model before it is believed: till then the world pays."""
 
     @property
     def stepper(self) -> Adam:
@@ -92,7 +93,7 @@ class ProcessReward(eqx.Module):
         if rows > self.slots:
             raise UserError(f"experience.slots={self.slots} holds less than the {rows} conversations of one batch")
         before, behind = jax.nn.sigmoid(foretold(kept.judge, played))
-        gain = jnp.where(played.alive & (kept.batches >= self.warmup), self.most * (behind - before), 0.0)
+        gain = jnp.where(kept.batches >= self.warmup, self.most * (behind - before), played.reward)
         place = (kept.batches * rows + jnp.arange(rows)) % self.slots
         replay = kept.replay.written(place, played)
         goals, filled = self.goals(replay), jnp.minimum((kept.batches + 1) * rows, self.slots)
@@ -105,7 +106,7 @@ class ProcessReward(eqx.Module):
 
         (judge, opt), lost = jax.lax.scan(step, (kept.judge, kept.opt), jnp.arange(self.steps))
         metrics = {"process_loss": lost.mean(), "expected": mean(before, played.alive)}
-        paid = dataclasses.replace(played, reward=gain)
+        paid = dataclasses.replace(played, reward=jnp.where(played.alive, gain, 0.0))
         return Appraised(judge, opt, replay, kept.batches + 1), paid, metrics
 
     def goals(self, talks: Conversations) -> Goals:

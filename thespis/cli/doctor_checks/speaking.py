@@ -49,7 +49,7 @@ from thespis.sources import shown_in
 
 _TURNS, _BLOCKS, _LAST, _ENOUGH = 1, 300, 20, 0.8
 _SHOWN, _UPDATES = 256, 150
-_PRAISED = 0.3
+_PRAISED = 0.2
 """Of a clause; who is not steered praises in half of them, which comes to 0."""
 
 
@@ -108,7 +108,8 @@ def _echoes(method: Any) -> str:
 def _praises() -> str:
     """A critic has nothing to weigh but what its model would say, and what it has learnt shows in play alone."""
     task = Review(constancy=0.5)
-    world, method = Spoken(task), CriticControl(layers=1, width=32, feed=Episodes(_TURNS, envs=64), strength=2.0)
+    world, feed = Spoken(task), Episodes(_TURNS, envs=64)
+    method = CriticControl(layers=1, width=32, learning_rate=0.1, steps=20, strength=4.0, feed=feed)
     with tempfile.TemporaryDirectory() as directory:
         _begun(directory, world, shown_in(world, _SHOWN).steps)
         method = dataclasses.replace(method, model=directory)
