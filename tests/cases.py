@@ -18,6 +18,7 @@ from thespis.envs.games.pgx import Pgx
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.naming import world as text_world
+from thespis.envs.text.review import Review
 from thespis.envs.text.take_back import TakeBack
 from thespis.envs.text.task import Spoken
 from thespis.learners.anchors import Magnet
@@ -33,6 +34,7 @@ from thespis.learners.likeness import RoleContrast
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.preferring import Squared
 from thespis.learners.process import Attribution
+from thespis.learners.process_reward import ProcessReward
 from thespis.learners.pupils import AnswersFirst
 from thespis.learners.revisions import Revisions
 from thespis.learners.roles import ActionRoles
@@ -49,6 +51,7 @@ from thespis.methods.games.nfsp import NFSP
 from thespis.methods.imitation.bc import BC
 from thespis.methods.language.alol import ALoL
 from thespis.methods.language.archer import ArCHer
+from thespis.methods.language.critic_control import CriticControl
 from thespis.methods.language.direct_advantage import DirectAdvantage
 from thespis.methods.language.dpo import DPO
 from thespis.methods.language.grpo import GRPO
@@ -242,6 +245,14 @@ CASES = {
     "sft that foretells": Case(
         SFT(learnt=AnswersFirst(2), feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))
     ),
+    "ppo-lm of process rewards": Case(
+        LanguagePPO(
+            credit=ToGo(Alone(), 0.0), experience=ProcessReward(8, 2, 4, warmup=1), feed=Episodes(3, envs=3), **TALKER
+        ),
+        Spoken(Maze(size=2, turns=3)),
+    ),
+    "critic-control": Case(CriticControl(feed=Episodes(1, envs=3), **PUPIL), Spoken(Review(clauses=1))),
+    "critic-control of turns": Case(CriticControl(feed=Episodes(3, envs=3), **PUPIL), Spoken(Maze(size=2, turns=3))),
     "sft": Case(SFT(least=-0.5, feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
     "dpo": Case(DPO(feed=Pairs(3, 2), **PUPIL), Spoken(Maze(size=2, turns=3))),
     "dpo renewed": Case(DPO(loss=Squared(), renewed=2, feed=Pairs(3, 2), **PUPIL), Spoken(Maze(size=2, turns=3))),

@@ -198,7 +198,9 @@ def test_a_run_is_played_in_its_own_world_with_other_numbers(tmp_path):
     run = thespis.train(SMALL, "probe:constant", steps=64, seeds=2, episodes=1, out=tmp_path / "run")
     assert final_return().of(run).tolist() == [10.0, 10.0]
     assert elsewhere(3, limit=7).of(run).tolist() == [7.0, 7.0]
+    assert elsewhere(3, "sampled", limit=7).of(run).tolist() == [7.0, 7.0]
     assert elsewhere(limit=7).name == "greedy return with limit = 7"
+    assert elsewhere(3, "sampled", limit=7).name == "sampled return with limit = 7"
 
 
 @pytest.mark.slow

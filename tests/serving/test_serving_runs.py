@@ -9,7 +9,9 @@ import pytest
 import thespis
 from thespis.cli.main import run as command_line
 from thespis.core.errors import UserError
+from thespis.core.feeds import Episodes
 from thespis.language.engine import Request
+from thespis.methods.language.critic_control import CriticControl
 from thespis.methods.language.grpo import GRPO
 from thespis.serving.model import engine_in, exported, model_in
 
@@ -63,6 +65,10 @@ def test_a_run_goes_on_elsewhere(run, tmp_path, capfd):
 def test_what_does_not_speak_is_refused(tmp_path):
     run = thespis.train("ppo", "probe:constant", steps=256, episodes=2, out=tmp_path / "run")
     with pytest.raises(UserError, match="whose actor does not speak"):
+        engine_in(model_in(run.path))
+    steered = CriticControl(model="blank", layers=1, width=32, feed=Episodes(envs=8))
+    run = thespis.train(steered, "text:review", steps=16, episodes=2, out=tmp_path / "steered")
+    with pytest.raises(UserError, match="steered by a critic, which engines cannot"):
         engine_in(model_in(run.path))
     with pytest.raises(UserError, match="and it is no run"):
         model_in(tmp_path)

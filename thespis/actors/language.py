@@ -21,6 +21,7 @@ from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import Text
 from thespis.language.generation import Speaker
 from thespis.language.sampling import Sampling
+from thespis.language.steering import Steering, Unsteered
 from thespis.nets.decoder import Cache, Decoder
 
 
@@ -79,6 +80,7 @@ class Voice(eqx.Module):
     sampling: Sampling
     talking: Talking = eqx.field(static=True)
     mode: Mode = eqx.field(static=True)
+    steering: Steering = Unsteered()
 
     def begin(self, n: int) -> Heard:
         """Nothing was read yet."""
@@ -101,7 +103,7 @@ class Voice(eqx.Module):
         held = jax.lax.dynamic_update_slice_in_dim(memory.positions, forgotten, place, axis=1)
         cache = Cache(memory.keys, memory.values, held, place)
         sampling = Sampling(temperature=0.0) if self.mode is Mode.EXPLOIT else self.sampling
-        speak = Speaker(self.model, sampling, talking.utterance, talking.stop)
+        speak = Speaker(self.model, sampling, talking.utterance, talking.stop, steering=self.steering)
         said, cache = speak(cache, fresh, positions, key)
         read = jnp.where(heeds, count + said.counts - 1, memory.read).astype("int32")
         stamp = jnp.full_like(memory.stamp, turn + 1)

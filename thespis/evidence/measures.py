@@ -35,19 +35,20 @@ def final_return(mode: str = "greedy") -> Measure:
     return Measure(f"final {mode} return", lambda run: _returns(run, mode).mean(axis=1))
 
 
-def elsewhere(episodes: int = 50, **changed: Any) -> Measure:
-    """Mean return of greedy play in the run's own world with other numbers, such as ``population=6``.
+def elsewhere(episodes: int = 50, mode: str = "greedy", **changed: Any) -> Measure:
+    """Mean return of play in the run's own world with other numbers, such as ``population=6``.
 
-    The world should be a compiled one, and ``changed`` names fields of it that leave its spaces as they are.
+    ``mode``: ``greedy`` or ``sampled``. The world should be a compiled one, and ``changed`` names fields of it that
+    leave its spaces as they are.
     """
 
     def of(run: Run) -> Float[np.ndarray, " seed"]:
         world: Any = registry.compiled(run.config["env"])
         seeds = run.config["seeds"]
         worlds = AsHost(dataclasses.replace(world, **changed), episodes * len(seeds))
-        return play(run.method, run.states, worlds, seeds, Mode.EXPLOIT, stream="elsewhere").returns.mean(axis=1)
+        return play(run.method, run.states, worlds, seeds, Mode(mode), stream="elsewhere").returns.mean(axis=1)
 
-    return Measure("greedy return with " + ", ".join(f"{name} = {value}" for name, value in changed.items()), of)
+    return Measure(f"{mode} return with " + ", ".join(f"{name} = {value}" for name, value in changed.items()), of)
 
 
 def success_rate(threshold: float, mode: str = "greedy") -> Measure:

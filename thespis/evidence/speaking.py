@@ -10,6 +10,7 @@ from thespis.core.feeds import Episodes
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown
 from thespis.envs.text.maze import Maze
+from thespis.envs.text.review import Review
 from thespis.envs.text.take_back import TakeBack
 from thespis.envs.text.task import Spoken
 from thespis.evidence.measures import Measure, elsewhere
@@ -25,6 +26,9 @@ MENDED = Spoken(TakeBack(Maze(size=4, turns=8), more=2))
 TWICE = Spoken(Correction(figures=1, first=1.0, wandering=0.3))
 """A sum of two digits, twice, without a word on the first attempt; both are paid."""
 
+REVIEWS = Spoken(Review())
+"""One utterance: three clauses of praise or blame behind one of either. Praise is wanted; half is by chance."""
+
 TALKER: dict[str, Any] = {"model": "tiny", "layers": 2, "width": 64}
 """A tiny model that learns in minutes."""
 ANSWERS: dict[str, Any] = TALKER | {"feed": Episodes(turns=1, group=16, envs=128)}
@@ -37,6 +41,15 @@ STEPS: dict[str, Any] = TALKER | {"feed": Episodes(turns=10, group=8, envs=64)}
 """Of ten."""
 ATTEMPTS: dict[str, Any] = TALKER | {"feed": Episodes(turns=2, group=16, envs=128)}
 """Of two: eight sums, sixteen pairs of attempts at each."""
+
+GUEST: dict[str, Any] = TALKER | {"feed": Episodes(turns=1, envs=64)}
+"""Of one utterance, each behind a beginning of its own."""
+
+
+def in_order() -> Measure:
+    """Share of reviews that keep to the grammar, whatever they say."""
+    found = elsewhere(200, "sampled", task=Review(liking=0.0, order=1.0))
+    return Measure("share of sampled reviews that are in order", found.of)
 
 
 def second_accuracy() -> Measure:

@@ -16,9 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.language.grammar import Free, Grammar
 from thespis.language.sampling import Sampler, Sampling
+from thespis.language.steering import Steering, Unsteered
 from thespis.nets.decoder import Cache, Decoder, Layer
 
 _FREE = Free()
+_UNSTEERED = Unsteered()
 
 
 class Drawn(eqx.Module):
@@ -49,21 +51,21 @@ def read(
     tokens: Int[Array, "row time"],
     positions: Int[Array, "row time"],
     layers: tuple[Layer, ...],
-) -> tuple[Float[Array, "row vocabulary"], Cache]:
-    """Logits of what follows the last token of each row's block, and the caches that have read it.
+) -> tuple[Float[Array, "row width"], Cache]:
+    """Features of the last token of each row's block, and the caches that have read it.
 
-    The last token is the one at the largest position; a row of padding alone gets logits that mean nothing.
+    The last token is the one at the largest position; a row of padding alone gets features that mean nothing.
     """
     features, cache = model.read(cache, tokens, positions, layers)
     last = jnp.argmax(positions, axis=1)
-    return model.logits(jnp.take_along_axis(features, last[:, None, None], axis=1)[:, 0]), cache
+    return jnp.take_along_axis(features, last[:, None, None], axis=1)[:, 0], cache
 
 
 class Speaker(eqx.Module):
     """What says something to each row of a batch: at most ``length`` tokens, up to one of ``stop``.
 
     ``until``: end as soon as all rows have stopped; without it every utterance takes ``length`` ticks, which under
-    ``vmap`` (of seeds) is quicker.
+    ``vmap`` (of seeds) is quicker. ``steering``: what changes the model's word before a token is drawn.
     """
 
     model: Decoder
@@ -71,6 +73,7 @@ class Speaker(eqx.Module):
     length: int = eqx.field(static=True, default=16)
     stop: tuple[int, ...] = eqx.field(static=True, default=())
     until: bool = eqx.field(static=True, default=True)
+    steering: Steering = _UNSTEERED
 
     def __call__(
         self,
@@ -87,17 +90,17 @@ class Speaker(eqx.Module):
         ``block + length - 1`` more.
         """
         layers = self.model.apart()
-        logits, cache = read(self.model, cache, tokens, positions, layers)
+        features, cache = read(self.model, cache, tokens, positions, layers)
         rows, first = tokens.shape[0], positions.max(axis=1) + 1
         none = Drawn(jnp.full((rows, self.length), -1), jnp.zeros((rows, self.length)))
         saying = _Saying(jnp.array(0), none, cache, grammar.start(rows), first > 0)
-        saying = self._said(saying, logits, key, grammar)
+        saying = self._said(saying, layers, features, first, key, grammar)
 
         def tick(saying: _Saying) -> _Saying:
             last = jax.lax.dynamic_index_in_dim(saying.drawn.tokens, saying.tick - 1, axis=1)
             at = jnp.where(saying.going, first + saying.tick - 1, -1)[:, None]
-            logits, cache = read(self.model, saying.cache, jnp.maximum(last, 0), at, layers)
-            return self._said(dataclasses.replace(saying, cache=cache), logits, key, grammar)
+            features, cache = read(self.model, saying.cache, jnp.maximum(last, 0), at, layers)
+            return self._said(dataclasses.replace(saying, cache=cache), layers, features, first, key, grammar)
 
         if self.until:
             saying = jax.lax.while_loop(lambda s: (s.tick < self.length) & s.going.any(), tick, saying)
@@ -105,8 +108,18 @@ class Speaker(eqx.Module):
             saying = jax.lax.fori_loop(1, self.length, lambda _, s: tick(s), saying)
         return saying.drawn, saying.cache
 
-    def _said(self, saying: _Saying, logits: Array, key: Key[Array, "*rows"], grammar: Grammar) -> _Saying:
+    def _said(
+        self,
+        saying: _Saying,
+        layers: tuple[Layer, ...],
+        features: Float[Array, "row width"],
+        first: Int[Array, " row"],
+        key: Key[Array, "*rows"],
+        grammar: Grammar,
+    ) -> _Saying:
         """One more token of each row that is not done."""
+        coming = jnp.where(saying.going, first + saying.tick, -1)
+        logits = self.steering(self.model, layers, saying.cache, features, self.model.logits(features), coming)
         allowed = grammar.allowed(saying.state, self.model.shape.vocabulary)
         token, log = self.sampling.draw(logits, _at(key, saying.tick), allowed)
         state, complete = grammar.after(saying.state, token)

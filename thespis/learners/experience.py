@@ -18,6 +18,7 @@ from thespis.actors.language import Talking
 from thespis.learners.conversations import Conversations
 from thespis.learners.gradient import Number
 from thespis.learners.process import Attribution
+from thespis.learners.process_reward import ProcessReward
 from thespis.learners.revisions import Chosen, Revisions
 from thespis.learners.utterance_critic import UtteranceCritic
 from thespis.nets.decoder import Decoder
@@ -184,4 +185,15 @@ def _slots(begun: Int[Array, "row length"], slots: int) -> Int[Array, " row"]:
     return ((total ^ (total >> 15)) % jnp.uint32(slots)).astype("int32")
 
 
-Experience = AsPlayed | MovingMean | BySeat | Progress | Successes | Attribution | UtteranceCritic | Chosen | Revisions
+Experience = (
+    AsPlayed
+    | MovingMean
+    | BySeat
+    | Progress
+    | Successes
+    | Chosen
+    | Revisions
+    | Attribution
+    | ProcessReward
+    | UtteranceCritic
+)

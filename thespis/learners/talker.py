@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from thespis.actors.language import Heard, Voice
 from thespis.core.records import View
 from thespis.language.sampling import Sampling
+from thespis.language.steering import linear
 from thespis.learners.gradient import Adam, Number, Rate
 from thespis.learners.voices import LESSON, Origin
 from thespis.nets.decoder import Decoder
@@ -24,8 +25,8 @@ class Mind(eqx.Module):
     bias: Float[Array, ""]
 
     def value(self, features: Float[Array, "*axes features"]) -> Float[Array, "*axes"]:
-        """The critic's word; features have norm ``sqrt(width)``, which would make its gradient drown the actor's."""
-        return features @ self.weight / max(self.weight.shape[0], 1) ** 0.5 + self.bias
+        """The critic's word."""
+        return linear(features, self.weight, self.bias)
 
 
 def minded(model: Decoder, width: int) -> Mind:

@@ -56,8 +56,8 @@ PAPER = Paper(
         episodes=20,
     ),
     remarks="A decoder of one layer, taught by a demonstrator that plays mostly at random, stands for one of 4B that "
-    "thinks before it moves; what games teach of mathematics cannot be tried at this size. Kuhn's poker and tic-tac-toe "
-    "are two of their three games, each learnt alone. In poker there is an entropy bonus, which theirs has not, without "
-    "which self-play goes in circles where the best play is mixed. Exploitability is exact; in tic-tac-toe greedy play "
-    "meets an opponent who marks any free cell, from both seats.",
+    "thinks before it moves; what games teach of mathematics cannot be tried at this size. Kuhn's poker and "
+    "tic-tac-toe are two of their three games, each learnt alone. In poker there is an entropy bonus, which theirs has "
+    "not: without one self-play goes in circles where the best play is mixed. Exploitability is exact; in tic-tac-toe "
+    "greedy play meets an opponent who marks any free cell, from both seats.",
 )

@@ -20,6 +20,7 @@ from thespis.language.chat import Template
 from thespis.language.engine import Request
 from thespis.language.local import Local, engine_of
 from thespis.language.script import InTemplate
+from thespis.language.steering import Unsteered
 from thespis.language.tokens import words
 from thespis.trained import Run
 
@@ -86,12 +87,14 @@ def exported(run: Run, out: Path | str, seed: int | None = None) -> Path:
 def speaker_of(run: Run, seed: int | None = None, *, dtype: str = "float32", rows: int = 8) -> tuple[Local, Request]:
     """One training seed (the first if ``None``) of a run at its newest checkpoint, and how it is asked in its world.
 
-    Raises ``UserError`` for a run that does not speak.
+    Raises ``UserError`` for a run that does not speak, or that a critic steers.
     """
     state = jax.tree.map(lambda x: x[0], run.states_of([run.config["seeds"][0] if seed is None else seed]))
     policy: Any = run.method.policy(state, Mode.SAMPLE)
     if not isinstance(policy, Voice):
         raise UserError(f"{run.path} was trained by {run.method.name}, whose actor does not speak")
+    if not isinstance(policy.steering, Unsteered):
+        raise UserError(f"{run.path} speaks steered by a critic, which engines cannot: thespis record, or evaluate")
     known = run.spec.action.vocabulary  # pyright: ignore
     model = dataclasses.replace(jax.tree.map(lambda x: jnp.asarray(x, dtype), policy.model), compute=dtype)
     request = Request(float(policy.sampling.temperature), length=policy.talking.utterance)

@@ -19,6 +19,7 @@ from thespis.core.records import Transition
 from thespis.curricula.fixed import Fixed
 from thespis.envs.host.compiled import AsHost
 from thespis.envs.text.echo import WORDS, Echo
+from thespis.envs.text.review import Review
 from thespis.envs.text.task import Spoken
 from thespis.evaluation.play import play
 from thespis.feedback.environment import EnvironmentReward
@@ -31,6 +32,7 @@ from thespis.loops.logged import LoggedLoop
 from thespis.loops.parts import Parts, with_array_leaves
 from thespis.methods.language.alol import ALoL
 from thespis.methods.language.archer import ArCHer
+from thespis.methods.language.critic_control import CriticControl
 from thespis.methods.language.direct_advantage import DirectAdvantage
 from thespis.methods.language.dpo import DPO
 from thespis.methods.language.grpo import GRPO
@@ -47,6 +49,8 @@ from thespis.sources import shown_in
 
 _TURNS, _BLOCKS, _LAST, _ENOUGH = 1, 300, 20, 0.8
 _SHOWN, _UPDATES = 256, 150
+_PRAISED = 0.2
+"""Of a clause; who is not steered praises in half of them, which comes to 0."""
 
 
 def speakers() -> list[tuple[str, Callable[[], str]]]:
@@ -65,26 +69,30 @@ def speakers() -> list[tuple[str, Callable[[], str]]]:
         OREO(**doubting, critic=SoftReturn(0.1, learning_rate=1e-3)),
         DirectAdvantage(**doubting, critic=Success(1.0, 50, 3e-3)),
     ]
-    return talking + [(f"{method.name} on echo", lambda method=method: _repeats(method)) for method in schooled]
+    talking += [(f"{method.name} on echo", lambda method=method: _repeats(method)) for method in schooled]
+    return [*talking, (f"{CriticControl.name} on reviews", _praises)]
+
+
+def _learnt(method: Any, world: Spoken, said: Transition) -> Any:
+    loop = LoggedLoop(Parts(method, EnvironmentReward(), Fixed()), world.spec, said, [0])
+    return loop.learner(loop.advance(loop.init(), _UPDATES)).method
+
+
+def _begun(directory: str, world: Spoken, said: Transition) -> None:
+    """A model that has learnt what was said."""
+    model = _learnt(SFT(layers=1, width=32, learning_rate=3e-3), world, said).model
+    weights.save(jax.tree.map(lambda x: x[0], model), directory)
 
 
 def _repeats(method: Any) -> str:
     """What has a reference begins as one that has learnt what was said, right or not."""
     world = Spoken(Echo(turns=_TURNS))
     heard, half = (shown_in(Spoken(Echo(_TURNS, wandering)), _SHOWN).steps for wandering in (0.0, 0.5))
-
-    def learnt(method: Any, said: Transition = half) -> Any:
-        loop = LoggedLoop(Parts(method, EnvironmentReward(), Fixed()), world.spec, said, [0])
-        return loop.learner(loop.advance(loop.init(), _UPDATES)).method
-
     with tempfile.TemporaryDirectory() as directory:
         if method.held:
-            model = learnt(SFT(layers=1, width=32, learning_rate=3e-3)).model
-            weights.save(jax.tree.map(lambda x: x[0], model), directory)
-            method = dataclasses.replace(method, model=directory)
-        else:
-            method = dataclasses.replace(method, model="blank")
-        states = learnt(method, heard if isinstance(method, SPIN) else half)  # it wants to say what is said
+            _begun(directory, world, half)
+        method = dataclasses.replace(method, model=directory if method.held else "blank")
+        states = _learnt(method, world, heard if isinstance(method, SPIN) else half)  # it wants to say what is said
     played = play(with_array_leaves(method), states, AsHost(world, _SHOWN), [0], Mode.SAMPLE)
     return _told(method, float(played.returns.mean()) / _TURNS)
 
@@ -95,6 +103,23 @@ def _echoes(method: Any) -> str:
     carry, _ = loop.take_tally(loop.advance(loop.init(), _BLOCKS - _LAST))
     _, tally = loop.take_tally(loop.advance(carry, _LAST))
     return _told(method, float(tally.returns[0]) / float(tally.episodes[0]) / _TURNS)
+
+
+def _praises() -> str:
+    """A critic has nothing to weigh but what its model would say, and what it has learnt shows in play alone."""
+    task = Review(constancy=0.5)
+    world, feed = Spoken(task), Episodes(_TURNS, envs=64)
+    method = CriticControl(layers=1, width=32, learning_rate=0.1, steps=20, strength=4.0, feed=feed)
+    with tempfile.TemporaryDirectory() as directory:
+        _begun(directory, world, shown_in(world, _SHOWN).steps)
+        method = dataclasses.replace(method, model=directory)
+        loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, method.feed.envs, [0], 10)
+        states = loop.learner(loop.advance(loop.init(), _UPDATES)).method
+    played = play(with_array_leaves(method), states, AsHost(world, _SHOWN), [0], Mode.SAMPLE)
+    praised = float(played.returns.mean()) / task.clauses
+    if praised < _PRAISED:
+        raise Failed(f"{method.name} is steered to {praised:.2f} of praise a clause, from 0 to 1: report it")
+    return f"is steered to {praised:.2f} of praise a clause, from 0 to 1; unsteered it is 0"
 
 
 def _told(method: Any, right: float) -> str:

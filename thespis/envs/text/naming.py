@@ -8,7 +8,7 @@ import importlib
 from thespis.core.contracts import Environment
 from thespis.envs.text.task import Spoken
 
-_LIST = "echo maze wordle questions countdown calculator household correction kuhn tictactoe"
+_LIST = "echo maze wordle questions countdown calculator household correction review kuhn tictactoe"
 _TASKS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _LIST.split()}
 _DUELS = ["kuhn-duel", "tictactoe-duel"]
 TASKS = tuple(_TASKS)

@@ -1,0 +1,145 @@
+"""A process reward model: whose outcomes it averages, where it looks, and what it pays where success is known."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from thespis.actors.language import Talking
+from thespis.core.errors import UserError
+from thespis.core.keys import key_of
+from thespis.learners.conversations import Conversations
+from thespis.learners.process_reward import Goals, ProcessReward, foretold, missed
+from thespis.learners.talker import Mind
+from thespis.nets.decoder import Shape, decoder
+
+TIME, WIDTH, LENGTH = 3, 2, 12
+TALKING = Talking(LENGTH, 3, WIDTH, TIME, (0,))
+MODEL, KEY = decoder(Shape(9, 32, 1, 1, 1, 32, 96), key_of(0)), key_of(1)
+
+
+def held(first: list[int], later: list[int], won: list[float]) -> Conversations:
+    """Conversations that begin with two ids and have two turns, each of one id or two, with an answer between.
+
+    An utterance is one id where it is even, else it has a second. What was won is earned in the second turn.
+    """
+    talks = Conversations.none(len(first), TALKING, TIME)
+    transcript, said, starts = np.array(talks.transcript), np.array(talks.said), np.array(talks.starts)
+    for row, words in enumerate(zip(first, later, strict=True)):
+        ids = [1, 1]
+        for t, word in enumerate(words):
+            starts[t, row] = len(ids)
+            utterance = [word] if word % 2 == 0 else [word, 2]
+            said[t, row, : len(utterance)] = utterance
+            ids += [*utterance, 4] if t == 0 else utterance
+        transcript[row, : len(ids)] = ids
+        starts[2:, row] = len(ids)
+    alive = np.repeat(np.array([[True], [True], [False]]), len(first), axis=1)
+    reward = np.zeros((TIME, len(first)), "float32")
+    reward[1], reward[2] = won, 7.0  # behind the end nothing counts
+    given = {"transcript": transcript, "starts": starts, "said": said, "alive": alive, "reward": reward}
+    return dataclasses.replace(talks, **{name: jnp.asarray(x) for name, x in given.items()})
+
+
+def by_hand(talks: Conversations, discount: float) -> Goals:
+    """Means by a dictionary of what had been said by then, and one over how often."""
+    found, shape = collections.defaultdict(list), (2, *talks.alive.shape)
+    keys = np.empty(shape, object)
+    for t, row in zip(*np.nonzero(np.asarray(talks.alive)), strict=True):
+        last = max(s for s in range(TIME) if talks.alive[s, row])
+        earned = sum(discount ** (s - t) * float(talks.reward[s, row]) for s in range(t, last + 1))
+        start, count = int(talks.starts[t, row]), int((np.asarray(talks.said[t, row]) >= 0).sum())
+        for place, end in enumerate((start, start + count)):
+            keys[place, t, row] = tuple(np.asarray(talks.transcript[row, :end]).tolist())
+            found[keys[place, t, row], place].append(earned)
+    success, weight = np.zeros(shape), np.zeros(shape)
+    for place, t, row in np.ndindex(*shape):
+        if keys[place, t, row] is not None:
+            outcomes = found[keys[place, t, row], place]
+            success[place, t, row], weight[place, t, row] = np.mean(outcomes), 1 / len(outcomes)
+    return Goals(jnp.asarray(success), jnp.asarray(weight))
+
+
+def some() -> Conversations:
+    rng = np.random.default_rng(0)
+    first, later = (rng.choice([3, 5, 6], 24).tolist() for _ in range(2))
+    return held(first, later, rng.integers(0, 2, 24).astype(float).tolist())
+
+
+def test_outcomes_are_averaged_over_what_was_said_in_the_same_place():
+    talks = some()
+    found, wanted = ProcessReward(discount=0.9).goals(talks), by_hand(talks, 0.9)
+    np.testing.assert_allclose(found.weight, wanted.weight, atol=1e-6)
+    np.testing.assert_allclose(found.success * (found.weight > 0), wanted.success, atol=1e-6)
+    assert len(np.unique(np.asarray(found.weight))) > 4
+    half = dataclasses.replace(talks, reward=talks.reward / 2)
+    np.testing.assert_allclose(ProcessReward(discount=0.9, most=0.5).goals(half).success, found.success, atol=1e-6)
+
+
+def test_no_conversation_stands_in_an_empty_slot():
+    goals = ProcessReward().goals(Conversations.none(4, TALKING, TIME))
+    assert not np.any(np.asarray(goals.weight)) and not np.any(np.asarray(goals.success))
+
+
+def test_it_looks_before_and_behind_utterances_and_at_no_answer():
+    rng = np.random.default_rng(1)
+    judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
+    talks = held([3, 6], [5, 5], [1.0, 0.0])
+    logit = foretold(judge, talks)
+    for row, ends in enumerate([[(2, 4), (5, 7)], [(2, 3), (4, 6)]]):
+        for t, pair in enumerate(ends):
+            for place, end in enumerate(pair):
+                features = MODEL(talks.transcript[row, :end], jnp.arange(end))[-1]
+                wanted = float(features @ judge.weight) / 32**0.5 + 0.2
+                assert logit[place, t, row] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_each_place_that_differs_counts_once():
+    rng = np.random.default_rng(2)
+    judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
+    talks = some()
+    p, goals = 1 / (1 + np.exp(-np.asarray(foretold(judge, talks), float))), by_hand(talks, 0.95)
+    once = {}
+    for place, t, row in np.argwhere(np.asarray(goals.weight) > 0):
+        start, count = int(talks.starts[t, row]), int((np.asarray(talks.said[t, row]) >= 0).sum())
+        text = tuple(np.asarray(talks.transcript[row, : start + place * count]).tolist())
+        q, share = p[place, t, row], float(goals.success[place, t, row])
+        once[place, text] = -share * np.log(q) - (1 - share) * np.log(1 - q)
+    assert float(missed(judge, talks, goals)[0]) == pytest.approx(np.mean(list(once.values())), rel=1e-4)
+
+
+def test_utterances_are_paid_what_they_add_to_success():
+    """Who says 5 first wins, a turn later; three of four do not. What comes later changes nothing any more."""
+    part = ProcessReward(slots=32, steps=30, batch=16, learning_rate=3e-3, discount=0.8, warmup=1)
+    talks = held([5, 3, 6, 7] * 4, [3, 5, 6, 7] * 2 + [7, 6, 5, 3] * 2, [1.0, 0.0, 0.0, 0.0] * 4)
+    step = jax.jit(lambda kept, key: part(kept, talks, 1, key))
+    kept = part.init(MODEL, TALKING, TIME, KEY)
+    for i in range(12):
+        kept, paid, told = step(kept, key_of(i))
+        if i == 0:
+            np.testing.assert_array_equal(paid.reward, jnp.where(talks.alive, talks.reward, 0.0))
+    won = np.arange(16) % 4 == 0
+    reward = np.asarray(paid.reward)
+    # of four first utterances one wins: 0.8 behind it and 0 behind the others, 0.2 before them
+    np.testing.assert_allclose(reward[0], np.where(won, 0.6, -0.2), atol=0.12)
+    np.testing.assert_allclose(reward[1], 0.0, atol=0.15)
+    np.testing.assert_array_equal(reward[2], 0.0)
+    assert told["process_loss"] < 0.6
+
+
+def test_the_latest_conversations_are_kept():
+    part = ProcessReward(slots=5, steps=1, batch=2)
+    kept = part.init(MODEL, TALKING, TIME, KEY)
+    rounds = [held([3, 5], [n + 3, n + 4], [0.0, 1.0]) for n in range(4)]
+    step = jax.jit(lambda kept, talks: part(kept, talks, 1, KEY))
+    for talks in rounds:
+        kept, _, _ = step(kept, talks)
+    for slot, n in enumerate((5, 6, 7, 3, 4)):  # conversation n lies in slot n % 5
+        np.testing.assert_array_equal(kept.replay.transcript[slot], rounds[n // 2].transcript[n % 2])
+    with pytest.raises(UserError, match=r"experience\.slots=5 holds less than the 6 conversations"):
+        part(kept, held([3] * 6, [3] * 6, [0.0] * 6), 1, KEY)
