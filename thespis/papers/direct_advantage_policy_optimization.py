@@ -42,5 +42,8 @@ PAPER = Paper(
     "step. Here three words are to be said again, learnt from conversations of somebody who says any word; a word is "
     "a step, each of which can earn, and the success of a state is the share that was earned from there on. "
     "The critic learns in the first 100 of 400 updates. Gains on top of models that have been trained by reinforcement "
-    "are not tried. Sizes were set by a look at one seed.",
+    "are not tried. Sizes were set by a look at one seed. What is not shown: "
+    "that it does better than the best conversations alone, by ten seeds of each, though its mean is larger. Second "
+    "look: its loss and targets agree with their formulas by loops. Likely cause: its spread between seeds is larger "
+    "than the difference, as the critic that the steps are judged by is learnt from a hundred updates.",
 )
