@@ -22,7 +22,7 @@ from thespis.core.contracts import HostEnvironment, Method
 from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes
 from thespis.core.keys import fold, key_of, per_index
-from thespis.core.records import EnvSpec
+from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Text
 from thespis.data.stores import first_episodes
 from thespis.envs import registry
@@ -137,8 +137,8 @@ def demonstrated(world: Any, count: int, seed: int = 0) -> tuple[Array, Array, A
     In a world of many agents there are those of every seat. Shapes ``[row, length]``, ``[time, row]``,
     ``[time, row, utterance]`` (-1 behind the end), ``[time, row]``.
     """
-    spec, key = world.spec, fold(key_of(seed), "demonstrations")
-    state, begun = jax.vmap(world.reset, in_axes=(None, 0))(spec.params, per_index(fold(key, "reset"), count))
+    spec = world.spec
+    key, state, begun = _begun(world, count, seed)
 
     def rows(tree: PyTree) -> Array:
         """In a world of many agents: those of a seat behind each other."""
@@ -159,6 +159,21 @@ def demonstrated(world: Any, count: int, seed: int = 0) -> tuple[Array, Array, A
     transcript = seen[last, jnp.arange(count * seats)]
     said = jnp.where(alive[..., None], said, -1)
     return transcript, starts, said, jnp.where(alive, reward, 0.0)
+
+
+def _begun(world: Any, count: int, seed: int) -> tuple[Key[Array, ""], PyTree, TimeStep]:
+    key = fold(key_of(seed), "demonstrations")
+    resets = per_index(fold(key, "reset"), count)
+    return key, *jax.vmap(world.reset, in_axes=(None, 0))(world.spec.params, resets)
+
+
+def hidden_in(world: Any, count: int, seed: int = 0) -> np.ndarray | None:
+    """What critics alone are told of :func:`demonstrated`'s conversations, ``[row, ids]``; ``None``: nothing."""
+    told, seen = world.spec.privileged, world.spec.observation
+    if told is None:
+        return None
+    privileged: Any = _begun(world, count, seed)[2].privileged
+    return np.asarray(privileged[:, : told.length - seen.length])
 
 
 def shown(worlds: Any, count: int) -> tuple[np.ndarray, ...]:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from thespis.actors.language import Talking
 from thespis.learners.conversations import Conversations
 from thespis.learners.gradient import Number
+from thespis.learners.imitating import Discriminator
 from thespis.learners.process import Attribution
 from thespis.learners.utterance_critic import UtteranceCritic
 from thespis.nets.decoder import Decoder
@@ -183,4 +184,4 @@ def _slots(begun: Int[Array, "row length"], slots: int) -> Int[Array, " row"]:
     return ((total ^ (total >> 15)) % jnp.uint32(slots)).astype("int32")
 
 
-Experience = AsPlayed | MovingMean | BySeat | Progress | Successes | Attribution | UtteranceCritic
+Experience = AsPlayed | MovingMean | BySeat | Progress | Successes | Attribution | UtteranceCritic | Discriminator
