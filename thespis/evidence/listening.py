@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.envs.text.questions import Questions
-from thespis.envs.text.task import Spoken
 from thespis.evidence.paper import Arm
-from thespis.evidence.speaking import TALKER
 from thespis.methods.language.dpo import DPO
 from thespis.methods.language.sft import SFT
 
@@ -26,9 +23,3 @@ BEST = Arm("best", SFT(**SMALL, least=2.0), DATA)
 """The same of conversations that returned 2 or more, about one in seven: rejection sampling."""
 PREFERRED = Arm("preferred", DPO(**SMALL), DATA)
 """DPO of conversations that began alike, the one that returned more being preferred."""
-
-ANIMALS = Spoken(Questions(turns=4, animals=8), told=True)
-"""An animal of eight in four questions and guesses; critics are told which."""
-SECRETS = ("thespis.evidence.listening:ANIMALS",)
-KNOWN: dict[str, Any] = {"data": "demonstrations:1000"}
-ASKER: dict[str, Any] = TALKER | {"learning_rate": 1e-3}
