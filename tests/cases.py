@@ -18,6 +18,7 @@ from thespis.envs.games.pgx import Pgx
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.naming import world as text_world
+from thespis.envs.text.questions import Questions
 from thespis.envs.text.review import Review
 from thespis.envs.text.take_back import TakeBack
 from thespis.envs.text.task import Spoken
@@ -31,6 +32,7 @@ from thespis.learners.crowd import EachAlone
 from thespis.learners.experience import Successes
 from thespis.learners.following import Sarsa
 from thespis.learners.likeness import RoleContrast
+from thespis.learners.merits import Merits
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.preferring import Squared
 from thespis.learners.process import Attribution
@@ -64,6 +66,7 @@ from thespis.methods.language.score import SCoRe
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
 from thespis.methods.language.spiral import Spiral
+from thespis.methods.language.sweet import SWEET
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
@@ -268,6 +271,10 @@ CASES = {
         DirectAdvantage(critic=Success(first=1), feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))
     ),
     "spin": Case(SPIN(renewed=2, feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
+    "sweet-rl": Case(
+        SWEET(critic=Merits(first=1), candidates=3, feed=Pairs(3, 2), **PUPIL),
+        Spoken(Questions(turns=3, animals=4), told=True),
+    ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 FAST = {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,11 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
-from thespis.data.conversations import turns_of
-from thespis.data.datasets import Dataset, read_dataset
-from thespis.tiny import Speaks, demonstrations_of
+from thespis.data.conversations import knowing, turns_of
+from thespis.data.datasets import Dataset, read_dataset, to_columns, write_dataset
+from thespis.learners.imitating import KEPT, Discriminator, set_aside
+from thespis.learners.speaking import Speaking
+from thespis.tiny import Speaks, demonstrations_of, hidden_in
 
 SHOWN, BRANCHES, LINES = "demonstrations", "branches", ".jsonl"
 COUNT, EACH = 512, 8
@@ -24,32 +29,61 @@ COUNT, EACH = 512, 8
 def dataset_of(data: str, env: Any, method: Any) -> Dataset:
     """The dataset that ``data`` names, for a method that will learn in ``env`` (or nowhere: ``None``).
 
-    ``demonstrations:N``: N conversations of the world's demonstrator; ``branches:NxK``: these, and K branches of each,
-    where another thing is said (:mod:`thespis.branches`). ``FILE.jsonl``: conversations, pairs or judged
-    answers in plain text (:mod:`thespis.language.written`), in the words of the method's checkpoint. Else what
+    ``demonstrations:N``: N conversations of the world's demonstrator; ``demonstrations:N:WORLD``: of another world's,
+    such as an expert's where the world's own is none. ``branches:NxK``: N conversations of the world's demonstrator and
+    K branches of each, where another thing is said (:mod:`thespis.branches`). ``FILE.jsonl``: conversations, pairs or
+    judged answers in plain text (:mod:`thespis.language.written`), in the words of the method's checkpoint. Else what
     :func:`~thespis.data.datasets.read_dataset` reads.
 
     Raises:
         UserError: if it cannot be had; a line of a file is named.
     """
-    name, _, count = data.partition(":")
+    name, _, asked = data.partition(":")
     if name == SHOWN:
-        if env is None or (count and not count.isdecimal()):
+        count, _, other = asked.partition(":")
+        if not (other or env is not None) or (count and not count.isdecimal()):
             raise UserError(f"--data {data}: it is {SHOWN}:N, N conversations, and the world is --env NAME")
-        return shown_in(env, int(count or COUNT))
+        return shown_in(other or env, int(count or COUNT))
     if name == BRANCHES:
         from thespis.branches import branches_in
 
-        asked = re.fullmatch(r"(\d*)(?:x(\d+))?", count)
-        if env is None or asked is None:
+        found = re.fullmatch(r"(\d*)(?:x(\d+))?", asked)
+        if env is None or found is None:
             raise UserError(f"--data {data}: it is {BRANCHES}:NxK, K branches of N conversations, in --env NAME")
-        return branches_in(env, int(asked[1] or COUNT), int(asked[2] or EACH))
+        return branches_in(env, int(found[1] or COUNT), int(found[2] or EACH))
     if not data.endswith(LINES):
         return read_dataset(data)
     directory = method.origin.name if isinstance(method, Speaks) else ""
     if not Path(directory).is_dir() or not directory:
         raise UserError(f"{data} is plain text, and the words are those of a checkpoint: --model DIR")
     return from_lines(Path(data), directory)
+
+
+def with_experts(method: Any, env: Any) -> Any:
+    """The method; if it learns beside experts they are looked up, and put aside if they are not a dataset yet.
+
+    Raises ``UserError`` as :func:`dataset_of` and :func:`spec_for` do.
+    """
+    if not isinstance(method, Speaking) or not isinstance(method.experience, Discriminator):
+        return method
+    part = method.experience
+    if part.data.startswith(KEPT):
+        return method
+    found = dataset_of(part.data, env, method)
+    spec_for(found, env)
+    if Path(part.data).is_dir():
+        return method
+    columns = to_columns(found.spec, found.steps)
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(columns[name]).tobytes() for name in sorted(columns)))
+    name = digest.hexdigest()[:16]
+    if not set_aside(name).exists():
+        told = found.about | {"observation": found.spec.observation, "action": found.spec.action}
+        set_aside(name).parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=set_aside(name).parent) as beside:
+            write_dataset(Path(beside) / "made", columns, told | {"time_limit": found.spec.time_limit})
+            with contextlib.suppress(OSError):  # another process was quicker
+                (Path(beside) / "made").rename(set_aside(name))
+    return dataclasses.replace(method, experience=dataclasses.replace(part, data=KEPT + name))
 
 
 def spec_for(dataset: Dataset, env: Any) -> EnvSpec:
@@ -84,6 +118,8 @@ def shown_in(env: Any, count: int) -> Dataset:
     world: Any = registry.compiled(env) if compiled else registry.host(env, 1)
     try:
         steps = turns_of(*(np.asarray(each) for each in demonstrations_of(env, world, count)))
+        hidden = hidden_in(world, count)
+        steps = steps if hidden is None else knowing(steps, hidden)
     finally:
         if not compiled:
             world.close()

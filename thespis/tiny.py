@@ -178,6 +178,16 @@ def talked(
     return transcript, starts, said, jnp.where(alive, reward, 0.0)
 
 
+def hidden_in(world: Any, count: int, seed: int = 0) -> np.ndarray | None:
+    """What critics alone are told of :func:`demonstrated`'s conversations, ``[row, ids]``; ``None``: nothing."""
+    told, seen = world.spec.privileged, world.spec.observation
+    if told is None:
+        return None
+    keys = per_index(fold(fold(key_of(seed), "demonstrations"), "reset"), count)
+    begun: Any = jax.vmap(world.reset, in_axes=(None, 0))(world.spec.params, keys)[1]
+    return np.asarray(begun.privileged[:, : told.length - seen.length])
+
+
 def shown(worlds: Any, count: int) -> tuple[np.ndarray, ...]:
     """As :func:`demonstrated` of a user's worlds, :data:`SHOWN` at a time."""
     rounds = [_shown_once(worlds, seed) for seed in range(-(-count // SHOWN))]

@@ -223,3 +223,12 @@ def test_an_option_of_an_arm_reaches_its_run(tmp_path):
     outcome = run_trial(trial, tmp_path, lambda piece: [])
     assert outcome.runs.runs["rare", WORLD][0].config["envs"] == 2
     assert thespis.load(outcome.runs.runs["one", WORLD][0].path).config["envs"] == 4
+
+
+def test_an_arm_may_have_steps_of_its_own(tmp_path):
+    short = dataclasses.replace(TRIAL, arms=(Arm("one", SMALL), Arm("two", SMALL, steps=320), *TRIAL.arms[2:]), looks=1)
+    declared = short.declaration()["arms"]
+    assert declared["two"]["steps"] == 320 and "steps" not in declared["one"]
+    assert short.digest != TRIAL.digest
+    runs = run_trial(short, tmp_path, lambda piece: []).runs.runs
+    assert [runs[name, WORLD][0].config["steps"] for name in ("one", "two")] == [640, 320]

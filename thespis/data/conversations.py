@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -33,3 +35,10 @@ def turns_of(
     number = reward[time, row].astype("float32")
     action = said[time, row].astype("int32")
     return Transition(up_to(begins), action, number, last, np.zeros_like(last), up_to(until), first)
+
+
+def knowing(steps: Transition, hidden: Int[np.ndarray, "row ids"]) -> Transition:
+    """Steps with what critics alone may know: ``hidden`` ids of their conversation before all that was said."""
+    own = hidden[np.cumsum(steps.first) - 1].astype("int32")
+    seen, after = (np.concatenate([own, view.observation], axis=1) for view in (steps.view, steps.next_view))
+    return dataclasses.replace(steps, privileged=seen, next_privileged=after)

@@ -147,5 +147,6 @@ def _alike(whole: Whole) -> np.ndarray:
         flat = [np.ascontiguousarray(x).reshape(len(x), -1).view("uint8") for x in jax.tree.leaves(leaves)]
         return np.concatenate(flat, axis=1)
 
-    first = jax.tree.map(lambda x: np.asarray(x[whole.starts]), whole.steps.view.observation)
+    begun = whole.steps.view.observation, whole.steps.privileged  # what is hidden may differ behind the same words
+    first = jax.tree.map(lambda x: np.asarray(x[whole.starts]), begun)
     return np.unique(told(first), axis=0, return_inverse=True)[1].reshape(-1)

@@ -66,8 +66,9 @@ def _page(paper: Paper, found: dict[str, Any] | None) -> str:
     lines = [f"# {paper.id}", "", f"{_cited(paper)}, {paper.citation.id}. {paper.does}", ""]
     lines += [f"- Claim: {paper.claim}", f"- Parts: {parts}", f"- Use: `{paper.use}`", ""]
     trial = paper.miniature
+    own = "".join(f" ({arm.name}: {arm.steps:,})" for arm in trial.arms if arm.steps)
     lines += [
-        f"Miniature: {', '.join(trial.envs)}, {trial.steps:,} steps per seed, "
+        f"Miniature: {', '.join(trial.envs)}, {trial.steps:,} steps per seed{own}, "
         f"at most {trial.looks * trial.batch} seeds per arm. Verdict: **{state(paper, found)}**.",
         "",
     ]

@@ -34,6 +34,8 @@ class Arm:
     """Further arguments of :func:`thespis.train`: ``envs``, ``lag``, ``feedback`` ..."""
     env: str = ""
     """Trained and played in this world instead of the trial's: the same task, seen otherwise."""
+    steps: int = 0
+    """Steps instead of the trial's (0: those), where an arm that learns from data counts updates and others do not."""
 
     def __post_init__(self):
         """Raises ``ValueError`` for a name that cannot be a directory's."""
@@ -82,6 +84,7 @@ class Trial:
             "arms": {
                 arm.name: {"method": to_config(arm.method), "options": to_config(dict(arm.options))}
                 | ({"env": arm.env} if arm.env else {})
+                | ({"steps": arm.steps} if arm.steps else {})
                 for arm in self.arms
             },
             "envs": list(self.envs),

@@ -19,8 +19,12 @@ SUMS = Spoken(Countdown(numbers=2, turns=1))
 """One utterance: two numbers and a sign make a third. By chance it is 1/6."""
 MAZE = Spoken(Maze(size=3, turns=6))
 """Up to six utterances to a corner of nine cells."""
+GUIDE = Spoken(Maze(lost=0.0))
+"""``text:maze`` with an expert who always knows the way."""
 CORNERS = Spoken(Maze(size=2, turns=3))
 """Up to three utterances from one of four cells to another."""
+WALKER = Spoken(Maze(size=2, turns=3, lost=0.0))
+"""The same; its demonstrator is an expert, who always knows the way."""
 MENDED = Spoken(TakeBack(Maze(size=4, turns=8), more=2))
 """Up to ten utterances to a corner of sixteen cells; the last step can be taken back."""
 TWICE = Spoken(Correction(figures=1, first=1.0, wandering=0.3))

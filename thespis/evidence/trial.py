@@ -107,7 +107,7 @@ def _finished(trial: Trial, piece: Piece, directory: Path, listeners: list[Liste
         run = api.train(
             piece.arm.method,
             piece.arm.env or piece.env,
-            steps=trial.steps,
+            steps=piece.arm.steps or trial.steps,
             seeds=list(piece.seeds),
             episodes=trial.episodes,
             out=path,
@@ -121,6 +121,7 @@ def _finished(trial: Trial, piece: Piece, directory: Path, listeners: list[Liste
 
 def _name(trial: Trial, piece: Piece) -> str:
     """A directory's name that changes with whatever changes results."""
-    declared = [to_config(piece.arm.method), to_config(dict(piece.arm.options)), trial.steps, trial.episodes]
+    arm, steps = piece.arm, piece.arm.steps or trial.steps
+    declared = [to_config(arm.method), to_config(dict(arm.options)), steps, trial.episodes]
     env = (piece.arm.env or piece.env).replace(":", "-").replace("/", "-")
     return f"{piece.arm.name}-{env}-{digest(declared)}-seeds-{piece.seeds[0]}-{piece.seeds[-1]}".replace(" ", "-")

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from thespis.actors.language import features_of
 from thespis.learners.gradient import Adam, Number, gradient_step
+from thespis.learners.merits import Merits
 from thespis.learners.talker import Mind, minded
 from thespis.learners.transcripts import Told, onwards
 from thespis.nets.decoder import Decoder
@@ -151,7 +152,7 @@ class SoftReturn(eqx.Module):
         return _learnt(self, critic, lost, index)
 
 
-Appraiser = Silent | Onlooker | Success | SoftReturn
+Appraiser = Silent | Onlooker | Success | SoftReturn | Merits
 
 
 def _begun(model: Decoder, rate: Number) -> PyTree:

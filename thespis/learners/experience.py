@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from thespis.actors.language import Talking
 from thespis.learners.conversations import Conversations
 from thespis.learners.gradient import Number
+from thespis.learners.imitating import Discriminator
 from thespis.learners.process import Attribution
 from thespis.learners.process_reward import ProcessReward
 from thespis.learners.revisions import Chosen, Revisions
@@ -195,5 +196,6 @@ Experience = (
     | Revisions
     | Attribution
     | ProcessReward
+    | Discriminator
     | UtteranceCritic
 )

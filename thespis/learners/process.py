@@ -18,6 +18,7 @@ from thespis.actors.language import Talking, features_of
 from thespis.learners.conversations import Conversations
 from thespis.learners.gradient import Adam, Number, gradient_step
 from thespis.learners.talker import Mind, minded
+from thespis.learners.transcripts import Told
 from thespis.nets.decoder import Decoder
 
 
@@ -79,7 +80,7 @@ class Attribution(eqx.Module):
         return kept, dataclasses.replace(played, reward=paid), {"attribution_loss": lost.mean()}
 
 
-def shares(estimator: Mind, talks: Conversations) -> Float[Array, "time row"]:
+def shares(estimator: Mind, talks: Told) -> Float[Array, "time row"]:
     """Its number behind the last id of each utterance; 0 where nothing was said."""
     seen = features_of(estimator.model, talks.transcript, talks.starts[:-1], talks.said.shape[-1] + 1)
     behind = talks.real.sum(axis=-1, keepdims=True)

@@ -12,7 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.language import Talking, Voice
 from thespis.core.contracts import Mode
@@ -21,7 +21,7 @@ from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition
 from thespis.learners.appraising import Appraiser
 from thespis.learners.gradient import gradient_step
 from thespis.learners.talker import Talker
-from thespis.learners.transcripts import Told
+from thespis.learners.transcripts import Told, as_critics_read
 from thespis.nets.decoder import Decoder
 
 
@@ -44,7 +44,9 @@ class Lesson(eqx.Module):
     tether: Float[Array, "time row utterance"]
     """Log-probabilities by the reference; zeros if there is none."""
     values: PyTree
-    """What the critic says before each id and behind the last, ``[turns, row, utterance]``; ``()`` without one."""
+    """What the critic says before each id and behind the last, ``[turns, row, utterance]``; the critic itself if it
+    says nothing of states; ``()`` without one.
+    """
     steps: Transition
     """The steps that it was made of."""
     talking: Talking = eqx.field(static=True)
@@ -73,6 +75,8 @@ class Schooled(Talker, Choices):
 
     renewed: int = eqx.field(static=True, default=0)
     """Updates after which the reference, where there is one, is what the model is by then; 0: it never changes."""
+    informed: bool = eqx.field(static=True, default=True)
+    """Whether the critic reads what the world tells critics alone, where it does."""
 
     @abc.abstractmethod
     def lost(self, model: Decoder, lesson: Lesson) -> tuple[Float[Array, ""], dict[str, Array]]:
@@ -92,7 +96,7 @@ class Schooled(Talker, Choices):
     def judge(self, state: SchooledState, episode: Transition) -> Critique:
         """The critic's values of the conversation before each utterance, if there is a critic."""
         steps = jax.tree.map(lambda x: x[:, None], episode)
-        told = Told.of(steps, jnp.ones(steps.reward.shape, bool))
+        told = self._read(steps, jnp.ones(steps.reward.shape, bool))
         values: Any = self.critic.values(state.critic, state.reference, told)
         return Critique() if values is None else Critique(value=values[:-1, 0, 0])
 
@@ -108,7 +112,8 @@ class Schooled(Talker, Choices):
         ratio = ()
         if self.critic.soft:
             ratio = jax.lax.stop_gradient(told.log_probs_by(state.model, self.sampling)[0]) - tether
-        critic, values, metrics = self.critic.learn(state.critic, reference, told, ratio, batch.index)
+        read = self._read(batch.steps, batch.mask)
+        critic, values, metrics = self.critic.learn(state.critic, reference, read, ratio, batch.index)
         lesson = Lesson(told, tether, values, batch.steps, state.talking, reference, key, batch.index)
 
         def loss(model: Decoder) -> tuple[Array, dict[str, Array]]:
@@ -118,3 +123,7 @@ class Schooled(Talker, Choices):
         model, opt, found, norm = gradient_step(self.stepper, loss, state.model, state.opt)
         report = Report(metrics | found | {"gradient": norm})
         return SchooledState(model, opt, state.talking, reference, critic), report
+
+    def _read(self, steps: Transition, mask: Bool[Array, "time row"]) -> Told:
+        """The conversations as the critic reads them."""
+        return Told.of(as_critics_read(steps) if self.informed else steps, mask)

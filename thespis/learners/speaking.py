@@ -77,7 +77,7 @@ class Speaking(Talker, Choices):
     """What holds the policy to the model that it began as: Unheld, Held, HeldByK3 or HeldFirst."""
     experience: Experience = AsPlayed()
     """What is made of conversations before they are credited: AsPlayed, MovingMean, BySeat,
-    Progress, Successes, Chosen, Revisions, Attribution, ProcessReward or UtteranceCritic."""
+    Progress, Successes, Chosen, Revisions, Attribution, ProcessReward, Discriminator or UtteranceCritic."""
     standardised: bool = eqx.field(static=True, default=False)
     """Whether advantages are scaled to mean 0 and deviation 1 over the batch."""
     epochs: int = eqx.field(static=True, default=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from thespis.actors.language import features_of, log_probs_of
 from thespis.core.records import Transition
+from thespis.critics.values import seen_by_critics
 from thespis.language.sampling import Sampling
 from thespis.nets.decoder import Decoder
 from thespis.objectives.decisions import stitched
@@ -99,6 +102,14 @@ def _between(
     place = jnp.arange(length)
     inside = (place >= begin[..., None]) & (place < end[..., None])
     return (inside & turns[..., None]).any(axis=0)
+
+
+def as_critics_read(steps: Transition) -> Transition:
+    """Steps whose observations are transcripts as critics read them: behind what the world tells critics alone."""
+    seen = seen_by_critics(steps.privileged, steps.view.observation)
+    after = seen_by_critics(steps.next_privileged, steps.next_view.observation)
+    views = (dataclasses.replace(steps.view, observation=seen), dataclasses.replace(steps.next_view, observation=after))
+    return dataclasses.replace(steps, view=views[0], next_view=views[1])
 
 
 def answers(before: Int[Array, "row length"], said: Int[Array, "row utterance"], alive: Bool[Array, " row"]) -> Told:

@@ -43,7 +43,6 @@ PAPER = Paper(
     "somebody who says any word. The head learns in the first 100 of 400 updates; the others make 400 of their own "
     "model. Sizes were set by a look at one seed. What "
     "is not shown: that it does better than the best conversations alone, by ten seeds of each. Second look: ratio, "
-    "clip and positive advantages are those of the authors' code. Likely cause: a word of three is right or wrong "
-    "whatever the others are, and a reward for a whole conversation tells the two methods the same; it earns more of "
-    "them than rejection sampling, which drops six in seven, but only after a quarter of its updates went to the head.",
+    "clip and positive advantages are those of the authors' code. Likely cause: a reward for a whole conversation "
+    "tells both the same, and a quarter of its updates went to the head.",
 )

@@ -27,6 +27,7 @@ from thespis.language import weights
 from thespis.learners.appraising import Onlooker, SoftReturn, Success
 from thespis.learners.baselines import Others
 from thespis.learners.credit import ToGo
+from thespis.learners.merits import Merits
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.logged import LoggedLoop
 from thespis.loops.parts import Parts, with_array_leaves
@@ -45,6 +46,7 @@ from thespis.methods.language.score import SCoRe
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
 from thespis.methods.language.spiral import Spiral
+from thespis.methods.language.sweet import SWEET
 from thespis.sources import shown_in
 
 _TURNS, _BLOCKS, _LAST, _ENOUGH = 1, 300, 20, 0.8
@@ -68,6 +70,7 @@ def speakers() -> list[tuple[str, Callable[[], str]]]:
         ALoL(**doubting, critic=Onlooker(30)),
         OREO(**doubting, critic=SoftReturn(0.1, learning_rate=1e-3)),
         DirectAdvantage(**doubting, critic=Success(1.0, 50, 3e-3)),
+        SWEET(**doubting, critic=Merits(0.1, 50, 1e-3)),
     ]
     talking += [(f"{method.name} on echo", lambda method=method: _repeats(method)) for method in schooled]
     return [*talking, (f"{CriticControl.name} on reviews", _praises)]

@@ -13,7 +13,8 @@ _TASKS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _LIS
 _DUELS = ["kuhn-duel", "tictactoe-duel"]
 TASKS = tuple(_TASKS)
 """Those of one agent."""
-NAMES = (*TASKS, *_DUELS)
+_TOLD = ["wordle-told", "questions-told"]
+NAMES = (*TASKS, *_DUELS, *_TOLD)
 """Those of ``text:``."""
 
 
@@ -21,8 +22,8 @@ def world(name: str) -> Environment:
     """The world of one of :data:`NAMES`."""
     if name in _DUELS:
         return _duel(name)
-    module, _, task = _TASKS[name].partition(":")
-    return Spoken(getattr(importlib.import_module(module), task)())
+    module, _, task = _TASKS[name.removesuffix("-told")].partition(":")
+    return Spoken(getattr(importlib.import_module(module), task)(), told=name in _TOLD)
 
 
 def _duel(name: str) -> Environment:

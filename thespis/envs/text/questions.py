@@ -79,10 +79,13 @@ class Thought(eqx.Module):
 
 
 class Questions(eqx.Module):
-    """``turns``: questions and guesses together; ``wandering``: how many of the demonstrator's are any."""
+    """``turns``: questions and guesses together; ``wandering``: how many of the demonstrator's are any; ``animals``:
+    how many may be thought of, the first of all.
+    """
 
     turns: int = eqx.field(static=True, default=9)
     wandering: float = 0.5
+    animals: int = eqx.field(static=True, default=len(ANIMALS))
 
     @property
     def manners(self) -> Manners:
@@ -92,13 +95,13 @@ class Questions(eqx.Module):
 
     def begin(self, key: Key[Array, ""]) -> tuple[Thought, Int[Array, " opening"]]:
         """Any animal."""
-        animal = jax.random.randint(fold(key, "animal"), (), 0, len(ANIMALS))
-        thought = Thought(animal, jnp.ones(len(ANIMALS), bool), jnp.zeros((), "int32"))
+        animal = jax.random.randint(fold(key, "animal"), (), 0, self.animals)
+        thought = Thought(animal, jnp.ones(self.animals, bool), jnp.zeros((), "int32"))
         return thought, jnp.asarray(self.manners.ids(f"ask {ASK}"))
 
     def hear(self, state: Thought, said: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Thought, Heard]:
         """Whether a question is to be answered with yes, or a guess is right."""
-        told, true = self.manners, jnp.asarray(_TRUE)
+        told, true = self.manners, jnp.asarray(_TRUE[: self.animals])
         spoken, length = before_end(told, said)
         asked = spoken[2] - told.id(PROPERTIES[0])
         asks = (length == 3) & (spoken[:2] == told.ids("is it")).all() & (asked >= 0) & (asked < len(PROPERTIES))
@@ -109,7 +112,7 @@ class Questions(eqx.Module):
         over = right | (turn >= self.turns)
         yes = asks & true[state.animal, asked]
         word = jnp.where(yes, told.id("yes"), jnp.where(asks | guesses, told.id("no"), told.id("what")))
-        others = jnp.where(guesses, jnp.arange(len(ANIMALS)) != guess, True)
+        others = jnp.where(guesses, jnp.arange(self.animals) != guess, True)
         possible = state.possible & jnp.where(asks, true[:, asked] == yes, others)
         answer = jnp.where(over, -1, message(told.answer, word, told.ids(ASK)))
         return Thought(state.animal, possible, turn), Heard(answer, right.astype("float32"), over)
@@ -118,13 +121,17 @@ class Questions(eqx.Module):
         """What divides the possible animals most evenly; a guess if two are left or one. Or anything."""
         told, possible = self.manners, state.possible
         left = possible.sum()
-        uneven = jnp.abs(2 * (possible[:, None] & _TRUE).sum(axis=0) - left)
+        uneven = jnp.abs(2 * (possible[:, None] & _TRUE[: self.animals]).sum(axis=0) - left)
         wanders = jax.random.uniform(fold(key, "wander")) < self.wandering
         lot = jax.random.randint(fold(key, "property"), (), 0, len(PROPERTIES))
-        any_ = jax.random.randint(fold(key, "animal"), (), 0, len(ANIMALS))
+        any_ = jax.random.randint(fold(key, "animal"), (), 0, self.animals)
         asked = jnp.where(wanders, lot, jnp.argmin(uneven))
         guess = jnp.where(wanders, any_, jnp.argmax(possible))
         guesses = jnp.where(wanders, jax.random.bernoulli(fold(key, "guess")), left <= 2)
         question = message(told.utterance, told.ids("is it"), told.id(PROPERTIES[0]) + asked, told.ids(END))
         named = message(told.utterance, told.ids("guess"), told.id(next(iter(ANIMALS))) + guess, told.ids(END))
         return jnp.where(guesses, named, question)
+
+    def hidden(self, state: Thought) -> Int[Array, " word"]:
+        """The animal's name."""
+        return (self.manners.id(next(iter(ANIMALS))) + state.animal)[None]

@@ -11,11 +11,13 @@ import dataclasses
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.core.keys import fold
+from thespis.core.errors import UserError
+from thespis.core.keys import fold, key_of
 from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Text
 from thespis.core.vocabulary import Vocabulary
@@ -78,6 +80,15 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
+class Hides(Protocol):
+    """A task that keeps from the actor what critics may know while it learns: an answer, a secret word."""
+
+    def hidden(self, state: PyTree) -> Int[Array, " ids"]:
+        """What is kept, as ids: always as many, none of them -1."""
+        ...
+
+
 class Talk(eqx.Module):
     """A conversation under way: where the task stands, all ids so far, and how many turns are over."""
 
@@ -87,19 +98,25 @@ class Talk(eqx.Module):
 
 
 class Spoken(eqx.Module):
-    """A task as a world of one agent."""
+    """A task as a world of one agent.
+
+    Where critics are ``told``, what is privileged is the transcript behind the ids of what the task hides.
+    """
 
     task: Task
+    told: bool = eqx.field(static=True, default=False)
 
     @property
     def spec(self) -> EnvSpec:
-        """The transcript is seen, an utterance is done."""
+        """The transcript is seen, an utterance is done. Raises ``UserError`` if critics are to be told nothing."""
         told = self.task.manners
         more = told.answer + 1  # an utterance that was cut is ended by the world
         length, news = told.opening + told.turns * (told.utterance + more), max(told.opening, more)
         observation = Text(length, told.vocabulary, news)
         name = told.name + _changed(self.task)
-        return EnvSpec(name, observation, Text(told.utterance, told.vocabulary), time_limit=told.turns)
+        privileged = Text(self._secrets + length, told.vocabulary, news) if self.told else None
+        said = Text(told.utterance, told.vocabulary)
+        return EnvSpec(name, observation, said, time_limit=told.turns, privileged=privileged)
 
     def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Talk, TimeStep]:
         """A fresh conversation, with the world's first message."""
@@ -107,7 +124,7 @@ class Spoken(eqx.Module):
         transcript = joined(jnp.full(self.spec.observation.length, -1, "int32"), message)  # pyright: ignore
         talk = Talk(state, transcript, jnp.zeros((), "int32"))
         no = jnp.zeros((), bool)
-        return talk, TimeStep(transcript, jnp.zeros(()), no, no)
+        return talk, TimeStep(transcript, jnp.zeros(()), no, no, privileged=self._privileged(talk))
 
     def step(self, state: Talk, action: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Talk, TimeStep]:
         """What is said, and the world's answer to it."""
@@ -119,11 +136,26 @@ class Spoken(eqx.Module):
         transcript = joined(joined(joined(state.transcript, action), end), heard.answer)
         turn, no = state.turn + 1, jnp.zeros((), bool)
         over = heard.over | (turn >= told.turns)  # turns can be counted in what is seen: nothing is to be hoped for
-        return Talk(inner, transcript, turn), TimeStep(transcript, heard.reward, over, no)
+        talk = Talk(inner, transcript, turn)
+        return talk, TimeStep(transcript, heard.reward, over, no, privileged=self._privileged(talk))
 
     def demonstrated(self, state: Talk, key: Key[Array, ""]) -> Int[Array, " utterance"]:
         """What the task's demonstrator says here."""
         return self.task.expert(state.task, key)
+
+    def _privileged(self, talk: Talk) -> Int[Array, " time"] | None:
+        if not self.told:
+            return None
+        assert isinstance(self.task, Hides)
+        return jnp.concatenate([self.task.hidden(talk.task).astype("int32"), talk.transcript])
+
+    @property
+    def _secrets(self) -> int:
+        """How many ids are hidden."""
+        if not isinstance(self.task, Hides):
+            raise UserError(f"{self.task.manners.name} hides nothing that critics could be told")
+        hidden = self.task.hidden
+        return jax.eval_shape(lambda: hidden(self.task.begin(key_of(0))[0])).shape[0]
 
 
 def _changed(task: Any) -> str:

@@ -89,6 +89,10 @@ class Wordle(eqx.Module):
         told = self.manners
         return message(told.utterance, self._spelt[jnp.where(wanders, lot, best)], told.ids(END))
 
+    def hidden(self, state: Game) -> Int[Array, " letter"]:
+        """The letters of the hidden word."""
+        return self._spelt[state.hidden]
+
     @property
     def _spelt(self) -> Int[Array, "word letter"]:
         return self.manners.id("a") + jnp.array([[_LETTERS.index(letter) for letter in word] for word in WORDS])

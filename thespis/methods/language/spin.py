@@ -5,6 +5,8 @@ r"""Self-play fine-tuning: what was said in a dataset is preferred to what the m
 The opponent :math:`\pi_t` is the model as it was at the last renewal. Nothing is left to learn where the model says
 what the dataset does.
 
+Of an expert's conversations, turn by turn, this is the implicit reward of StepAgent (Deng et al., 2024).
+
 Source: Chen et al., 2024, equation 4.7. Differs: of a conversation of several turns one is drawn; utterances of the
 opponent are drawn anew in every update.
 """
