@@ -14,7 +14,7 @@ from thespis.actors.language import Talking
 from thespis.core.errors import UserError
 from thespis.core.keys import key_of
 from thespis.learners.conversations import Conversations
-from thespis.learners.process_reward import Goals, ProcessReward, foretold, missed
+from thespis.learners.process_reward import ProcessReward, foretold, meant, missed
 from thespis.learners.talker import Mind
 from thespis.nets.decoder import Shape, decoder
 
@@ -46,8 +46,8 @@ def held(first: list[int], later: list[int], won: list[float]) -> Conversations:
     return dataclasses.replace(talks, **{name: jnp.asarray(x) for name, x in given.items()})
 
 
-def by_hand(talks: Conversations, discount: float) -> Goals:
-    """Means by a dictionary of what had been said by then, and one over how often."""
+def by_hand(talks: Conversations, discount: float) -> np.ndarray:
+    """Means by a dictionary of what had been said by then."""
     found, shape = collections.defaultdict(list), (2, *talks.alive.shape)
     keys = np.empty(shape, object)
     for t, row in zip(*np.nonzero(np.asarray(talks.alive)), strict=True):
@@ -57,12 +57,11 @@ def by_hand(talks: Conversations, discount: float) -> Goals:
         for place, end in enumerate((start, start + count)):
             keys[place, t, row] = tuple(np.asarray(talks.transcript[row, :end]).tolist())
             found[keys[place, t, row], place].append(earned)
-    success, weight = np.zeros(shape), np.zeros(shape)
+    success = np.zeros(shape)
     for place, t, row in np.ndindex(*shape):
         if keys[place, t, row] is not None:
-            outcomes = found[keys[place, t, row], place]
-            success[place, t, row], weight[place, t, row] = np.mean(outcomes), 1 / len(outcomes)
-    return Goals(jnp.asarray(success), jnp.asarray(weight))
+            success[place, t, row] = np.mean(found[keys[place, t, row], place])
+    return success
 
 
 def some() -> Conversations:
@@ -73,44 +72,58 @@ def some() -> Conversations:
 
 def test_outcomes_are_averaged_over_what_was_said_in_the_same_place():
     talks = some()
-    found, wanted = ProcessReward(discount=0.9).goals(talks), by_hand(talks, 0.9)
-    np.testing.assert_allclose(found.weight, wanted.weight, atol=1e-6)
-    np.testing.assert_allclose(found.success * (found.weight > 0), wanted.success, atol=1e-6)
-    assert len(np.unique(np.asarray(found.weight))) > 4
+    found, wanted = ProcessReward(discount=0.9).goals(talks), by_hand(talks, 0.9)[1]
+    np.testing.assert_allclose(jnp.where(talks.alive, found, 0.0), wanted, atol=1e-6)
+    assert len(np.unique(wanted.round(5))) > 8
     half = dataclasses.replace(talks, reward=talks.reward / 2)
-    np.testing.assert_allclose(ProcessReward(discount=0.9, most=0.5).goals(half).success, found.success, atol=1e-6)
+    np.testing.assert_allclose(ProcessReward(discount=0.9, most=0.5).goals(half), found, atol=1e-6)
 
 
 def test_no_conversation_stands_in_an_empty_slot():
-    goals = ProcessReward().goals(Conversations.none(4, TALKING, TIME))
-    assert not np.any(np.asarray(goals.weight)) and not np.any(np.asarray(goals.success))
+    nothing = Conversations.none(4, TALKING, TIME)
+    assert not np.any(np.asarray(ProcessReward().goals(nothing)))
+    judge = Mind(MODEL, jnp.ones(32), jnp.float32(1.0))
+    assert missed(judge, nothing, jnp.zeros((TIME, 4)))[0] == 0
 
 
-def test_it_looks_before_and_behind_utterances_and_at_no_answer():
+def test_it_looks_behind_utterances_and_at_no_answer():
     rng = np.random.default_rng(1)
     judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
     talks = held([3, 6], [5, 5], [1.0, 0.0])
     logit = foretold(judge, talks)
-    for row, ends in enumerate([[(2, 4), (5, 7)], [(2, 3), (4, 6)]]):
-        for t, pair in enumerate(ends):
-            for place, end in enumerate(pair):
-                features = MODEL(talks.transcript[row, :end], jnp.arange(end))[-1]
-                wanted = float(features @ judge.weight) / 32**0.5 + 0.2
-                assert logit[place, t, row] == pytest.approx(wanted, abs=1e-4)
+    for row, ends in enumerate([[4, 7], [3, 6]]):
+        for t, end in enumerate(ends):
+            features = MODEL(talks.transcript[row, :end], jnp.arange(end))[-1]
+            wanted = float(features @ judge.weight) / 32**0.5 + 0.2
+            assert logit[t, row] == pytest.approx(wanted, abs=1e-4)
 
 
-def test_each_place_that_differs_counts_once():
+def test_what_is_lost_is_the_cross_entropy_of_all_utterances():
     rng = np.random.default_rng(2)
     judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
     talks = some()
-    p, goals = 1 / (1 + np.exp(-np.asarray(foretold(judge, talks), float))), by_hand(talks, 0.95)
-    once = {}
-    for place, t, row in np.argwhere(np.asarray(goals.weight) > 0):
-        start, count = int(talks.starts[t, row]), int((np.asarray(talks.said[t, row]) >= 0).sum())
-        text = tuple(np.asarray(talks.transcript[row, : start + place * count]).tolist())
-        q, share = p[place, t, row], float(goals.success[place, t, row])
-        once[place, text] = -share * np.log(q) - (1 - share) * np.log(1 - q)
-    assert float(missed(judge, talks, goals)[0]) == pytest.approx(np.mean(list(once.values())), rel=1e-4)
+    p, goals = 1 / (1 + np.exp(-np.asarray(foretold(judge, talks), float))), by_hand(talks, 0.95)[1]
+    lost = [
+        -goals[t, row] * np.log(p[t, row]) - (1 - goals[t, row]) * np.log(1 - p[t, row])
+        for t, row in np.argwhere(np.asarray(talks.alive))
+    ]
+    assert float(missed(judge, talks, jnp.asarray(goals))[0]) == pytest.approx(np.mean(lost), rel=1e-4)
+
+
+def test_utterances_are_compared_with_those_in_the_same_place():
+    """Means of anything over what stands before utterances; one whose place is its own is worth its own."""
+    talks = some()
+    x = jnp.asarray(np.random.default_rng(4).normal(size=talks.alive.shape), "float32")
+    found, alone = meant(talks, talks.starts[:-1], x), 0
+    texts = np.asarray(talks.transcript)
+    for t, row in np.argwhere(np.asarray(talks.alive)):
+        end = int(talks.starts[t, row])
+        there = [
+            i for i in range(24) if talks.starts[t, i] == end and (texts[i, :end] == texts[row, :end]).all()
+        ]  # fmt: skip
+        assert float(found[t, row]) == pytest.approx(np.mean([float(x[t, i]) for i in there]), abs=1e-5)
+        alone += len(there) < 24
+    assert alone
 
 
 def test_utterances_are_paid_what_they_add_to_success():
@@ -125,7 +138,7 @@ def test_utterances_are_paid_what_they_add_to_success():
             np.testing.assert_array_equal(paid.reward, jnp.where(talks.alive, talks.reward, 0.0))
     won = np.arange(16) % 4 == 0
     reward = np.asarray(paid.reward)
-    # of four first utterances one wins: 0.8 behind it and 0 behind the others, 0.2 before them
+    # of four first utterances one wins: 0.8 behind it and 0 behind the others, 0.2 on average
     np.testing.assert_allclose(reward[0], np.where(won, 0.6, -0.2), atol=0.12)
     np.testing.assert_allclose(reward[1], 0.0, atol=0.15)
     np.testing.assert_array_equal(reward[2], 0.0)

@@ -3,15 +3,15 @@ r"""A process reward model: how likely a conversation is to succeed once an utte
 .. math:: \hat Q(s, a) = \frac{1}{|G(s, a)|} \sum_{\tau \in G(s, a)} \sum_{k \ge t} \gamma^{k - t} r_k, \qquad
           \min - \hat Q \log \sigma(q(s, a)) - (1 - \hat Q) \log(1 - \sigma(q(s, a)))
 
-:math:`G(s, a)` are all remembered conversations in which :math:`a` was said in :math:`s`; each pair that differs from
-all others counts once, however often it was said.
+:math:`G(s, a)` are all remembered conversations in which :math:`a` was said in :math:`s`.
 
-Source: Choudhury 2025 (AgentPRM), section 2 and its code. Differs: what is said is paid beyond what is expected before
-it, which the same model says of :math:`s`, where theirs is compared with another utterance from :math:`s` (online DPO);
-the model goes on learning from the latest conversations, while the actor does, where theirs takes turns in a few long
-iterations; utterances are scored within conversations of their own; at first the world pays, since an actor that is
-held and paid nothing would wander by rounding. Their code counts turns of the discount from the beginning, and counts
-failures as -1 before it discounts; here it is from the utterance on, and failures are 0.
+Source: Choudhury 2025 (AgentPRM), section 2 and its code. Differs: what is said is paid beyond the mean of what the
+batch said in the same place, where theirs is compared with one other utterance from :math:`s` (online DPO), so who is
+alone there is paid nothing; the model goes on learning from the latest conversations, while the actor does, where
+theirs takes turns in a few long iterations; utterances are scored within conversations of their own; at first the world
+pays. A pair counts as often as it was said, where theirs counts once: among few states the rare ones would drown the
+others. Their code counts turns of the discount from the beginning, and counts failures as -1 before it discounts; here
+it is from the utterance on, and failures are 0.
 """
 
 from __future__ import annotations
@@ -34,13 +34,6 @@ from thespis.nets.decoder import Decoder
 from thespis.objectives.normalise import mean
 
 
-class Goals(eqx.Module):
-    """What is to be foretold ``[time, row]``, and how much it counts: before (first) and behind (last) utterances."""
-
-    success: Float[Array, "place time row"]
-    weight: Float[Array, "place time row"]
-
-
 class Appraised(eqx.Module):
     """What the model has learnt, and the conversations that it learns from."""
 
@@ -51,9 +44,11 @@ class Appraised(eqx.Module):
 
 
 class ProcessReward(eqx.Module):
-    """Every turn is paid what its utterance adds to the expected success, in place of what the world pays.
+    """Every turn is paid how much more success its utterance promises than others in its place, and not by the world.
 
-    ``credit=ToGo(Alone(), 0.0)`` tells it to the turn's ids alone; what holds the actor back is ``reference``.
+    ``credit=ToGo(Alone(), 0.0)`` tells it to the turn's ids alone; what holds the actor back is ``reference``. Larger
+    groups have more to compare. Not for ``standardised`` advantages, nor for many small steps on a batch: where all
+    say the same there is nothing to be told, and noise would be scaled up.
     """
 
     slots: int = eqx.field(static=True, default=512)
@@ -92,25 +87,26 @@ class ProcessReward(eqx.Module):
         rows = played.alive.shape[1]
         if rows > self.slots:
             raise UserError(f"experience.slots={self.slots} holds less than the {rows} conversations of one batch")
-        before, behind = jax.nn.sigmoid(foretold(kept.judge, played))
-        gain = jnp.where(kept.batches >= self.warmup, self.most * (behind - before), played.reward)
+        promised = jax.nn.sigmoid(foretold(kept.judge, played))
+        gain = self.most * (promised - meant(played, played.starts[:-1], promised))
+        gain = jnp.where(kept.batches >= self.warmup, gain, played.reward)
         place = (kept.batches * rows + jnp.arange(rows)) % self.slots
         replay = kept.replay.written(place, played)
         goals, filled = self.goals(replay), jnp.minimum((kept.batches + 1) * rows, self.slots)
 
         def step(carry: Any, tick: Array) -> Any:
             at = jax.random.randint(fold(key, "rows", tick), (self.batch,), 0, filled)
-            some, wanted = replay.rows(at), jax.tree.map(lambda x: x[..., at], goals)
+            some, wanted = replay.rows(at), goals[..., at]
             judge, opt, lost, _ = gradient_step(self.stepper, lambda judge: missed(judge, some, wanted), *carry)
             return (judge, opt), lost
 
         (judge, opt), lost = jax.lax.scan(step, (kept.judge, kept.opt), jnp.arange(self.steps))
-        metrics = {"process_loss": lost.mean(), "expected": mean(before, played.alive)}
+        metrics = {"process_loss": lost.mean(), "expected": mean(promised, played.alive)}
         paid = dataclasses.replace(played, reward=jnp.where(played.alive, gain, 0.0))
         return Appraised(judge, opt, replay, kept.batches + 1), paid, metrics
 
-    def goals(self, talks: Conversations) -> Goals:
-        """Means over all conversations that have gone through the same place."""
+    def goals(self, talks: Conversations) -> Float[Array, "time row"]:
+        """What is to be foretold of each utterance: the mean of all conversations in which it was said there."""
         earned = jnp.where(talks.alive, talks.reward / self.most, 0.0)
 
         def back(later: Array, turn: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -119,29 +115,29 @@ class ProcessReward(eqx.Module):
             return later, later
 
         _, share = jax.lax.scan(back, jnp.zeros(earned.shape[1]), (talks.alive, earned), reverse=True)
-        share = jnp.clip(share, 0.0, 1.0)
-        ends = jnp.stack([talks.starts[:-1], talks.starts[:-1] + talks.real.sum(axis=-1)])
-        alike = jax.vmap(jax.vmap(_alike, in_axes=(None, 0, 0)), in_axes=(None, 0, None))(
-            _parting(talks.transcript), ends, talks.alive
-        )
-        count = jnp.maximum(alike.sum(axis=-1), 1)
-        success = jnp.einsum("ptij,tj->pti", alike.astype("float32"), share) / count
-        return Goals(success, jnp.where(talks.alive, 1.0 / count, 0.0))
+        return meant(talks, talks.starts[:-1] + talks.real.sum(axis=-1), jnp.clip(share, 0.0, 1.0))
 
 
-def foretold(judge: Mind, talks: Conversations) -> Float[Array, "place time row"]:
-    """Logits of success before each utterance, and behind its last id, so that no answer of the world is seen."""
+def foretold(judge: Mind, talks: Conversations) -> Float[Array, "time row"]:
+    """Logits of success behind the last id of each utterance, so that no answer of the world is seen."""
     value = judge.value(features_of(judge.model, talks.transcript, talks.starts[:-1], talks.said.shape[-1] + 1))
-    behind = jnp.take_along_axis(value, talks.real.sum(axis=-1, keepdims=True), axis=-1)[..., 0]
-    return jnp.stack([value[..., 0], behind])
+    return jnp.take_along_axis(value, talks.real.sum(axis=-1, keepdims=True), axis=-1)[..., 0]
 
 
-def missed(judge: Mind, talks: Conversations, goals: Goals) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Binary cross-entropy with shares of success, each place counted once."""
+def missed(
+    judge: Mind, talks: Conversations, goals: Float[Array, "time row"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Binary cross-entropy with shares of success."""
     logit = foretold(judge, talks)
-    entropy = -goals.success * jax.nn.log_sigmoid(logit) - (1.0 - goals.success) * jax.nn.log_sigmoid(-logit)
-    lost = jnp.sum(goals.weight * entropy) / jnp.maximum(jnp.sum(goals.weight), 1e-6)
+    entropy = -goals * jax.nn.log_sigmoid(logit) - (1.0 - goals) * jax.nn.log_sigmoid(-logit)
+    lost = mean(entropy, talks.alive)
     return lost, lost
+
+
+def meant(talks: Conversations, ends: Int[Array, "time row"], x: Float[Array, "time row"]) -> Float[Array, "time row"]:
+    """The mean of ``x`` over all conversations that are the same up to ``ends``; 0 where none is alive."""
+    alike = jax.vmap(_alike, in_axes=(None, 0, 0))(_parting(talks.transcript), ends, talks.alive)
+    return jnp.einsum("tij,tj->ti", alike.astype("float32"), x) / jnp.maximum(alike.sum(axis=-1), 1)
 
 
 def _parting(transcript: Int[Array, "row length"]) -> Int[Array, "row row"]:
