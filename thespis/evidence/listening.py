@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from thespis.core.feeds import Pairs
 from thespis.envs.text.maze import Maze
+from thespis.envs.text.questions import Questions
 from thespis.envs.text.task import Spoken
 from thespis.evidence.paper import Arm
+from thespis.evidence.speaking import TALKER
+from thespis.learners.preferring import Logistic
 from thespis.methods.language.dpo import DPO
 from thespis.methods.language.sft import SFT
 
@@ -27,3 +31,8 @@ BEST = Arm("best", SFT(**SMALL, least=2.0), DATA)
 """The same of conversations that returned 2 or more, about one in seven: rejection sampling."""
 PREFERRED = Arm("preferred", DPO(**SMALL), DATA)
 """DPO of conversations that began alike, the one that returned more being preferred."""
+
+ANIMALS = Spoken(Questions(turns=3, animals=4), told=True)
+"""An animal of four in three questions and guesses; critics are told which."""
+SECRETS = ("thespis.evidence.listening:ANIMALS",)
+ASKER: dict[str, Any] = TALKER | {"feed": Pairs(batch=16), "loss": Logistic(1.0)}
