@@ -17,7 +17,7 @@ from thespis.objectives.preferences import dpo
 
 
 class Merits(eqx.Module):
-    r"""Advantages of turns, learnt from which of two conversations returned more (Zhou et al. 2025, section 4).
+    r"""Advantages of turns, learnt from which of two conversations returned more (Zhou et al. 2025, SWEET-RL).
 
     .. math:: A(o_t, a_t, c) = \frac{1}{L} \sum_l \log \frac{\pi_\theta(a_t^l | o_t, c)}{\pi_{ref}(a_t^l | o_t, c)},
               \qquad -\log \sigma\left(\beta \sum_t A_t^+ - \beta \sum_t A_t^-\right)

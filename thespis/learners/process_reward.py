@@ -5,7 +5,7 @@ r"""A process reward model: how likely a conversation is to succeed once an utte
 
 :math:`G(s, a)` are all remembered conversations in which :math:`a` was said in :math:`s`.
 
-Source: Choudhury 2025 (AgentPRM), section 2 and its code. Differs: what is said is paid beyond the mean of what the
+Source: Choudhury 2025 (AgentPRM) and its code. Differs: what is said is paid beyond the mean of what the
 batch said in the same place, where theirs is compared with one other utterance from :math:`s` (online DPO), so who is
 alone there is paid nothing; the model goes on learning from the latest conversations, while the actor does, where
 theirs takes turns in a few long iterations; utterances are scored within conversations of their own; at first the world

@@ -62,5 +62,6 @@ PAPER = Paper(
     "and cloned models. For the first five batches the actor is paid the outcome. InversePRM, which needs an "
     "expert's conversations beside one's own, search by best of N, exploration and shaping are not tried. Looks "
     "at one seed set the sizes and led from PPO with standardised advantages and a learnt baseline to this: "
-    "where all say the same, those scaled up noise and unlearnt what was known.",
+    "where all say the same, those scaled up noise and unlearnt what was known. The rival, PPO on the outcome till "
+    "then, and the number of updates changed with it; the claims did not.",
 )

@@ -10,7 +10,7 @@ one of the better half is preferred to one of the worse half:
 The actor reads nothing but the conversation. Needs a world that tells, such as ``text:questions-told``; else the critic
 knows no more than the actor.
 
-Source: Zhou et al., 2025, section 4, and its code, whose beta, w and rule of halves these are; they draw 16. Differs:
+Source: Zhou et al., 2025, and its code, whose beta, w and rule of halves these are; they draw 16. Differs:
 one pair is made of fresh utterances in every update, where theirs are drawn once and make four; the turns are those of
 the pairs that taught the critic.
 """
