@@ -8,7 +8,7 @@ import hashlib
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -18,12 +18,19 @@ from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
 from thespis.data.conversations import knowing, turns_of
 from thespis.data.datasets import Dataset, read_dataset, to_columns, write_dataset
-from thespis.learners.imitating import KEPT, Discriminator, set_aside
+from thespis.learners.imitating import KEPT, set_aside
 from thespis.learners.speaking import Speaking
 from thespis.tiny import Speaks, demonstrations_of, hidden_in
 
 SHOWN, BRANCHES, LINES = "demonstrations", "branches", ".jsonl"
 COUNT, EACH = 512, 8
+
+
+@runtime_checkable
+class BesideExperts(Protocol):
+    """What is made of conversations beside those of experts, which ``data`` names as ``--data`` does."""
+
+    data: str
 
 
 def dataset_of(data: str, env: Any, method: Any) -> Dataset:
@@ -64,9 +71,9 @@ def with_experts(method: Any, env: Any) -> Any:
 
     Raises ``UserError`` as :func:`dataset_of` and :func:`spec_for` do.
     """
-    if not isinstance(method, Speaking) or not isinstance(method.experience, Discriminator):
+    if not isinstance(method, Speaking) or not isinstance(method.experience, BesideExperts):
         return method
-    part = method.experience
+    part: Any = method.experience
     if part.data.startswith(KEPT):
         return method
     found = dataset_of(part.data, env, method)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from talks import KEY, MODEL, TALKING, TIME, held
 
-from thespis.actors.language import Talking
 from thespis.core.conformance import check_method
 from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes
@@ -24,37 +24,16 @@ from thespis.learners.imitating import Discriminator, experts_of, told_apart
 from thespis.learners.process import shares
 from thespis.learners.talker import Mind
 from thespis.methods.language.ppo_lm import LanguagePPO
-from thespis.nets.decoder import Shape, decoder
 from thespis.runs.config import apply_settings
 from thespis.sources import shown_in, with_experts
 from thespis.tiny import demonstrated
 
-TIME, WIDTH, LENGTH = 3, 2, 12
-TALKING = Talking(LENGTH, 3, WIDTH, TIME, (0,))
-MODEL, KEY = decoder(Shape(9, 32, 1, 1, 1, 32, 96), key_of(0)), key_of(1)
 WORLD, EXPERT = Spoken(Maze(size=2, turns=3)), Spoken(Maze(size=2, turns=3, lost=0.0))
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-def held(first: list[int], seed: int = 0, turns: int = 2) -> Conversations:
-    """Two ids are heard; turns of two ids said and one heard; row by row ``first`` is what is said first."""
-    rng, rows = np.random.default_rng(seed), len(first)
-    talks = Conversations.none(rows, TALKING, TIME)
-    transcript, said = np.array(talks.transcript), np.array(talks.said)
-    end = 2 + 3 * turns
-    transcript[:, :end] = rng.integers(1, 8, (rows, end))
-    transcript[:, :2], transcript[:, 2] = 1, first  # all begin alike
-    starts = np.repeat(np.array([2, 5, 8, 11])[:, None].clip(max=end), rows, axis=1).astype("int32")
-    for t in range(turns):
-        said[t] = transcript[:, 2 + 3 * t : 4 + 3 * t]
-    alive = np.repeat((np.arange(TIME) < turns)[:, None], rows, axis=1)
-    given = {"transcript": transcript, "starts": starts, "said": said, "alive": alive}
-    given["reward"] = np.full((TIME, rows), 7.0, "float32")  # what the world pays
-    return dataclasses.replace(talks, **{name: jnp.asarray(x) for name, x in given.items()})
 
 
 def test_the_loss_is_the_cross_entropy_of_turns():

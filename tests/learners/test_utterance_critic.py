@@ -8,39 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from talks import KEY, MODEL, TALKING, TIME, held
 
-from thespis.actors.language import Talking
 from thespis.core.errors import UserError
 from thespis.core.keys import key_of
 from thespis.learners.conversations import Conversations
 from thespis.learners.utterance_critic import Judge, UtteranceCritic
-from thespis.nets.decoder import Shape, decoder
-
-TIME, WIDTH, LENGTH = 3, 2, 12
-TALKING = Talking(LENGTH, 3, WIDTH, TIME, (0,))
-MODEL, KEY = decoder(Shape(9, 32, 1, 1, 1, 32, 96), key_of(0)), key_of(1)
-
-
-def held(first: list[int], seed: int = 0, turns: int = 2) -> Conversations:
-    """Conversations of two ids, then turns of two ids said and one heard; row by row ``first`` is what is said first.
-
-    Who says 8 first earns 1 in the end.
-    """
-    rng, rows = np.random.default_rng(seed), len(first)
-    talks = Conversations.none(rows, TALKING, TIME)
-    transcript, said = np.array(talks.transcript), np.array(talks.said)
-    end = 2 + 3 * turns
-    transcript[:, :end] = rng.integers(1, 8, (rows, end))
-    transcript[:, :2], transcript[:, 2] = 1, first  # all begin alike
-    starts = np.repeat(np.array([2, 5, 8, 11])[:, None].clip(max=end), rows, axis=1).astype("int32")
-    for t in range(turns):
-        said[t] = transcript[:, 2 + 3 * t : 4 + 3 * t]
-    alive = np.repeat((np.arange(TIME) < turns)[:, None], rows, axis=1)
-    reward = np.zeros((TIME, rows), "float32")
-    reward[turns - 1] = np.array(first) == 8
-    reward[turns:] = 7.0  # behind the end nothing counts
-    given = {"transcript": transcript, "starts": starts, "said": said, "alive": alive, "reward": reward}
-    return dataclasses.replace(talks, **{name: jnp.asarray(x) for name, x in given.items()})
 
 
 def some_judge() -> Judge:
