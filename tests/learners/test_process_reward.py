@@ -14,7 +14,8 @@ from thespis.actors.language import Talking
 from thespis.core.errors import UserError
 from thespis.core.keys import key_of
 from thespis.learners.conversations import Conversations
-from thespis.learners.process_reward import ProcessReward, foretold, meant, missed
+from thespis.learners.process import shares
+from thespis.learners.process_reward import ProcessReward, meant, missed
 from thespis.learners.talker import Mind
 from thespis.nets.decoder import Shape, decoder
 
@@ -90,7 +91,7 @@ def test_it_looks_behind_utterances_and_at_no_answer():
     rng = np.random.default_rng(1)
     judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
     talks = held([3, 6], [5, 5], [1.0, 0.0])
-    logit = foretold(judge, talks)
+    logit = shares(judge, talks)
     for row, ends in enumerate([[4, 7], [3, 6]]):
         for t, end in enumerate(ends):
             features = MODEL(talks.transcript[row, :end], jnp.arange(end))[-1]
@@ -102,7 +103,7 @@ def test_what_is_lost_is_the_cross_entropy_of_all_utterances():
     rng = np.random.default_rng(2)
     judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
     talks = some()
-    p, goals = 1 / (1 + np.exp(-np.asarray(foretold(judge, talks), float))), by_hand(talks, 0.95)[1]
+    p, goals = 1 / (1 + np.exp(-np.asarray(shares(judge, talks), float))), by_hand(talks, 0.95)[1]
     lost = [
         -goals[t, row] * np.log(p[t, row]) - (1 - goals[t, row]) * np.log(1 - p[t, row])
         for t, row in np.argwhere(np.asarray(talks.alive))

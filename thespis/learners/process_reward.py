@@ -24,11 +24,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.actors.language import Talking, features_of
+from thespis.actors.language import Talking
 from thespis.core.errors import UserError
 from thespis.core.keys import fold
 from thespis.learners.conversations import Conversations
 from thespis.learners.gradient import Adam, Number, gradient_step
+from thespis.learners.process import shares
 from thespis.learners.talker import Mind, minded
 from thespis.nets.decoder import Decoder
 from thespis.objectives.normalise import mean
@@ -87,7 +88,7 @@ class ProcessReward(eqx.Module):
         rows = played.alive.shape[1]
         if rows > self.slots:
             raise UserError(f"experience.slots={self.slots} holds less than the {rows} conversations of one batch")
-        promised = jax.nn.sigmoid(foretold(kept.judge, played))
+        promised = jax.nn.sigmoid(shares(kept.judge, played))
         gain = self.most * (promised - meant(played, played.starts[:-1], promised))
         gain = jnp.where(kept.batches >= self.warmup, gain, played.reward)
         place = (kept.batches * rows + jnp.arange(rows)) % self.slots
@@ -118,17 +119,11 @@ class ProcessReward(eqx.Module):
         return meant(talks, talks.starts[:-1] + talks.real.sum(axis=-1), jnp.clip(share, 0.0, 1.0))
 
 
-def foretold(judge: Mind, talks: Conversations) -> Float[Array, "time row"]:
-    """Logits of success behind the last id of each utterance, so that no answer of the world is seen."""
-    value = judge.value(features_of(judge.model, talks.transcript, talks.starts[:-1], talks.said.shape[-1] + 1))
-    return jnp.take_along_axis(value, talks.real.sum(axis=-1, keepdims=True), axis=-1)[..., 0]
-
-
 def missed(
     judge: Mind, talks: Conversations, goals: Float[Array, "time row"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Binary cross-entropy with shares of success."""
-    logit = foretold(judge, talks)
+    logit = shares(judge, talks)
     entropy = -goals * jax.nn.log_sigmoid(logit) - (1.0 - goals) * jax.nn.log_sigmoid(-logit)
     lost = mean(entropy, talks.alive)
     return lost, lost
