@@ -43,6 +43,7 @@ from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Renewed, Separate
 from thespis.learners.subgoals import Subgoals
 from thespis.learners.temperature import TunedTemperature
+from thespis.learners.tuning import Adapters
 from thespis.learners.utterance_critic import UtteranceCritic
 from thespis.learners.utterances import Unheld
 from thespis.methods.games.alphazero import AlphaZero
@@ -230,7 +231,7 @@ CASES = {
         LanguagePPO(credit=TurnCritic(), feed=Episodes(3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))
     ),
     "rloo": Case(
-        RLOO(credit=ToGo(Mean()), reference=Unheld(), feed=Episodes(3, group=3, envs=3), **TALKER),
+        RLOO(tuned=Adapters(2), credit=ToGo(Mean()), reference=Unheld(), feed=Episodes(3, group=3, envs=3), **TALKER),
         Spoken(Maze(size=2, turns=3)),
     ),
     "score": Case(SCoRe(feed=Episodes(2, group=3, envs=3), **TALKER), Spoken(Correction(figures=1, first=1.0))),
@@ -259,7 +260,9 @@ CASES = {
     "sft": Case(SFT(least=-0.5, feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
     "dpo": Case(DPO(feed=Pairs(3, 2), **PUPIL), Spoken(Maze(size=2, turns=3))),
     "dpo renewed": Case(DPO(loss=Squared(), renewed=2, feed=Pairs(3, 2), **PUPIL), Spoken(Maze(size=2, turns=3))),
-    "kto": Case(KTO(feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))),
+    "kto": Case(
+        KTO(tuned=Adapters(2, 4.0, ("v", "up")), feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))
+    ),
     "a-lol": Case(
         ALoL(critic=Onlooker(first=1), feed=LoggedEpisodes(3, 4), **PUPIL), Spoken(Maze(size=2, turns=3))
     ),

@@ -34,6 +34,7 @@ from thespis.parts import method_from
 from thespis.runs.environment_info import device_line
 from thespis.runs.events import Bus, Listener
 from thespis.runs.store import RunDirectory, new_run_path
+from thespis.serving.model import heir
 from thespis.sources import with_experts
 from thespis.tiny import prepared
 from thespis.trained import Run, environment_of
@@ -101,7 +102,7 @@ def declared(
         UserError: for a mistake that can be seen before the parts are made.
     """
     texts = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, dict) else list(settings or [])
-    chosen = with_experts(prepared(method_from(method, texts), env), env)
+    chosen = with_experts(prepared(heir(method_from(method, texts)), env), env)
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not seed_list or len(set(seed_list)) < len(seed_list) or steps < 1:
         raise UserError(f"a run needs at least one step and at least one seed, all different: {steps=}, {seeds=}")

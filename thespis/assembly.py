@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 from jaxtyping import PyTree
 
+from thespis.core.caching import cache
 from thespis.core.contracts import ForMany, HostEnvironment, Method, Seating
 from thespis.core.errors import UserError
 from thespis.core.feeds import Logged, LoggedEpisodes, Pairs
@@ -43,8 +43,7 @@ class Assembled:
 def use_compilation_cache() -> None:
     """Keep compiled programs on disk, so that the same command starts faster the second time."""
     if jax.config.values["jax_compilation_cache_dir"] is None:
-        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "thespis" / "xla"))
+        jax.config.update("jax_compilation_cache_dir", str(cache("xla")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 

@@ -37,6 +37,7 @@ MIXED = {
     "household": Household(wandering=0.3),
     "household of four places": Household(wandering=0.8, places=4),
     "household that hints": Household(wandering=0.8, places=4, hints=0.25),
+    "household of three homes": Household(wandering=0.8, places=4, homes=3),
     "correction": Correction(wandering=0.4, bonus=0.5),
     "kuhn": Kuhn(wandering=0.8),
     "tictactoe": Tictactoe(wandering=0.5),
@@ -152,6 +153,16 @@ LAWS = [pytest.param(name, marks=[] if name == "correction" else [pytest.mark.sl
 def test_laws_of_built_in_conversations(name):
     world = naming.world(name)
     check_environment(world, rows=3, ticks=world.spec.time_limit + 3)
+
+
+def test_homes_are_as_many_as_asked_for():
+    keys = jax.random.split(key_of(0), 200)
+
+    def beginnings(homes):
+        return {tuple(ids) for ids in np.asarray(jax.vmap(Household(homes=homes).begin)(keys)[1]).tolist()}
+
+    assert len(beginnings(3)) == 3 and beginnings(3) < beginnings(40)
+    assert len(beginnings(0)) > 150
 
 
 def test_transcripts_are_short():

@@ -10,6 +10,7 @@ import thespis
 from thespis.cli.main import run as command_line
 from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes
+from thespis.core.keys import key_of
 from thespis.language.engine import Request
 from thespis.methods.language.critic_control import CriticControl
 from thespis.methods.language.grpo import GRPO
@@ -51,13 +52,14 @@ def test_a_run_goes_on_elsewhere(run, tmp_path, capfd):
     first, second = (engine_in(model_in(path)).answers([begun], Request(0.0, length=2)) for path in
                      (run.path, tmp_path / "model"))  # fmt: skip
     assert first[0].replies[0].tokens == second[0].replies[0].tokens
-    still = GRPO(model=str(tmp_path / "model"), learning_rate=0.0)
-    again = thespis.train(still, steps=64, out=tmp_path / "again", **where)
-    ours, theirs = (each.states.mind.model for each in (run, again))
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_array_equal(a, b)
+    for i, begins in enumerate((tmp_path / "model", run.path)):
+        still = GRPO(model=str(begins), learning_rate=0.0)
+        again = thespis.train(still, steps=64, out=tmp_path / f"again-{i}", **where)
+        ours, theirs = (each.states.mind.model for each in (run, again))
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_array_equal(a, b)
     with pytest.raises(UserError, match=r"is a run: thespis export .*run --out DIR"):
-        thespis.train(GRPO(model=str(run.path)), steps=64, out=tmp_path / "no", **where)
+        GRPO(model=str(run.path)).init(run.spec, key_of(0))
     with pytest.raises(UserError, match="is not empty"):
         exported(run, tmp_path / "model")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.actors.language import Talking
+from thespis.core.caching import cache
 from thespis.core.errors import UserError
 from thespis.core.feeds import LoggedEpisodes
 from thespis.core.keys import fold
@@ -106,5 +106,4 @@ def experts_of(data: str) -> Conversations:
 
 def set_aside(digest: str) -> Path:
     """Where experts' conversations lie that are not a dataset of the user's."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "thespis" / "shown" / digest
+    return cache("shown", digest)

@@ -16,12 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.language import Talking, Voice
 from thespis.core.contracts import Mode
-from thespis.core.keys import fold
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition
 from thespis.learners.appraising import Appraiser
-from thespis.learners.gradient import gradient_step
-from thespis.learners.talker import Talker
+from thespis.learners.talker import Tuned
 from thespis.learners.transcripts import Told, as_critics_read
+from thespis.learners.tuning import descended, opened
 from thespis.nets.decoder import Decoder
 
 
@@ -70,7 +69,7 @@ class Choices(eqx.Module):
     """Whether a reference is kept: the model as it began."""
 
 
-class Schooled(Talker, Choices):
+class Schooled(Tuned, Choices):
     """A language model that learns from a dataset. A concrete method says what is lost; nothing is overridden."""
 
     renewed: int = eqx.field(static=True, default=0)
@@ -85,9 +84,9 @@ class Schooled(Talker, Choices):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SchooledState:
         """The model that ``model`` names. Raises ``UserError`` for a world without words."""
         talking = Talking.of(spec)
-        model = self.origin.begun(spec, fold(key, "model"))
+        model = self.begun(spec, key)
         kept = jax.tree.map(jnp.copy, model) if self.held else ()
-        return SchooledState(model, self.stepper.init(model), talking, kept, self.critic.begun(model))
+        return SchooledState(model, opened(self.stepper, model), talking, kept, self.critic.begun(model))
 
     def policy(self, state: SchooledState, mode: Mode) -> Voice:
         """The decoder."""
@@ -120,7 +119,7 @@ class Schooled(Talker, Choices):
             total, found = self.lost(model, lesson)
             return jnp.where(batch.index < self.critic.first, 0.0, total), {"policy_loss": total} | found
 
-        model, opt, found, norm = gradient_step(self.stepper, loss, state.model, state.opt)
+        model, opt, found, norm = descended(self.stepper, loss, state.model, state.opt)
         report = Report(metrics | found | {"gradient": norm})
         return SchooledState(model, opt, state.talking, reference, critic), report
 

@@ -24,10 +24,11 @@ from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, V
 from thespis.learners.conversations import Conversations, conversations_of
 from thespis.learners.credit import Credit, Turns, Verdict
 from thespis.learners.experience import AsPlayed, Experience
-from thespis.learners.gradient import Number, gradient_step
+from thespis.learners.gradient import Number
 from thespis.learners.minibatches import Columns, epochs
-from thespis.learners.talker import Mind, Talker, minded
+from thespis.learners.talker import Mind, Tuned, minded
 from thespis.learners.transcripts import by_row
+from thespis.learners.tuning import descended, opened
 from thespis.learners.utterances import Divisor, Objective, Reference, Unheld
 from thespis.objectives.normalise import explained_variance, mean, standardise
 from thespis.objectives.policies import kl_k3
@@ -66,7 +67,7 @@ class Choices(eqx.Module):
     divisor: eqx.AbstractVar[Divisor]
 
 
-class Speaking(Talker, Choices):
+class Speaking(Tuned, Choices):
     """A language model as a method. Nothing here is overridden."""
 
     value_weight: Number = 0.5
@@ -92,12 +93,12 @@ class Speaking(Talker, Choices):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SpeakingState:
         """The model that ``model`` names, a critic that says 0. Raises ``UserError`` for a world without words."""
         talking = Talking.of(spec)
-        model = self.origin.begun(spec, fold(key, "model"))
+        model = self.begun(spec, key)
         mind = minded(model, model.shape.width if self.credit.critic else 0)
         kept = jax.tree.map(jnp.copy, model) if self.reference.held else ()
         turns, held = self.feed.turns or talking.turns, dataclasses.replace(talking, roles=self.roles)
         experience = self.experience.init(model, held, turns, fold(key, "experience"))
-        return SpeakingState(mind, self.stepper.init(mind), talking, kept, experience)
+        return SpeakingState(mind, opened(self.stepper, mind), talking, kept, experience)
 
     def policy(self, state: SpeakingState, mode: Mode) -> Voice:
         """The decoder."""
@@ -126,7 +127,7 @@ class Speaking(Talker, Choices):
         stepper = self.stepper
 
         def step(carry: tuple[Mind, PyTree], data: tuple[Any, Any]) -> Any:
-            mind, opt, metrics, norm = gradient_step(stepper, lambda mind: self._loss(mind, *data, batch.index), *carry)
+            mind, opt, metrics, norm = descended(stepper, lambda mind: self._loss(mind, *data, batch.index), *carry)
             return (mind, opt), metrics | {"gradient": norm}
 
         verdict, real = talks.verdict, talks.turns.real

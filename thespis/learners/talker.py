@@ -9,10 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.actors.language import Heard, Voice
-from thespis.core.records import View
+from thespis.core.keys import fold
+from thespis.core.records import EnvSpec, View
 from thespis.language.sampling import Sampling
 from thespis.language.steering import linear
 from thespis.learners.gradient import Adam, Number, Rate
+from thespis.learners.tuning import Everything, Tuning
 from thespis.learners.voices import LESSON, Origin
 from thespis.nets.decoder import Decoder
 
@@ -74,3 +76,14 @@ class Talker(eqx.Module):
     def act(self, policy: Voice, memory: Heard, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
         """Utterances; the extras are the log-probabilities of their ids as sampled."""
         return policy.act(memory, view, key)
+
+
+class Tuned(Talker):
+    """A language model that learns. Nothing here is overridden."""
+
+    tuned: Tuning = Everything()
+    """What learns of the model: Everything, or Adapters (LoRA)."""
+
+    def begun(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
+        """The model as it begins. Raises ``UserError`` for a checkpoint that does not fit the world."""
+        return self.tuned.begun(self.origin.begun(spec, fold(key, "model")), fold(key, "adapters"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from thespis.actors.language import features_of, log_probs_of
+from thespis.core.caching import cache
 from thespis.core.errors import UserError
 from thespis.core.keys import fold, key_of
 from thespis.core.records import EnvSpec
@@ -85,8 +85,7 @@ class Origin:
             return Path(self.name)
         shapes = spec.observation, spec.action, spec.time_limit, self.shape(spec)
         told = repr((spec.name, shapes, self.teaching))
-        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        return Path(home) / "thespis" / "tiny" / hashlib.sha256(told.encode()).hexdigest()[:16]
+        return cache("tiny", hashlib.sha256(told.encode()).hexdigest()[:16])
 
     def begun(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
         """The parameters. Read from disk when they are needed, not when the program is written."""

@@ -21,6 +21,8 @@ class Export:
     """The checkpoint's directory: new, or empty."""
     seed: Annotated[int | None, optional("N")] = None
     """The training seed; the first if none is named."""
+    adapters: bool = False
+    """Write the adapters alone that it has learnt (``tuned=Adapters``), as PEFT reads them."""
     json: JsonFlag = False
 
     def run(self, out: Output) -> int:
@@ -29,9 +31,9 @@ class Export:
         from thespis.serving.model import exported
 
         run = api.load(self.directory)
-        exported(run, self.out, self.seed)
+        exported(run, self.out, self.seed, adapters=self.adapters)
         out.say(f"what {run.path} says at step {run.step:,}: {self.out}")
-        if env := run.config["env"]:
+        if (env := run.config["env"]) and not self.adapters:
             out.say(f"go on from it: thespis train grpo --env {env} --model {self.out}")
         out.result({"out": self.out, "step": run.step})
         return 0

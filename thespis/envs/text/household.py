@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from thespis.core.keys import fold
+from thespis.core.keys import fold, key_of
 from thespis.core.vocabulary import END, closed
 from thespis.envs.text.reading import before_end
 from thespis.envs.text.task import ASK, Heard, Manners, message
@@ -53,13 +53,15 @@ class Home(eqx.Module):
 class Household(eqx.Module):
     """``turns``: commands until an episode is over; ``wandering``: how many of the demonstrator's are any; ``places``:
     how many of :data:`PLACES` there are, from 2, so that what is done at those behind them is never asked for;
-    ``hints``: what is paid, once, for holding the thing that is asked for, and for making it what it is to be.
+    ``hints``: what is paid, once, for holding the thing that is asked for, and for making it what it is to be;
+    ``homes``: how many beginnings there are, so that other ones can be played in afterwards (0: any).
     """
 
     turns: int = eqx.field(static=True, default=20)
     wandering: float = 0.5
     places: int = eqx.field(static=True, default=len(PLACES))
     hints: float = 0.0
+    homes: int = eqx.field(static=True, default=0)
 
     @property
     def manners(self) -> Manners:
@@ -71,6 +73,8 @@ class Household(eqx.Module):
     def begin(self, key: Key[Array, ""]) -> tuple[Home, Int[Array, " opening"]]:
         """Four things anywhere, of which one is to be elsewhere."""
         told, places = self.manners, self.places
+        if self.homes:
+            key = key_of(jax.random.randint(fold(key, "home"), (), 0, self.homes))
         here = jax.random.permutation(fold(key, "things"), len(THINGS))[:_PRESENT]
         lie = jax.random.randint(fold(key, "places"), (_PRESENT,), 0, places)
         where = jnp.full(len(THINGS), _ABSENT).at[here].set(lie)

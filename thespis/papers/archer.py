@@ -1,0 +1,65 @@
+"""ArCHer: training language model agents via hierarchical multi-turn RL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from thespis.core.feeds import Episodes
+from thespis.evidence.claims import Better
+from thespis.evidence.measures import learning_area, steps_to
+from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.speaking import KEEPER
+from thespis.learners.baselines import Alone, Others
+from thespis.learners.credit import Whole
+from thespis.learners.revisions import Chosen
+from thespis.learners.utterance_critic import UtteranceCritic
+from thespis.methods.language.archer import ArCHer
+from thespis.methods.language.grpo import GRPO
+from thespis.methods.language.ppo_lm import LanguagePPO
+from thespis.methods.language.reinforce import REINFORCE
+
+_ALONE: dict[str, Any] = KEEPER | {"feed": Episodes(turns=8, envs=64)}
+_CRITIC = UtteranceCritic(steps=10, batch=16)
+_TURNS, _AREA = steps_to(0.8), learning_area()
+
+PAPER = Paper(
+    id="archer",
+    name="ArCHer",
+    citation=ArCHer.citations[0],
+    family="llm-agent-rl",
+    does="Two levels: a critic of whole utterances learns off-policy, by temporal differences over turns, and the ids "
+    "of an utterance learn, by REINFORCE, from what it says of theirs.",
+    claim="As many successes as methods that learn on-policy from whole conversations, after a hundredth of their "
+    "interaction.",
+    parts=("thespis.methods.language.archer:ArCHer", "thespis.learners.utterance_critic:UtteranceCritic"),
+    use="thespis train archer --env text:household --model tiny --steps 50000 --set lesson=1000",
+    miniature=Trial(
+        arms=(
+            Arm("ArCHer", ArCHer(**_ALONE, learning_rate=1e-4, experience=_CRITIC)),
+            Arm("REINFORCE", REINFORCE(**KEEPER, credit=Whole(Others()))),
+            Arm("GRPO", GRPO(**KEEPER)),
+            Arm("PPO", LanguagePPO(**_ALONE)),
+            Arm("filtered", REINFORCE(**_ALONE, credit=Whole(Alone()), experience=Chosen())),
+        ),
+        envs=("thespis.evidence.speaking:HOME",),
+        steps=60 * 8 * 64,
+        claims=(
+            Better("ArCHer", "REINFORCE", _TURNS),
+            Better("ArCHer", "GRPO", _TURNS),
+            *(Better("ArCHer", rival, _AREA) for rival in ("REINFORCE", "GRPO", "PPO", "filtered")),
+        ),
+        batch=5,
+        looks=1,
+        episodes=100,
+    ),
+    remarks="A household of three places in at most eight commands, told in words, stands for twenty questions, "
+    "guessing cities, a detective's game and a shop, and a decoder of two layers, taught by a "
+    "demonstrator that errs in three of ten commands, for GPT-2. Interaction is counted in commands. "
+    "Discount and the pull of the slow copy are theirs; the critic makes ten steps of 16 remembered and "
+    "16 new conversations a batch, theirs fifty, and is believed after ten batches, theirs after twenty; "
+    "its actor makes smaller steps than its rivals, as theirs does, for which looks at one seed were "
+    "taken: with fewer steps of the critic and larger ones of the actor it unlearnt at first what it had "
+    "been taught. The critic is a second decoder that begins as the actor. Rivals have the step size that "
+    "they have elsewhere here; online CHAI, their offline rival, is not tried. Scale up to 7B is not "
+    "tried.",
+)
