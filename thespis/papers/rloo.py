@@ -55,5 +55,11 @@ PAPER = Paper(
     "began as, with the same weight of KL, by a loss in place of a part of the reward. The moving mean has the same "
     "sixteen answers but takes no notice of it. Every arm makes one step on a batch, though PPO may do better with "
     "more of them. The step size was set by a look at one seed, in which one three times as large lost what the moving "
-    "mean and PPO had been taught.",
+    "mean and PPO had been taught. "
+    "What is not shown: that any of the three does better than another; five seeds of each end between 0.51 "
+    "and 0.56. Second look: the leave-one-out mean agrees with enumeration, the moving mean and PPO's losses "
+    "with loops. Likely cause: with 128 answers in every step the noise that a baseline takes away is small "
+    "beside the differences between seeds, and PPO, which makes one step on each batch and clips nothing "
+    "then, is nearly the same method; the paper's PPO has a value model of its own and its answers are many "
+    "times as long.",
 )
