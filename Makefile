@@ -6,7 +6,7 @@ BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train test test-slow test-parity test-readme reproduce bench lint lint-format lint-rules lint-types format docs-check clean
+.PHONY: train test test-slow test-parity test-flight test-readme reproduce bench lint lint-format lint-rules lint-types format docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
@@ -23,9 +23,13 @@ test-slow: $(VENV)/for-tests
 test-readme: $(VENV)/for-tests
 	XLA_FLAGS= $(BIN)/python -m pytest -m "slow or not slow" tests/test_docs.py -k README
 
-# Side by side with libraries that take minutes to install: transformers, which needs torch, and a compiled simulator.
+# Side by side with a library that takes minutes to install: transformers, which needs torch.
 test-parity: $(VENV)/for-parity
-	$(BIN)/python -m pytest -m parity tests/language tests/envs/test_quadrotor.py
+	$(BIN)/python -m pytest -m parity tests/language
+
+# Side by side with a simulator of quadrotors, whose installation compiles it for ten minutes or more.
+test-flight: $(VENV)/for-flight
+	$(BIN)/python -m pytest -m flight tests/envs/test_quadrotor.py
 
 # Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
 reproduce: $(VENV)/for-tests
@@ -69,6 +73,10 @@ $(VENV)/for-tests: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/for-parity: $(VENV)/for-tests
 	$(PIP) install -c constraints.txt -e '.[language,parity]'
+	@touch $@
+
+$(VENV)/for-flight: $(VENV)/for-tests
+	$(PIP) install -c constraints.txt -e '.[flight]'
 	@touch $@
 
 $(BIN)/python:

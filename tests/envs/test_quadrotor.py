@@ -150,7 +150,7 @@ def test_it_moves_as_an_adaptive_integrator_says(seed):
     np.testing.assert_allclose(end.rotors, other[18:], atol=1e-4)
 
 
-@pytest.mark.parity
+@pytest.mark.flight
 def test_it_moves_as_l2f_does():
     import l2f
 
