@@ -118,7 +118,7 @@ def test_critics_learn_soft_returns_of_as_many_steps_as_the_horizon(horizon):
         text = steps.next_view.observation[t, row]
         logs = log_probs(learnt.actor.listing.model, text)
         target = earned + factor * float((np.exp(logs) * (values(text).min(axis=0) - ALPHA * logs)).sum())
-        number = int((CHOICES == np.asarray(steps.action[0, row])).all(axis=1).argmax())
+        number = int((np.asarray(steps.action[0, row]) == CHOICES).all(axis=1).argmax())
         losses.append((values(steps.view.observation[0, row])[:, number] - target) ** 2)
     assert float(report.metrics["critic_loss"]) == pytest.approx(np.mean(losses), rel=1e-3)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ from thespis.nets.mlp import uniform_fan_in
 AS_PUBLISHED = SquashedGaussian()
 
 
+@runtime_checkable
 class Soft(Protocol):
     """An actor of soft methods."""
 
@@ -69,7 +70,7 @@ class SoftPolicy(eqx.Module):
     mode: Mode = eqx.field(static=True)
 
     def __call__(self, view: View, key: Key[Array, ""]) -> PyTree:
-        """One action for one scaled view: the mode, a sample, or while it explores and is fresh, what it does at first."""
+        """One action for one scaled view: the mode, a sample, or at first, while it explores, what it does then."""
         chosen = self.actor(view)
         if self.mode is Mode.EXPLOIT:
             return chosen.mode()

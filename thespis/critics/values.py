@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -146,6 +146,7 @@ def seen_by_critics(privileged: PyTree, observation: PyTree) -> PyTree:
     return observation if privileged is None else privileged
 
 
+@runtime_checkable
 class ActionValue(Protocol):
     """``Q(o, .)`` of some actions."""
 

@@ -79,7 +79,8 @@ def _some(share: Number, goals: Goals | None, batch: Batch, asked: Bool[Array, "
     def some(new: Array, old: Array) -> Array:
         return jnp.where(chosen.reshape(1, -1, *[1] * (new.ndim - 2)), new, old)
 
-    return Batch(*jax.tree.map(some, (retold, mask), (steps, batch.mask)), batch.memory, batch.index)
+    told, mask = jax.tree.map(some, (retold, mask), (steps, batch.mask))
+    return Batch(told, mask, batch.memory, batch.index)
 
 
 def retold_with(

@@ -1,4 +1,4 @@
-"""Utterances that a world lists, chosen by number: methods for one discrete choice, for actors that are language models.
+"""Utterances that a world lists, chosen by number: methods for one discrete choice, whose actor is a language model.
 
 The model finds every listed utterance as likely as it is; among them the method inside chooses and learns. A turn is a
 step, a transcript all there is to see.
@@ -73,10 +73,14 @@ class Choosing(eqx.Module):
     talking: Talking = eqx.field(static=True)
 
 
-class Listed(Modelled):
-    """A method for listed utterances. A concrete one says by which ``method`` it learns, from what, and how."""
+class Inside(eqx.Module):
+    """What a concrete method names."""
 
     method: eqx.AbstractVar[Any]
+
+
+class Listed(Modelled, Inside):
+    """A method for listed utterances. A concrete one says by which ``method`` it learns, from what, and how."""
 
     @abc.abstractmethod
     def begun(self, spec: EnvSpec, listing: Listing, key: Key[Array, ""]) -> PyTree:

@@ -49,7 +49,7 @@ class Listing(eqx.Module):
     def log_probs(
         self, text: Int[Array, " length"], logs_of: Callable[[Array], Array] = jax.nn.log_softmax
     ) -> Float[Array, " choice"]:
-        """Of every utterance as an answer to the text: sums over its ids. ``logs_of``: from logits to log-probabilities."""
+        """Of every utterance as an answer: sums over its ids. ``logs_of``: from logits to log-probabilities."""
         logs = logs_of(self.model.logits(self(text)[:, :-1]))
         each = jnp.take_along_axis(logs, jnp.maximum(self.ids, 0)[..., None], axis=-1)[..., 0]
         return jnp.where(self.ids >= 0, each, 0.0).sum(axis=-1)

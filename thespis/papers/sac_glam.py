@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from thespis.core.feeds import Replay, Rollouts
-from thespis.evidence.claims import Better
-from thespis.evidence.measures import final_return, learning_area
-from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.evidence.speaking import TALKER
-from thespis.learners.hindsight import AsTold, Future, Hindsight
+from thespis.learners.hindsight import Hindsight
 from thespis.learners.temperature import FixedTemperature
-from thespis.methods.language.glam import GLAM
 from thespis.methods.language.sac_glam import SACGLAM
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
