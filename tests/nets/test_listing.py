@@ -38,6 +38,15 @@ def test_utterances_are_as_likely_and_leave_behind_what_whole_texts_say(count):
     np.testing.assert_allclose(listing.before(jnp.asarray(text)), alone, atol=1e-4)
 
 
+def test_of_a_long_text_the_last_ids_are_read():
+    few = Listing(MODEL, LISTED, recent=4)
+    for count in (2, 4, 7):
+        rest = jnp.full(LENGTH, -1, "int32").at[: min(count, 4)].set(a_text(count)[max(count - 4, 0) : count])
+        text, all_of_it = jnp.asarray(a_text(count)), Listing(MODEL, LISTED)
+        np.testing.assert_allclose(few.log_probs(text), all_of_it.log_probs(rest), atol=1e-5)
+        np.testing.assert_allclose(few.before(text), all_of_it.before(rest), atol=1e-5)
+
+
 def test_gradients_reach_the_model_as_through_whole_texts():
     text = a_text(5)
 

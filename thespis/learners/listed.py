@@ -82,6 +82,9 @@ class Inside(eqx.Module):
 class Listed(Modelled, Inside):
     """A method for listed utterances. A concrete one says by which ``method`` it learns, from what, and how."""
 
+    recent: int = eqx.field(static=True, default=0)
+    """How many ids of a conversation are read, the last ones; 0: all."""
+
     @abc.abstractmethod
     def begun(self, spec: EnvSpec, listing: Listing, key: Key[Array, ""]) -> PyTree:
         """What the method inside begins as, in a world whose choices are numbered."""
@@ -100,7 +103,7 @@ class Listed(Modelled, Inside):
         talking = Talking.of(spec)
         if not talking.choices:
             raise UserError(f"{spec.name} does not list what may be said (text:maze does): use grpo or ppo-lm")
-        listing = Listing(self.origin.begun(spec, fold(key, "model")), talking.choices)
+        listing = Listing(self.origin.begun(spec, fold(key, "model")), talking.choices, self.recent)
         numbered = dataclasses.replace(spec, action=Discrete(len(talking.choices)))
         return ListedState(self.begun(numbered, listing, fold(key, "nets")), talking, spec.goals)
 

@@ -10,14 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from thespis.nets.decoder import Cache, Decoder
+from thespis.nets.decoder import Decoder
 
 
 class Listing(eqx.Module):
-    """``utterances``: ids of each, none of them empty. The text is read once, whatever their number."""
+    """``utterances``: ids of each, none of them empty. The text is read once, whatever their number.
+
+    ``recent``: how many ids of a text are read, the last ones; 0: all.
+    """
 
     model: Decoder
     utterances: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    recent: int = eqx.field(static=True, default=0)
 
     @property
     def ids(self) -> Int[np.ndarray, "choice utterance"]:
@@ -27,24 +31,22 @@ class Listing(eqx.Module):
 
     def before(self, text: Int[Array, " length"]) -> Float[Array, " width"]:
         """Features of the last id of a text, which is padded with -1."""
-        count = (text >= 0).sum()
+        text, count = self._read(text)
         positions = jnp.where(text >= 0, jnp.arange(text.shape[0]), -1)
         return self.model(jnp.maximum(text, 0), positions)[count - 1]
 
     def __call__(self, text: Int[Array, " length"]) -> Float[Array, "choice place width"]:
         """Features in front of every id of every utterance behind the text, and behind its last id."""
-        ids, count, length = self.ids, (text >= 0).sum(), text.shape[0]
+        text, count = self._read(text)
+        ids, place = self.ids, jnp.arange(text.shape[0])
         choices, longest = ids.shape
-        positions = jnp.where(text >= 0, jnp.arange(length), -1)
-        layers, empty = self.model.apart(), self.model.empty(1, length + longest)
-        read, cache = self.model.read(empty, jnp.maximum(text, 0)[None], positions[None], layers)
-        keys, values, places = jax.tree.map(
-            lambda x: jnp.broadcast_to(x, (choices, *x.shape[1:])), (cache.keys, cache.values, cache.positions)
-        )
-        at = jnp.where(ids >= 0, count + np.arange(longest), -1)
-        behind, _ = self.model.read(Cache(keys, values, places, cache.used), jnp.maximum(ids, 0), at, layers)
-        first = jnp.broadcast_to(read[0, count - 1], (choices, 1, read.shape[-1]))
-        return jnp.concatenate([first, behind], axis=1)
+        tokens = jnp.concatenate([text, ids.reshape(-1)])
+        behind = jnp.where(ids >= 0, count + np.arange(longest), -1)
+        positions = jnp.concatenate([jnp.where(text >= 0, place, -1), behind.reshape(-1)])
+        branches = np.repeat(np.arange(choices + 1), [text.shape[0], *[longest] * choices])
+        features = self.model(jnp.maximum(tokens, 0), positions, jnp.asarray(branches))
+        first = jnp.broadcast_to(features[count - 1], (choices, 1, features.shape[-1]))
+        return jnp.concatenate([first, features[text.shape[0] :].reshape(choices, longest, -1)], axis=1)
 
     def log_probs(
         self, text: Int[Array, " length"], logs_of: Callable[[Array], Array] = jax.nn.log_softmax
@@ -58,3 +60,11 @@ class Listing(eqx.Module):
         """Features of the last id of every utterance behind the text."""
         last = (self.ids >= 0).sum(axis=-1)
         return jnp.take_along_axis(self(text), last[:, None, None], axis=1)[:, 0]
+
+    def _read(self, text: Int[Array, " length"]) -> tuple[Int[Array, " read"], Int[Array, ""]]:
+        """The part of a text that is read, and how many ids that is."""
+        count = (text >= 0).sum()
+        if not 0 < self.recent < text.shape[0]:
+            return text, count
+        at = jnp.maximum(count - self.recent, 0) + jnp.arange(self.recent)
+        return text[at], jnp.minimum(count, self.recent)
