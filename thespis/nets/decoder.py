@@ -197,10 +197,8 @@ class Decoder(eqx.Module):
     def empty(self, rows: int, slots: int, dtype: str | None = None) -> Cache:
         """A cache for ``rows`` texts with room for ``slots`` tokens of each."""
         shape, lead, dtype = self.shape, (rows, self.shape.kv_heads), dtype or self.compute
-        keys, values = (
-            jnp.zeros((*lead, shape.head_size, slots), dtype),
-            jnp.zeros((*lead, slots, shape.head_size), dtype),
-        )
+        keys = jnp.zeros((*lead, shape.head_size, slots), dtype)
+        values = jnp.zeros((*lead, slots, shape.head_size), dtype)
         return Cache((keys,) * shape.layers, (values,) * shape.layers, jnp.full((rows, slots), -1), jnp.array(0))
 
     def _windows(self) -> Int[Array, " layer"]:
