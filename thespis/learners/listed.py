@@ -55,7 +55,7 @@ class ListedActorCritic(eqx.Module):
 
     def next_values(self, memories: Any, seen: PyTree) -> Float[Array, "time row"]:
         """Values of conversations."""
-        return jax.vmap(jax.vmap(lambda text: self.head(self.actor.listing.before(text))))(seen)
+        return jax.vmap(jax.vmap(lambda text: self.head(self.actor.listing.before(text))[0]))(seen)
 
 
 class ListedState(eqx.Module):

@@ -35,8 +35,8 @@ class Listing(eqx.Module):
         positions = jnp.where(text >= 0, jnp.arange(text.shape[0]), -1)
         return self.model(jnp.maximum(text, 0), positions)[count - 1]
 
-    def __call__(self, text: Int[Array, " length"]) -> Float[Array, "choice place width"]:
-        """Features in front of every id of every utterance behind the text, and behind its last id."""
+    def __call__(self, text: Int[Array, " length"]) -> Float[Array, "choice utterance width"]:
+        """Features in front of every id of every utterance behind the text."""
         text, count = self._read(text)
         ids, place = self.ids, jnp.arange(text.shape[0])
         choices, longest = ids.shape
@@ -46,20 +46,15 @@ class Listing(eqx.Module):
         branches = np.repeat(np.arange(choices + 1), [text.shape[0], *[longest] * choices])
         features = self.model(jnp.maximum(tokens, 0), positions, jnp.asarray(branches))
         first = jnp.broadcast_to(features[count - 1], (choices, 1, features.shape[-1]))
-        return jnp.concatenate([first, features[text.shape[0] :].reshape(choices, longest, -1)], axis=1)
+        return jnp.concatenate([first, features[text.shape[0] :].reshape(choices, longest, -1)[:, :-1]], axis=1)
 
     def log_probs(
         self, text: Int[Array, " length"], logs_of: Callable[[Array], Array] = jax.nn.log_softmax
     ) -> Float[Array, " choice"]:
         """Of every utterance as an answer: sums over its ids. ``logs_of``: from logits to log-probabilities."""
-        logs = logs_of(self.model.logits(self(text)[:, :-1]))
+        logs = logs_of(self.model.logits(self(text)))
         each = jnp.take_along_axis(logs, jnp.maximum(self.ids, 0)[..., None], axis=-1)[..., 0]
         return jnp.where(self.ids >= 0, each, 0.0).sum(axis=-1)
-
-    def behind(self, text: Int[Array, " length"]) -> Float[Array, "choice width"]:
-        """Features of the last id of every utterance behind the text."""
-        last = (self.ids >= 0).sum(axis=-1)
-        return jnp.take_along_axis(self(text), last[:, None, None], axis=1)[:, 0]
 
     def _read(self, text: Int[Array, " length"]) -> tuple[Int[Array, " read"], Int[Array, ""]]:
         """The part of a text that is read, and how many ids that is."""

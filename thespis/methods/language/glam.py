@@ -47,7 +47,7 @@ class GLAM(Listed):
     def begun(self, spec: EnvSpec, listing: Listing, key: Key[Array, ""]) -> OnPolicyState:
         """The model, and a fresh head."""
         width = listing.model.shape.width
-        head = TextHead(width, self.method.hidden, orthogonal(2**0.5), self.method.activation, key)
+        head = TextHead(width, self.method.hidden, 1, orthogonal(2**0.5), self.method.activation, key)
         return self.method.begun(spec, ListedActorCritic(ListedActor(listing), head))
 
     def probabilities(self, policy: Choosing, memory: Any, view: View) -> Float[Array, "row choice"]:

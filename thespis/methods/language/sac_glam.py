@@ -3,7 +3,7 @@ r"""SAC-GLAM: a language model that chooses among listed utterances learns off-p
 The actor is GLAM's: a softmax over the log-probabilities of listed utterances. It learns by discrete soft
 actor-critic, whose sums over actions are exact, from a replay of turns, towards returns of ``horizon`` steps; a share
 of what is replayed is told as if a place that was reached later had been the goal (:mod:`thespis.learners.hindsight`).
-Each critic is a head on what a decoder makes of the conversation and an utterance behind it.
+Each critic is a head on what a decoder makes of the conversation, with a value for every listed utterance.
 
 Source: Gaven et al., 2024. Verified, from the abstract and summaries of the paper, are the actor, critics as
 multi-layer perceptrons on a language model, replay, soft actor-critic and hindsight; its appendix and code were not at
@@ -70,10 +70,10 @@ class SACGLAM(Listed):
 
     def begun(self, spec: EnvSpec, listing: Listing, key: Key[Array, ""]) -> SACState:
         """The model, and critics that begin as it does but for their heads."""
-        width = listing.model.shape.width
+        sizes = listing.model.shape.width, self.method.hidden, len(listing.utterances)
 
         def critic(key: Key[Array, ""]) -> ListedValue:
-            return ListedValue(listing, TextHead(width, self.method.hidden, uniform_fan_in, jax.nn.relu, key))
+            return ListedValue(listing, TextHead(*sizes, uniform_fan_in, jax.nn.relu, key))
 
         return self.method.begun(spec, ListedActor(listing), ensemble(critic, self.method.critics, key))
 
