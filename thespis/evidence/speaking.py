@@ -25,6 +25,8 @@ CORNERS = Spoken(Maze(size=2, turns=3))
 """Up to three utterances from one of four cells to another."""
 WALKER = Spoken(Maze(size=2, turns=3, lost=0.0))
 """The same; its demonstrator is an expert, who always knows the way."""
+WILD = Spoken(Maze(size=4, turns=8, lost=1.0))
+"""Up to eight utterances to a corner of sixteen cells; the demonstrator knows no way."""
 MENDED = Spoken(TakeBack(Maze(size=4, turns=8), more=2))
 """Up to ten utterances to a corner of sixteen cells; the last step can be taken back."""
 TWICE = Spoken(Correction(figures=1, first=1.0, wandering=0.3))
