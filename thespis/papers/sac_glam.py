@@ -70,8 +70,8 @@ PAPER = Paper(
     "beyond its abstract and summaries by others: that returns are of three steps, that the weight of entropy is "
     "constant, that critics learn first, and that eight of ten replayed windows have a new goal is not verified. "
     "That critics read the conversation, and have a value for every utterance, was chosen by a look at one seed: "
-    "behind the word that ends an utterance, features told them too little. Sizes were set by looks at single seeds too. In "
-    "these PPO was the faster in a smaller maze whose demonstrator knew some ways; so the trial is in one where the "
+    "behind the word that ends an utterance, features told them too little. Sizes were set by looks at single seeds "
+    "too. In these PPO was the faster in a smaller maze whose demonstrator knew some ways; so the trial is in one where the "
     "goal is rarely reached by chance, and what it shows need not hold for a model that knows its world. Wall-clock "
     "time and goals that cannot be reached are not tried.",
 )
