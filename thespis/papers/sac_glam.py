@@ -64,14 +64,15 @@ PAPER = Paper(
         episodes=100,
     ),
     remarks="A maze of sixteen cells in at most eight turns, told in words, with a corner for a goal; hindsight makes "
-    "any cell one. A decoder of two layers, taught the words by a demonstrator that knows no way, stands for Flan-T5; "
-    "it reads the last ten ids of a conversation, which hold the world's last message, so that neither actor nor "
-    "critics can count turns. Equal environment steps, not equal gradient steps. The paper's text was not at hand, "
-    "beyond its abstract and summaries by others: that returns are of three steps, that the weight of entropy is "
-    "constant, that critics learn first, and that eight of ten replayed windows have a new goal is not verified. "
-    "That critics read the conversation, and have a value for every utterance, was chosen by a look at one seed: "
-    "behind the word that ends an utterance, features told them too little. Sizes were set by looks at single seeds "
-    "too. In these PPO was the faster in a smaller maze whose demonstrator knew some ways; so the trial is in one where the "
-    "goal is rarely reached by chance, and what it shows need not hold for a model that knows its world. Wall-clock "
-    "time and goals that cannot be reached are not tried.",
+    "any cell one. A decoder of two layers, taught the words by a demonstrator that knows no way, stands for "
+    "Flan-T5; it reads the last ten ids of a conversation, which hold the world's last message, so that "
+    "neither actor nor critics can count turns. Equal environment steps, not equal gradient steps. The "
+    "paper's text was not at hand, beyond its abstract and summaries by others: that returns are of three "
+    "steps, that the weight of entropy is constant, that critics learn first, and that eight of ten replayed "
+    "windows have a new goal is not verified. That critics read the conversation, and have a value for every "
+    "utterance, was chosen by a look at one seed: behind the word that ends an utterance, features told them "
+    "too little. Sizes were set by looks at single seeds too. In these PPO was the faster in a smaller maze "
+    "whose demonstrator knew some ways; so the trial is in one where the goal is rarely reached by chance, "
+    "and what it shows need not hold for a model that knows its world. Wall-clock time and goals that cannot "
+    "be reached are not tried.",
 )
