@@ -57,12 +57,14 @@ from thespis.methods.language.archer import ArCHer
 from thespis.methods.language.critic_control import CriticControl
 from thespis.methods.language.direct_advantage import DirectAdvantage
 from thespis.methods.language.dpo import DPO
+from thespis.methods.language.glam import GLAM
 from thespis.methods.language.grpo import GRPO
 from thespis.methods.language.kto import KTO
 from thespis.methods.language.oreo import OREO
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
+from thespis.methods.language.sac_glam import SACGLAM
 from thespis.methods.language.score import SCoRe
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
@@ -222,6 +224,14 @@ CASES = {
     ),
     "archer": Case(
         ArCHer(experience=UtteranceCritic(8, 2, 4, warmup=1), feed=Episodes(3, envs=3), **TALKER),
+        Spoken(Maze(size=2, turns=3)),
+    ),
+    "glam": Case(
+        GLAM(method=PPO(hidden=SMALL, epochs=2, minibatch=6, feed=Rollouts(5, envs=3)), **PUPIL),
+        Spoken(Maze(size=2, turns=3)),
+    ),
+    "sac-glam": Case(
+        SACGLAM(method=SAC(hidden=SMALL, feed=replay(length=3)), horizon=2, patience=1, **PUPIL),
         Spoken(Maze(size=2, turns=3)),
     ),
     "grpo": Case(GRPO(feed=Episodes(3, group=3, envs=3), **TALKER), Spoken(Maze(size=2, turns=3))),

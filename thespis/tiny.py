@@ -75,7 +75,7 @@ def prepared(method: Method, env: Any) -> Method:
     if not own and not compiled:
         world.close()
     fitted: Any = method
-    if spec.groups:
+    if spec.groups and isinstance(feed, Episodes):
         fitted = dataclasses.replace(fitted, roles=sum(group.count for group in spec.groups))
     if isinstance(feed, Episodes) and not feed.turns and spec.time_limit:
         fitted = dataclasses.replace(fitted, feed=dataclasses.replace(feed, turns=spec.time_limit))

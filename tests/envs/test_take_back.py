@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -73,7 +75,9 @@ def test_what_was_earned_stays_and_turns_are_counted():
 
 def test_the_demonstrator_is_that_of_the_task():
     told = WORLD.spec
-    assert told.time_limit == 8 and told.action == Spoken(MAZE).spec.action
+    silence = (told.action.vocabulary.stop,)
+    action = Spoken(MAZE).spec.action
+    assert told.time_limit == 8 and told.action == dataclasses.replace(action, choices=action.choices + silence)
     transcript, _, said, _ = tiny.demonstrated(WORLD, 20)
     assert not (np.asarray(said[..., 0]) == told.action.vocabulary.stop[0]).any()
     np.testing.assert_array_equal(transcript, tiny.demonstrated(Spoken(Maze(size=3, turns=8)), 20)[0])

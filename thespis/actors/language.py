@@ -23,6 +23,7 @@ from thespis.language.generation import Speaker
 from thespis.language.sampling import Sampling
 from thespis.language.steering import Steering, Unsteered
 from thespis.nets.decoder import Cache, Decoder
+from thespis.nets.listing import Listing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,21 +112,8 @@ class Voice(eqx.Module):
 
     def probabilities(self, view: View) -> Float[Array, "row choice"]:
         """Of the listed utterances among those that are legal, all ids of each counted; greedy ones are certain."""
-        talking, text = self.talking, view.observation
-        sampling = self.sampling
-
-        def log_prob(choice: Array) -> Array:
-            count = (text >= 0).sum(axis=1)
-            longer = jnp.pad(text, ((0, 0), (0, choice.shape[0])), constant_values=-1)
-            place = jnp.arange(longer.shape[1]) - count[:, None]
-            told = jnp.where(place < 0, longer, jnp.where(place < choice.shape[0], choice[place], -1))
-            said = jnp.broadcast_to(choice, (1, *text.shape[:1], choice.shape[0]))
-            features = features_of(self.model, told, count[None], choice.shape[0])
-            return jnp.where(said >= 0, log_probs_of(self.model, sampling, features, said)[0], 0.0).sum((0, 2))
-
-        longest = max(map(len, talking.choices))
-        choices = jnp.array([(*choice, *[-1] * (longest - len(choice))) for choice in talking.choices])
-        logs = jnp.stack([log_prob(choice) for choice in choices], axis=1)
+        listing = Listing(self.model, self.talking.choices)
+        logs = jax.vmap(lambda text: listing.log_probs(text, self.sampling.log_probs))(view.observation)
         if view.legal is not None:
             logs = jnp.where(view.legal, logs, -jnp.inf)
         if self.mode is Mode.EXPLOIT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -18,6 +18,19 @@ from thespis.nets.body import Body
 from thespis.nets.mlp import uniform_fan_in
 
 AS_PUBLISHED = SquashedGaussian()
+
+
+@runtime_checkable
+class Soft(Protocol):
+    """An actor of soft methods."""
+
+    def __call__(self, view: View) -> Any:
+        """The distribution for one view."""
+        ...
+
+    def at_first(self, chosen: Any, view: View, key: Key[Array, ""]) -> PyTree:
+        """What it does in a view, where it would choose by ``chosen``, before it has learnt anything."""
+        ...
 
 
 class SoftActor(eqx.Module):
@@ -43,22 +56,26 @@ class SoftActor(eqx.Module):
         """The distribution for one view: a ``SquashedNormal`` for a box, a ``Categorical`` for a choice."""
         return self.head(self.body((), view.observation)[0], view.legal)
 
+    def at_first(self, chosen: Any, view: View, key: Key[Array, ""]) -> PyTree:
+        """Anything, uniformly."""
+        return random_action(self.head.space, key, view.legal)
+
 
 class SoftPolicy(eqx.Module):
     """What a soft actor carries; ``random`` until the first update."""
 
-    actor: SoftActor
+    actor: Soft
     scale: PyTree
     random: Bool[Array, ""]
     mode: Mode = eqx.field(static=True)
 
     def __call__(self, view: View, key: Key[Array, ""]) -> PyTree:
-        """One action for one scaled view: the mode, a sample, or while it explores and is fresh, a uniform one."""
+        """One action for one scaled view: the mode, a sample, or at first, while it explores, what it does then."""
         chosen = self.actor(view)
         if self.mode is Mode.EXPLOIT:
             return chosen.mode()
         if self.mode is Mode.SAMPLE:
             return chosen.sample(key)
         sample_key, random_key = jax.random.split(key)
-        uniform = random_action(self.actor.head.space, random_key, view.legal)
-        return jax.tree.map(lambda u, a: jnp.where(self.random, u, a), uniform, chosen.sample(sample_key))
+        first = self.actor.at_first(chosen, view, random_key)
+        return jax.tree.map(lambda u, a: jnp.where(self.random, u, a), first, chosen.sample(sample_key))

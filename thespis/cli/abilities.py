@@ -24,6 +24,7 @@ ACTIONS: dict[str, Space] = {
     "multi-discrete": MultiDiscrete((2, 3)),
     "trees": dict_space(move=Box((2,), -1.0, 1.0), speak=Discrete(3)),
     "utterances": Text(2, WORDS),
+    "listed utterances": Text(2, WORDS, choices=((3, 2), (4, 2))),
 }
 OBSERVATIONS: dict[str, Space] = {
     "box": Box((3,)),

@@ -39,7 +39,8 @@ class EnvSpec:
     ``groups`` are the agents of a world of many (``()``: there is one). Spaces, observations, actions and legal masks
     are then dicts by group: a space is that of one agent, an array has the axis ``[agent]`` behind all others.
     ``game`` is the :class:`~thespis.core.contracts.Game` that is played, if one is; where its rules say that players
-    see everything, views carry its ``position``, from which it can be played on.
+    see everything, views carry its ``position``, from which it can be played on. ``goals``: the
+    :class:`~thespis.core.goals.Goals` of a world whose episodes can be told again as if another goal had been pursued.
     """
 
     name: str
@@ -51,6 +52,7 @@ class EnvSpec:
     privileged: Space | None = None
     groups: tuple[Group, ...] = ()
     game: Any = None
+    goals: Any = None
 
     @property
     def searchable(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -146,8 +146,16 @@ def seen_by_critics(privileged: PyTree, observation: PyTree) -> PyTree:
     return observation if privileged is None else privileged
 
 
-ActionValue = ChoiceValue | PairValue
-Critic = TypeVar("Critic", ChoiceValue, PairValue, ActionValue)
+@runtime_checkable
+class ActionValue(Protocol):
+    """``Q(o, .)`` of some actions."""
+
+    def __call__(self, observation: PyTree, actions: PyTree) -> Float[Array, " k"]:
+        """The values of ``k`` actions for one observation."""
+        ...
+
+
+Critic = TypeVar("Critic", bound=ActionValue)
 
 
 def action_value(spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""]) -> ActionValue:

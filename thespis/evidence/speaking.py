@@ -36,6 +36,8 @@ HINTED = Spoken(dataclasses.replace(_HOUSE, hints=0.25))
 """The same, with something paid on the way."""
 HOMES = Spoken(dataclasses.replace(_HOUSE, homes=200))
 """The same of 200 beginnings, so that others are new to who learns there."""
+WILD = Spoken(Maze(size=4, turns=8, lost=1.0))
+"""Up to eight utterances to a corner of sixteen cells; the demonstrator knows no way."""
 MENDED = Spoken(TakeBack(Maze(size=4, turns=8), more=2))
 """Up to ten utterances to a corner of sixteen cells; the last step can be taken back."""
 TWICE = Spoken(Correction(figures=1, first=1.0, wandering=0.3))

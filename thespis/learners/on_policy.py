@@ -71,6 +71,10 @@ class OnPolicy(eqx.Module):
         network = ActorCritic(
             spec, self.hidden, key, memory=self.memory, activation=self.activation, others=self.others
         )
+        return self.begun(spec, network)
+
+    def begun(self, spec: EnvSpec, network: Network) -> OnPolicyState:
+        """With this network, whatever it is."""
         return OnPolicyState(network, self.stepper().init(network), self.assessor().begin_scales(spec))
 
     def policy(self, state: OnPolicyState, mode: Mode) -> OnPolicyActor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.heads import act_rows
-from thespis.actors.soft import SoftActor, SoftPolicy
+from thespis.actors.soft import Soft, SoftPolicy
 from thespis.core.contracts import Mode
 from thespis.core.keys import key_of
 from thespis.core.records import Critique, Transition, View
@@ -24,6 +24,7 @@ from thespis.learners.gradient import Adam, Number, gradient_step
 from thespis.learners.normalisers import AsTheyAre, ObservationScale
 from thespis.objectives.normalise import mean
 
+Actor = TypeVar("Actor", bound=Soft)
 Evaluate = Callable[[PyTree, PyTree], Float[Array, " k"]]
 """Values of ``k`` actions for one observation."""
 Verdict = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""] | None, Float[Array, ""]]
@@ -35,7 +36,7 @@ class SoftState(Protocol):
     """What the state of every soft actor-critic has."""
 
     @property
-    def actor(self) -> SoftActor:
+    def actor(self) -> Soft:
         """The actor that explores and exploits."""
         ...
 
@@ -102,7 +103,7 @@ def least(critics: ActionValue) -> Evaluate:
 
 
 def soft_value(
-    actor: SoftActor,
+    actor: Soft,
     evaluate: Evaluate,
     alpha: Float[Array, ""],
     view: View,
@@ -121,7 +122,7 @@ def soft_value(
 
 def climb(
     optimiser: Adam,
-    actor: SoftActor,
+    actor: Actor,
     opt_state: PyTree,
     evaluate: Evaluate,
     alpha: Float[Array, ""],
@@ -129,7 +130,7 @@ def climb(
     keys: Key[Array, " row"],
     privileged: PyTree = None,
     alive: Bool[Array, " row"] | None = None,
-) -> tuple[SoftActor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
+) -> tuple[Actor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
     """One step of the actor up the mean soft value of ``views`` ``[row, ...]``, those where it is ``alive``.
 
     Returns actor, optimiser state, what was there before the step (soft values, mean entropy), gradient norm.

@@ -36,8 +36,8 @@ def minded(model: Decoder, width: int) -> Mind:
     return Mind(model, jnp.zeros(width), jnp.zeros(()))
 
 
-class Talker(eqx.Module):
-    """A language model that acts. Nothing here is overridden."""
+class Modelled(eqx.Module):
+    """What begins as a language model."""
 
     model: str = eqx.field(static=True, default="tiny")
     """Where parameters come from: tiny, blank, or the directory of a checkpoint."""
@@ -47,17 +47,22 @@ class Talker(eqx.Module):
     """Features of a model that is made here; a multiple of 32."""
     lesson: int = eqx.field(static=True, default=LESSON.steps)
     """Gradient steps that teach a tiny model before it begins."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where parameters come from."""
+        return Origin(self.model, self.layers, self.width, self.lesson)
+
+
+class Talker(Modelled):
+    """A language model that acts. Nothing here is overridden."""
+
     temperature: Number = 1.0
     """Of sampling, above 0."""
     learning_rate: Rate = 3e-4
     """Step size: a number, Falling or Annealed."""
     max_gradient_norm: Number = 1.0
     """Global norm to which the gradient is clipped."""
-
-    @property
-    def origin(self) -> Origin:
-        """Where parameters come from."""
-        return Origin(self.model, self.layers, self.width, self.lesson)
 
     @property
     def sampling(self) -> Sampling:

@@ -59,12 +59,8 @@ class Shape:
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Inputs and outputs of each projection of a layer."""
-        inner, shared, width, hidden = (
-            self.heads * self.head_size,
-            self.kv_heads * self.head_size,
-            self.width,
-            self.hidden,
-        )
+        inner, shared = self.heads * self.head_size, self.kv_heads * self.head_size
+        width, hidden = self.width, self.hidden
         return {
             "q": (width, inner), "k": (width, shared), "v": (width, shared), "o": (inner, width),
             "gate": (width, hidden), "up": (width, hidden), "down": (hidden, width),
@@ -143,19 +139,24 @@ class Decoder(eqx.Module):
     remat: bool = eqx.field(static=True, default=False)
 
     def __call__(
-        self, tokens: Int[Array, "*row time"], positions: Int[Array, "*row time"]
+        self, tokens: Int[Array, "*row time"], positions: Int[Array, "*row time"], branches: Array | None = None
     ) -> Float[Array, "*row time width"]:
-        """Features of each token of one text, or of one in each row; positions of -1 are padding."""
+        """Features of each token of one text, or of one in each row; positions of -1 are padding.
+
+        ``branches``: continuations of one text; those of branch 0 are seen by all, others by their own branch.
+        """
         by = turns(self.shape.rotary, self.shape.head_size, positions)
+        branches = jnp.zeros_like(positions) if branches is None else branches
 
         def one(x, xs):
             layer, window = xs
 
-            def text(q, k, v, places):
-                return attend(q, k.transpose(1, 2, 0), v.transpose(1, 0, 2), visible(places, places, window))
+            def text(q, k, v, places, branch):
+                seen = visible(places, places, window) & ((branch == 0) | (branch == branch[:, None]))
+                return attend(q, k.transpose(1, 2, 0), v.transpose(1, 0, 2), seen)
 
             each = jax.vmap(text) if tokens.ndim > 1 else text
-            return self._mixed(layer, x, each(*self._heads(layer, x, by), positions)), None
+            return self._mixed(layer, x, each(*self._heads(layer, x, by), positions, branches)), None
 
         body = jax.checkpoint(one) if self.remat else one  # pyright: ignore[reportPrivateImportUsage]
         x, _ = jax.lax.scan(body, self.embedding[tokens].astype(self.compute), (self.layers, self._windows()))
@@ -196,10 +197,8 @@ class Decoder(eqx.Module):
     def empty(self, rows: int, slots: int, dtype: str | None = None) -> Cache:
         """A cache for ``rows`` texts with room for ``slots`` tokens of each."""
         shape, lead, dtype = self.shape, (rows, self.shape.kv_heads), dtype or self.compute
-        keys, values = (
-            jnp.zeros((*lead, shape.head_size, slots), dtype),
-            jnp.zeros((*lead, slots, shape.head_size), dtype),
-        )
+        keys = jnp.zeros((*lead, shape.head_size, slots), dtype)
+        values = jnp.zeros((*lead, slots, shape.head_size), dtype)
         return Cache((keys,) * shape.layers, (values,) * shape.layers, jnp.full((rows, slots), -1), jnp.array(0))
 
     def _windows(self) -> Int[Array, " layer"]:

@@ -14,7 +14,7 @@ import jax
 
 from thespis.cli.doctor_checks.check import Failed
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Episodes
+from thespis.core.feeds import Episodes, Replay, Rollouts
 from thespis.core.records import Transition
 from thespis.curricula.fixed import Fixed
 from thespis.envs.host.compiled import AsHost
@@ -28,6 +28,7 @@ from thespis.learners.appraising import Onlooker, SoftReturn, Success
 from thespis.learners.baselines import Others
 from thespis.learners.credit import ToGo
 from thespis.learners.merits import Merits
+from thespis.learners.temperature import FixedTemperature
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.logged import LoggedLoop
 from thespis.loops.parts import Parts, with_array_leaves
@@ -36,17 +37,21 @@ from thespis.methods.language.archer import ArCHer
 from thespis.methods.language.critic_control import CriticControl
 from thespis.methods.language.direct_advantage import DirectAdvantage
 from thespis.methods.language.dpo import DPO
+from thespis.methods.language.glam import GLAM
 from thespis.methods.language.grpo import GRPO
 from thespis.methods.language.kto import KTO
 from thespis.methods.language.oreo import OREO
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
+from thespis.methods.language.sac_glam import SACGLAM
 from thespis.methods.language.score import SCoRe
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
 from thespis.methods.language.spiral import Spiral
 from thespis.methods.language.sweet import SWEET
+from thespis.methods.online.ppo import PPO
+from thespis.methods.online.sac import SAC
 from thespis.sources import shown_in
 
 _TURNS, _BLOCKS, _LAST, _ENOUGH = 1, 300, 20, 0.8
@@ -61,7 +66,7 @@ def speakers() -> list[tuple[str, Callable[[], str]]]:
     small |= {"learning_rate": 3e-3, "feed": Episodes(_TURNS, group=8, envs=64)}
     tried = [GRPO(**small), RLOO(**small), REINFORCE(**small, credit=ToGo(Others())), SCoRe(**small)]
     slower: dict[str, Any] = small | {"learning_rate": 1e-3}
-    tried += [LanguagePPO(**slower), Spiral(**small), ArCHer(**small)]
+    tried += [LanguagePPO(**slower), Spiral(**small), ArCHer(**small), *_choosers()]
     talking = [(f"{method.name} on echo", lambda method=method: _echoes(method)) for method in tried]
     pupil: dict[str, Any] = {"layers": 1, "width": 32, "learning_rate": 3e-3}
     doubting: dict[str, Any] = pupil | {"learning_rate": 1e-3}
@@ -74,6 +79,15 @@ def speakers() -> list[tuple[str, Callable[[], str]]]:
     ]
     talking += [(f"{method.name} on echo", lambda method=method: _repeats(method)) for method in schooled]
     return [*talking, (f"{CriticControl.name} on reviews", _praises)]
+
+
+def _choosers() -> list[Any]:
+    """Those that choose among listed utterances."""
+    small: dict[str, Any] = {"model": "blank", "layers": 1, "width": 32}
+    ppo = PPO(learning_rate=1e-3, hidden=(16,), epochs=4, feed=Rollouts(_TURNS, envs=64))
+    replay = Replay(batch=64, warmup=64, envs=64)
+    sac = SAC(learning_rate=3e-3, temperature=FixedTemperature(0.02), hidden=(16,), feed=replay)
+    return [GLAM(**small, method=ppo), SACGLAM(**small, method=sac, patience=20)]
 
 
 def _learnt(method: Any, world: Spoken, said: Transition) -> Any:
@@ -102,7 +116,7 @@ def _repeats(method: Any) -> str:
 
 def _echoes(method: Any) -> str:
     world = Spoken(Echo(turns=_TURNS))
-    loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, method.feed.envs, [0], 10)
+    loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, method.feed.envs, [0], 64 * _BLOCKS)
     carry, _ = loop.take_tally(loop.advance(loop.init(), _BLOCKS - _LAST))
     _, tally = loop.take_tally(loop.advance(carry, _LAST))
     return _told(method, float(tally.returns[0]) / float(tally.episodes[0]) / _TURNS)

@@ -26,7 +26,7 @@ class Echo(eqx.Module):
     @property
     def manners(self) -> Manners:
         """Four words."""
-        return Manners("text:echo", closed((ASK, *WORDS)), self.turns, utterance=2, opening=2, answer=2)
+        return Manners("text:echo", closed((ASK, *WORDS)), self.turns, 2, opening=2, answer=2, choices=WORDS)
 
     def begin(self, key: Key[Array, ""]) -> tuple[Int[Array, ""], Int[Array, " opening"]]:
         """A word."""

@@ -41,7 +41,7 @@ class Kuhn(eqx.Module):
     def manners(self) -> Manners:
         """Cards and five words more."""
         words = closed((ASK, "hold", "start", "pass", "bet", *CARDS))
-        return Manners("text:kuhn", words, turns=2, utterance=2, opening=4, answer=2)
+        return Manners("text:kuhn", words, turns=2, utterance=2, opening=4, answer=2, choices=("bet", "pass"))
 
     def begin(self, key: Key[Array, ""]) -> tuple[Hand, Int[Array, " opening"]]:
         """Two cards, and the other's move if it begins."""

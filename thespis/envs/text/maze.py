@@ -19,6 +19,7 @@ from jaxtyping import Array, Int, Key
 
 from thespis.core.keys import fold
 from thespis.core.vocabulary import closed
+from thespis.envs.text.signs import Signs
 from thespis.envs.text.task import ASK, Heard, Manners, message
 
 WAYS = ("up", "right", "down", "left")
@@ -49,7 +50,13 @@ class Maze(eqx.Module):
         """Directions, cells (a column's letter and a row's number) and four words more."""
         cells = (f"{chr(ord('a') + cell % self.size)}{cell // self.size + 1}" for cell in range(self.size**2))
         words = (ASK, "goal", "at", "open", *WAYS, *cells)
-        return Manners("text:maze", closed(words), self.turns, utterance=2, opening=10, answer=10)
+        return Manners("text:maze", closed(words), self.turns, utterance=2, opening=10, answer=10, choices=WAYS)
+
+    @property
+    def goals(self) -> Signs:
+        """Any cell could have been the goal, and every message says which one is."""
+        told = self.manners
+        return Signs(told.id("goal"), told.id("at"), told.vocabulary.stop)
 
     def begin(self, key: Key[Array, ""]) -> tuple[Place, Int[Array, " opening"]]:
         """The goal in a corner, the start in any other cell."""

@@ -44,7 +44,9 @@ class TakeBack(eqx.Module):
         """Those of the task; answers may be as long as its opening."""
         told = self.task.manners
         answer = max(told.answer, told.opening)
-        return dataclasses.replace(told, name="text:take-back", turns=told.turns + self.more, answer=answer)
+        choices = (*told.choices, "") if told.choices else ()
+        turns = told.turns + self.more
+        return dataclasses.replace(told, name="text:take-back", turns=turns, answer=answer, choices=choices)
 
     def begin(self, key: Key[Array, ""]) -> tuple[Remembered, Int[Array, " opening"]]:
         """The task's beginning."""

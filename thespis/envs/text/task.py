@@ -17,10 +17,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.errors import UserError
+from thespis.core.goals import Goals
 from thespis.core.keys import fold, key_of
 from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Text
-from thespis.core.vocabulary import Vocabulary
+from thespis.core.vocabulary import END, Vocabulary
 
 ASK = ">"
 """The word that ends what the world says."""
@@ -31,7 +32,8 @@ class Manners:
     """What is known of a task before it begins.
 
     ``turns``: utterances that an episode allows; ``utterance``: ids of one, the one that ends it included; ``opening``
-    and ``answer``: ids of the longest first message of the world, and of those that follow.
+    and ``answer``: ids of the longest first message of the world, and of those that follow; ``choices``: the utterances
+    that mean something, without the word that ends them, where these are few.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Manners:
     utterance: int
     opening: int
     answer: int
+    choices: tuple[str, ...] = ()
 
     def id(self, word: str) -> int:
         """The id of a word."""
@@ -89,6 +92,16 @@ class Hides(Protocol):
         ...
 
 
+@runtime_checkable
+class Aims(Protocol):
+    """A task that tells a goal, which could have been another."""
+
+    @property
+    def goals(self) -> Goals:
+        """How its conversations are told again."""
+        ...
+
+
 class Talk(eqx.Module):
     """A conversation under way: where the task stands, all ids so far, and how many turns are over."""
 
@@ -115,8 +128,10 @@ class Spoken(eqx.Module):
         observation = Text(length, told.vocabulary, news)
         name = told.name + _changed(self.task)
         privileged = Text(self._secrets + length, told.vocabulary, news) if self.told else None
-        said = Text(told.utterance, told.vocabulary)
-        return EnvSpec(name, observation, said, time_limit=told.turns, privileged=privileged)
+        listed = tuple(tuple(told.ids(f"{choice} {END}").tolist()) for choice in told.choices)
+        said = Text(told.utterance, told.vocabulary, choices=listed)
+        goals = self.task.goals if isinstance(self.task, Aims) else None
+        return EnvSpec(name, observation, said, time_limit=told.turns, privileged=privileged, goals=goals)
 
     def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Talk, TimeStep]:
         """A fresh conversation, with the world's first message."""

@@ -42,8 +42,9 @@ class Tictactoe(eqx.Module):
     @property
     def manners(self) -> Manners:
         """Cells and two words more."""
-        words = closed((ASK, "start", *map(str, range(1, _CELLS + 1))))
-        return Manners("text:tictactoe", words, turns=5, utterance=2, opening=2, answer=2)
+        cells = tuple(map(str, range(1, _CELLS + 1)))
+        words = closed((ASK, "start", *cells))
+        return Manners("text:tictactoe", words, turns=5, utterance=2, opening=2, answer=2, choices=cells)
 
     def begin(self, key: Key[Array, ""]) -> tuple[Board, Int[Array, " opening"]]:
         """An empty board, or one with the other's first mark."""

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.actors.heads import act_rows
-from thespis.actors.soft import SoftActor
+from thespis.actors.soft import Soft, SoftActor
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
 from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble, seen_by_critics
@@ -31,7 +31,7 @@ from thespis.learners.temperature import Temperature, TunedTemperature
 class SACState(eqx.Module):
     """All that SAC learns."""
 
-    actor: SoftActor
+    actor: Soft
     critics: ActionValue
     targets: ActionValue
     temperature: PyTree
@@ -74,7 +74,10 @@ class SAC(SoftActorCritic):
         """Fresh actor, critics and temperature."""
         actor_key, critic_key = jax.random.split(key)
         critics = ensemble(lambda k: action_value(spec, self.hidden, k), self.critics, critic_key)
-        actor = SoftActor(spec, self.hidden, actor_key)
+        return self.begun(spec, SoftActor(spec, self.hidden, actor_key), critics)
+
+    def begun(self, spec: EnvSpec, actor: Soft, critics: ActionValue) -> SACState:
+        """With these nets, whatever they are; ``critics``: an ensemble."""
         optimiser = Adam(self.learning_rate)
         return SACState(
             actor, critics, critics, self.temperature.init(spec), optimiser.init(actor), optimiser.init(critics),

@@ -94,7 +94,7 @@ class Bayesian(eqx.Module):
             raise UserError("bayesian has no memory: leave method.memory out, or use mappo")
         one, ppo = as_one(spec), self.method
         network = TeamNetwork(spec, self.graph, ppo.hidden, key)
-        learnt = OnPolicyState(network, ppo.stepper().init(network), ppo.assessor().begin_scales(one))
+        learnt = ppo.begun(one, network)
         return BayesianState(learnt, jnp.zeros((), "int32"))
 
     def policy(self, state: BayesianState, mode: Mode) -> TeamActor:
