@@ -164,6 +164,7 @@ def test_chats_in_a_file_are_learnt_for_a_world(checkpoint, shell):
     assert json.loads(shell("evaluate", "run", "--episodes", "3", "--json"))["step"] == 4
 
 
+@pytest.mark.slow
 def test_a_run_from_the_command_line(checkpoint, shell):
     asked = ["--env", "guesses:Guess", "--model", str(checkpoint), "--steps", "48", "--envs", "4", "--episodes", "3"]
     settings = [word for setting in SMALL for word in ("--set", setting)]

@@ -76,6 +76,7 @@ def test_adapters_and_the_critic_learn_and_nothing_else():
             np.testing.assert_array_equal(leaf, leaves[i])
 
 
+@pytest.mark.slow
 def test_adapters_of_a_run_are_merged_or_written_alone(tmp_path, capfd):
     """The model that a run began as, with the adapters that it wrote, is the model that it wrote whole."""
     small = {"model": "blank", "layers": 1, "width": 32}

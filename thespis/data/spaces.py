@@ -28,7 +28,8 @@ def space_to_json(space: Space) -> dict[str, Any]:
             return {"kind": "multi_discrete", "nvec": list(space.nvec)}
         case Text():
             told = dataclasses.asdict(space.vocabulary)
-            return {"kind": "text", "length": space.length, "news": space.news, "vocabulary": told}
+            sizes = {"kind": "text", "length": space.length, "news": space.news, "vocabulary": told}
+            return sizes | ({"choices": [list(ids) for ids in space.choices]} if space.choices else {})
         case Tree():
             return {"kind": space.kind, "parts": [[name, space_to_json(part)] for name, part in space.parts]}
 
@@ -47,7 +48,8 @@ def space_from_json(data: dict[str, Any]) -> Space:
             case "text":
                 told = data["vocabulary"]
                 known = Vocabulary(int(told["size"]), tuple(told["stop"]), tuple(told["words"]), told["source"])
-                return Text(int(data["length"]), known, int(data["news"]))
+                choices = tuple(tuple(int(i) for i in ids) for ids in data.get("choices", ()))
+                return Text(int(data["length"]), known, int(data["news"]), choices)
             case "dict" | "tuple" as kind:
                 return Tree(tuple((name, space_from_json(part)) for name, part in data["parts"]), kind)
             case kind:

@@ -68,5 +68,11 @@ PAPER = Paper(
     "all imitate as many of the expert's conversations in an update. Self-reflection, the paper's second way, needs "
     "a model that can give reasons and is not tried, nor are worlds other than those learnt in, and learning from "
     "rewards afterwards. Of the paper its abstract and reports of others were read. Sizes were set by looks at single "
-    "seeds.",
+    "seeds. "
+    "What is not shown: that foretelling one's own attempts helps; its mean is the largest in both "
+    "comparisons (0.549 against 0.516 and 0.511), which ten seeds of each do not decide. Second look: which "
+    "ids are learnt when, and that branches are what the world answers, agree with rules on strings. Likely "
+    "cause: what a maze answers to a step is told by its name and the cell one stands in, and eight "
+    "conversations of the expert show most cells already, so there is little more to know of the world; and "
+    "half of the updates for it are taken from imitation.",
 )

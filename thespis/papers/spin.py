@@ -52,5 +52,12 @@ PAPER = Paper(
     "the opponent are drawn anew in every update, and those of the iteration before are not kept. Beta is 1, "
     "theirs 0.1, and 5 in the last iteration, as answers have four ids. DPO with preferences of a stronger model, "
     "its rival in the paper, is not tried. How long the lesson lasts was set by looks at one seed: after one "
-    "tenth of it, more fine-tuning still helped.",
+    "tenth of it, more fine-tuning still helped. "
+    "What is contradicted: that SPIN improves the fine-tuned model where more fine-tuning does not; after 300 "
+    "updates more fine-tuning is right in 0.99 of its answers and SPIN in 0.90, fewer than when it began. "
+    "That iterations help is not decided (0.735). Second look: the loss and its gradient agree with equation "
+    "4.7 by loops, and the opponent is renewed when it should be. Likely cause: a model that says nearly what "
+    "the data say has nothing to gain but noise, as every update prefers one right answer to another that "
+    "happens to differ, and what both have in common is not held by the loss; the paper's model is far from "
+    "its data, which are a stronger model's long answers, and its steps are a thousandth of these.",
 )
