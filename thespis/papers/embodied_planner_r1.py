@@ -62,5 +62,12 @@ PAPER = Paper(
     "policy optimisation was read from reports of the paper alone: group-relative advantages of whole "
     "trajectories, clipped ratios, the mean over all ids that the planner said. Imitation makes as many further "
     "updates as the others on five hundred demonstrations from the same homes; the paper's other rivals are "
-    "prompted models. All arms share a lesson. The number of updates was set by a look at one seed.",
+    "prompted models. All arms share a lesson. The number of updates was set by a look at one seed. "
+    "What is shown: more tasks are done than by PPO with a critic and than by imitation. What is not: more "
+    "than by likelihood of what went well (0.5). What is contradicted: that little is lost in homes not seen "
+    "before; it is 0.16, and as much for the rivals, imitation most. Second look: seen and unseen homes "
+    "differ in the keys of their beginnings alone, and a lesson and all updates saw the two hundred only. "
+    "Likely cause: two hundred beginnings are few enough for a small decoder to be taught by heart in a "
+    "thousand steps, before it learns by itself; what it lacks in others is the lesson's, and a pretrained "
+    "model of 7B has none such. The trial measures this and not what its method forgets.",
 )
