@@ -56,8 +56,10 @@ WALKS: dict[str, Any] = TALKER | {"feed": Episodes(turns=3, group=8, envs=64)}
 """Of three."""
 STEPS: dict[str, Any] = TALKER | {"feed": Episodes(turns=10, group=8, envs=64)}
 """Of ten."""
-KEEPER: dict[str, Any] = TALKER | {"lesson": 1000, "feed": Episodes(turns=8, group=8, envs=64)}
-"""Of eight, by who was taught for long: what keeps a household is said by chance too seldom."""
+TAUGHT: dict[str, Any] = TALKER | {"lesson": 1000}
+"""One that was taught for long: what keeps a household is said by chance too seldom."""
+KEEPER: dict[str, Any] = TAUGHT | {"feed": Episodes(turns=8, group=8, envs=64)}
+"""Of eight, in a household."""
 ATTEMPTS: dict[str, Any] = TALKER | {"feed": Episodes(turns=2, group=16, envs=128)}
 """Of two: eight sums, sixteen pairs of attempts at each."""
 

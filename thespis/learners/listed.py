@@ -13,8 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.actors.distributions import Categorical
 from thespis.actors.language import Talking
@@ -28,7 +27,7 @@ from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, V
 from thespis.core.spaces import Discrete
 from thespis.critics.listed import TextHead
 from thespis.learners.talker import Modelled
-from thespis.nets.listing import Listing
+from thespis.nets.listing import Listing, padded
 
 
 class ListedActorCritic(eqx.Module):
@@ -118,7 +117,7 @@ class Listed(Modelled, Inside):
     def act(self, policy: Choosing, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
         """Utterances, and what the method inside says beside them."""
         number, memory, extras = self.method.act(policy.actor, memory, view, key)
-        return jnp.asarray(_padded(policy.talking))[number], memory, extras
+        return jnp.asarray(padded(policy.talking.choices, policy.talking.utterance))[number], memory, extras
 
     def judge(self, state: ListedState, episode: Transition) -> Critique:
         """The opinion of the method inside."""
@@ -133,9 +132,5 @@ class Listed(Modelled, Inside):
 
 def numbered(talking: Talking, steps: Transition) -> Transition:
     """Steps whose actions are numbers of utterances in place of their ids; what is not listed counts as the first."""
-    said = (steps.action[..., None, :] == _padded(talking)).all(axis=-1)
+    said = (steps.action[..., None, :] == padded(talking.choices, talking.utterance)).all(axis=-1)
     return dataclasses.replace(steps, action=jnp.argmax(said, axis=-1).astype("int32"))
-
-
-def _padded(talking: Talking) -> Int[np.ndarray, "choice utterance"]:
-    return np.array([(*ids, *[-1] * (talking.utterance - len(ids))) for ids in talking.choices], "int32")

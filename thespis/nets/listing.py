@@ -13,6 +13,11 @@ from jaxtyping import Array, Float, Int
 from thespis.nets.decoder import Decoder
 
 
+def padded(utterances: tuple[tuple[int, ...], ...], width: int) -> Int[np.ndarray, "choice width"]:
+    """Ids of utterances, with -1 behind them."""
+    return np.array([(*ids, *[-1] * (width - len(ids))) for ids in utterances], "int32")
+
+
 class Listing(eqx.Module):
     """``utterances``: ids of each, none of them empty. The text is read once, whatever their number.
 
@@ -26,8 +31,7 @@ class Listing(eqx.Module):
     @property
     def ids(self) -> Int[np.ndarray, "choice utterance"]:
         """The utterances, padded with -1."""
-        longest = max(map(len, self.utterances))
-        return np.array([(*ids, *[-1] * (longest - len(ids))) for ids in self.utterances], "int32")
+        return padded(self.utterances, max(map(len, self.utterances)))
 
     def before(self, text: Int[Array, " length"]) -> Float[Array, " width"]:
         """Features of the last id of a text, which is padded with -1."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from thespis.core.records import Citation
 from thespis.evidence.claims import AtLeast, Better
 from thespis.evidence.paper import Arm, Paper, Trial
-from thespis.evidence.speaking import KEEPER, kept, unseen
+from thespis.evidence.speaking import KEEPER, TAUGHT, kept, unseen
 from thespis.learners.baselines import Alone
 from thespis.learners.credit import Whole
 from thespis.learners.revisions import Chosen
@@ -18,7 +16,6 @@ from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.sft import SFT
 
 _UPDATES = 60
-_TALKER: dict[str, Any] = {key: value for key, value in KEEPER.items() if key != "feed"}
 _DONE = unseen()
 
 PAPER = Paper(
@@ -42,7 +39,7 @@ PAPER = Paper(
             Arm("groups", GRPO(**KEEPER, divisor=OverTokens())),
             Arm("PPO", LanguagePPO(**KEEPER)),
             Arm("filtered", REINFORCE(**KEEPER, credit=Whole(Alone()), experience=Chosen())),
-            Arm("imitation", SFT(**_TALKER), {"data": "demonstrations:512"}, steps=_UPDATES),
+            Arm("imitation", SFT(**TAUGHT), {"data": "demonstrations:512"}, steps=_UPDATES),
         ),
         envs=("thespis.evidence.speaking:HOMES",),
         steps=_UPDATES * 8 * 64,
@@ -54,20 +51,20 @@ PAPER = Paper(
         looks=1,
         episodes=100,
     ),
-    remarks="A household of three places in at most eight commands, told in words, stands for "
-    "ALFWorld and ScienceWorld, "
-    "and a decoder of two layers, taught by a demonstrator that errs in three of ten commands, for a model of 7B "
-    "that can already follow instructions; it does not think aloud before it acts. One learns in two hundred "
-    "homes and is tried in others. Rewards are theirs: 1 for a task that is done, 0 else. Their interactive "
-    "policy optimisation was read from reports of the paper alone: group-relative advantages of whole "
-    "trajectories, clipped ratios, the mean over all ids that the planner said. Imitation makes as many further "
-    "updates as the others on five hundred demonstrations from the same homes; the paper's other rivals are "
-    "prompted models. All arms share a lesson. The number of updates was set by a look at one seed. "
-    "What is shown: more tasks are done than by PPO with a critic and than by imitation. What is not: more "
-    "than by likelihood of what went well (0.5). What is contradicted: that little is lost in homes not seen "
-    "before; it is 0.16, and as much for the rivals, imitation most. Second look: seen and unseen homes "
-    "differ in the keys of their beginnings alone, and a lesson and all updates saw the two hundred only. "
-    "Likely cause: two hundred beginnings are few enough for a small decoder to be taught by heart in a "
-    "thousand steps, before it learns by itself; what it lacks in others is the lesson's, and a pretrained "
-    "model of 7B has none such. The trial measures this and not what its method forgets.",
+    remarks="A household of three places in at most eight commands, told in words, stands for ALFWorld and "
+    "ScienceWorld, and a decoder of two layers, taught by a demonstrator that errs in three of ten "
+    "commands, for a model of 7B that can already follow instructions; it does not think aloud before it "
+    "acts. One learns in two hundred homes and is tried in others. Rewards are theirs: 1 for a task that is "
+    "done, 0 else. Their interactive policy optimisation was read from reports of the paper alone: group- "
+    "relative advantages of whole trajectories, clipped ratios, the mean over all ids that the planner "
+    "said. Imitation makes as many further updates as the others on five hundred demonstrations from the "
+    "same homes. The paper's other rivals are not tried. All arms share a lesson. The number of updates was "
+    "set by a look at one seed. What is shown: more tasks are done than by PPO with a critic and than by "
+    "imitation. What is not: more than by likelihood of what went well (0.5). What is contradicted: that "
+    "little is lost in homes not seen before; it is 0.16, and as much for the rivals, imitation most. "
+    "Second look: seen and unseen homes differ in the keys of their beginnings alone, and a lesson and all "
+    "updates saw the two hundred only. Likely cause: two hundred beginnings are few enough for a small "
+    "decoder to be taught by heart in a thousand steps, before it learns by itself; what it lacks in others "
+    "is the lesson's, and a pretrained model of 7B has none such. The trial measures this and not what its "
+    "method forgets.",
 )

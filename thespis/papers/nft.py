@@ -63,17 +63,17 @@ PAPER = Paper(
         episodes=100,
     ),
     remarks="A decoder of two layers makes a number of two others in place of mathematics with 7B and 32B. Floor of "
-    "the implied ratio, weight of questions (their share of wrong answers; the root of the odds is the other that the "
-    "paper names), no penalty on KL and sixteen answers to a question are theirs; right answers alone have the same "
-    "weights, as in their code. Every batch is cut into four gradient steps, theirs into sixteen, so that only the "
-    "first of them is strictly on-policy. Questions that all answer alike are not drawn anew: they teach nothing. "
-    "That both gradients are one on what was sampled is a test, against the formula by loops and numeric slopes. The "
-    "step size was set by a look at one seed, in which one three times as large lost what every arm had been taught. "
-    "What is not shown: that wrong answers teach more than right ones alone, and that either weighting is as "
-    "good as GRPO; means say the opposite of the first (0.50 and 0.65), not decided. Second look: loss, floor "
-    "and both gradients agree with the paper's formulas by loops and numeric slopes. Likely cause: at a share "
-    "of a third of right answers, utterances of four ids and four steps on each batch most of what is told is "
-    "to say something else, which moves a small decoder away from what it was taught; seeds of NFT lie "
-    "further apart than those of its rivals. The paper's models are right at half of their questions, and ids "
-    "of a wrong answer there are mostly harmless.",
+    "the implied ratio, weight of questions (their share of wrong answers; the root of the odds is the "
+    "other that the paper names), no penalty on KL and sixteen answers to a question are theirs; right "
+    "answers alone have the same weights, as in their code. Every batch is cut into four gradient steps, "
+    "theirs into sixteen, so that only the first of them is strictly on-policy. Questions that all answer "
+    "alike are not drawn anew: they teach nothing. That both gradients are one on what was sampled is a "
+    "test, against the formula by loops and numeric slopes. The step size was set by a look at one seed, in "
+    "which one three times as large lost what every arm had been taught. What is not shown: that wrong "
+    "answers teach more than right ones alone, and that either weighting is as good as GRPO; means say the "
+    "opposite of the first (0.50 and 0.65), not decided. Second look: loss, floor and both gradients agree "
+    "with the paper's formulas by loops and numeric slopes. Likely cause: at a share of a third of right "
+    "answers, utterances of four ids and four steps on each batch most of what is told is to say something "
+    "else, which moves a small decoder away from what it was taught; seeds of NFT lie further apart than "
+    "those of its rivals.",
 )

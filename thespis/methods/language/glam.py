@@ -31,9 +31,7 @@ from thespis.nets.mlp import orthogonal
 class GLAM(Listed):
     """PPO for utterances that a world lists."""
 
-    method: PPO = PPO(
-        learning_rate=1e-4, trace=0.99, entropy_weight=0.01, epochs=4, feed=Rollouts(length=40, envs=32)
-    )  # fmt: skip
+    method: PPO = PPO(learning_rate=1e-4, trace=0.99, entropy_weight=0.01, epochs=4, feed=Rollouts(length=40, envs=32))
     """By what it learns; ``hidden`` are the layers of the critic's head, and there is neither memory nor scaling."""
 
     name: ClassVar[str] = "glam"
