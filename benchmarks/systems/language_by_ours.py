@@ -1,36 +1,30 @@
-"""Thespis says things: utterances of a random model, all of full length, prompts of one length."""
+"""Thespis answers prompts of one length: utterances of a random model, two batches of half the prompts at a time."""
 
 from __future__ import annotations
 
-import functools
-
-import jax
-import jax.numpy as jnp
-import numpy as np
-from language import LAYERS, NEW, PROMPT, SHAPE, VOCABULARY, prompts
+from language import LAYERS, NEW, SHAPE, VOCABULARY, prompts
 from shared import Stopwatch, work
 
 from thespis.core.keys import key_of
-from thespis.language.generation import Speaker, place
+from thespis.core.vocabulary import closed
+from thespis.language.chat import Conversation
+from thespis.language.engine import Request
+from thespis.language.local import Local
+from thespis.language.tokens import words
 from thespis.nets.decoder import Shape, decoder
+
+LISTED = tuple(f"w{i}" for i in range(VOCABULARY - len(closed(()).words)))
 
 
 def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
     model = decoder(Shape(VOCABULARY, layers=LAYERS, tied=True, **SHAPE), key_of(0))
-    rows = job.batch
-
-    @jax.jit
-    def say(model, tokens, key):
-        positions = place(jnp.full(rows, PROMPT), jnp.zeros(rows, "int32"), PROMPT)
-        cache = model.empty(rows, PROMPT + NEW)
-        return Speaker(model, length=NEW)(cache, tokens, positions, key)[0].tokens
-
-    said, done = functools.partial(say, model), 0
+    engine, done = Local(model, words(closed(LISTED).words), rows=job.batch // 2, chunk=NEW), 0
     while not watch.at(done):
-        tokens = np.asarray(said(jnp.asarray(prompts(rows, done)), key_of(done)))
-        done += tokens.size
+        asked = [Conversation(tuple(row)) for row in prompts(job.batch, done).tolist()]
+        answers = engine.answers(asked, Request(length=NEW, seed=done))
+        done += sum(answer.usage.said for answer in answers)  # a few ended early: the model says anything
     watch.answer()
 
 

@@ -142,7 +142,7 @@ def test_within_a_bucket_nothing_is_compiled_again():
     engine = talker()
     engine.answers([user("a")], Request(length=9, seed=0))
     before = local._say._cache_size()
-    engine.answers([user("b" * 9), user("cc")], Request(0.3, 0.5, 7, 0.1, length=17, seed=8, n=3))
+    engine.answers([user("b" * 9), user("cc")], Request(0.3, 0.5, 7, 0.1, length=16, seed=8, n=3))
     assert local._say._cache_size() == before
 
 

@@ -115,19 +115,20 @@ def zeros_like(leaf: jax.Array | Apart) -> jax.Array | Apart:
     return jnp.zeros_like(leaf, device=leaf.sharding)
 
 
+def mapped(function: Callable[..., PyTree], *args: PyTree) -> PyTree:
+    """``jax.vmap``; a seed alone keeps its branches and loops, which would else compute all sides and copy all state."""
+    if jax.tree.leaves(args)[0].shape[0] > 1:
+        return jax.vmap(function)(*args)
+    return jax.tree.map(lambda x: x[None], function(*jax.tree.map(lambda x: x[0], args)))
+
+
 def each(function: Callable[..., PyTree], *args: PyTree) -> PyTree:
     """``function`` of each seed's arguments, inside a program: leaves in ``[seed, ...]``, out ``[seed, ...]``.
 
     The bits of a seed are those that it has in a program of its own.
     """
     count = jax.tree.leaves(args)[0].shape[0]
-    if programs(count) == 1:
-        return jax.vmap(function)(*args)
-
-    def one(given: tuple[PyTree, ...]) -> PyTree:
-        return jax.tree.map(lambda x: x[0], jax.vmap(function)(*jax.tree.map(lambda x: x[None], given)))
-
-    return jax.lax.map(one, args)
+    return jax.vmap(function)(*args) if programs(count) == 1 else jax.lax.map(lambda given: function(*given), args)
 
 
 def each_in_place(function: Callable[[Tree], Tree], tree: Tree, count: int) -> Tree:

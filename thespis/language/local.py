@@ -12,13 +12,14 @@ import functools
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from thespis.core import apart
 from thespis.core.keys import key_of
 from thespis.language.chat import Conversation, Template, plain, template_of
 from thespis.language.configs import LONGEST
@@ -30,7 +31,7 @@ from thespis.language.utterance import Utterance
 from thespis.language.weights import load, read_json
 from thespis.nets.decoder import Cache, Decoder
 
-_NARROWEST = 32
+_NARROWEST = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +54,20 @@ class _Row:
     said: Utterance
 
 
+class _Batch(NamedTuple):
+    """Rows that are computed together, the width of their prompts and the length of their answers."""
+
+    rows: list[_Row]
+    width: int
+    length: int
+
+
 class Local:
     """An :class:`~thespis.language.engine.Engine` over a decoder.
 
-    ``longest``: tokens of a prompt and its answer together; ``rows``: answers computed at a time; ``chunk``: tokens
-    drawn between two looks at what was said, for strings that stop and for streaming.
+    ``longest``: tokens of a prompt and its answer together; ``rows``: answers of a batch; ``chunk``: tokens drawn
+    between two looks at what was said, for strings that stop and for streaming. On a CPU :meth:`answers` computes as
+    many batches at a time as there are cores.
     """
 
     def __init__(
@@ -77,8 +87,9 @@ class Local:
         """An answer to each conversation, in their order. Raises :class:`Refused` for one that is too long."""
         asks = [self.ask(talk, request) for talk in talks]
         pieces: list[list[Piece]] = [[] for _ in asks]
-        for i, piece in self.spoken(asks):
-            pieces[i].append(piece)
+        for batch in self._together(self._batches(asks)):
+            for i, piece in batch:
+                pieces[i].append(piece)
         usages = [
             Usage(len(ask.ids), sum(len(p.tokens or ()) for p in own)) for ask, own in zip(asks, pieces, strict=True)
         ]
@@ -119,26 +130,42 @@ class Local:
 
         ``wanted`` says before each chunk whether an ask is still to be answered; what is not has no end.
         """
-        batches: dict[tuple[int, int], list[_Row]] = {}
+        for batch in self._batches(asks):
+            yield from self._spoken(batch, wanted)
+
+    def _batches(self, asks: Sequence[Ask]) -> list[_Batch]:
+        sizes: dict[tuple[int, int], list[_Row]] = {}
         for i, ask in enumerate(asks):
             seed = secrets.randbits(63) if ask.request.seed is None else ask.request.seed
-            sizes = _bucket(len(ask.ids)), max(_bucket(ask.request.length), self.chunk)
+            size = _bucket(len(ask.ids)), max(_bucket(ask.request.length), self.chunk)
             for choice in range(ask.request.n):
                 said = Utterance(self.tokenizer, ask.request, choice)
-                batches.setdefault(sizes, []).append(_Row(i, choice, ask.ids, ask.request, seed, said))
-        for (width, length), rows in batches.items():
-            for first in range(0, len(rows), self.rows):
-                yield from self._batch(rows[first : first + self.rows], width, length, wanted)
+                sizes.setdefault(size, []).append(_Row(i, choice, ask.ids, ask.request, seed, said))
+        cut = [
+            (rows[first : first + self.rows], *size)
+            for size, rows in sizes.items()
+            for first in range(0, len(rows), self.rows)
+        ]
+        return [_Batch(*one) for one in cut]
 
-    def _batch(
-        self, rows: list[_Row], width: int, length: int, wanted: Callable[[int], bool]
-    ) -> Iterator[tuple[int, Piece]]:
+    def _together(self, batches: list[_Batch]) -> list[list[tuple[int, Piece]]]:
+        """All that is said in each batch."""
+
+        def whole(batch: _Batch) -> list[tuple[int, Piece]]:
+            return list(self._spoken(batch))
+
+        if jax.default_backend() != "cpu":
+            return [whole(batch) for batch in batches]
+        with apart.threads("batch") as threads:
+            return apart.in_turn(threads, whole, batches)
+
+    def _spoken(self, batch: _Batch, wanted: Callable[[int], bool] = lambda ask: True) -> Iterator[tuple[int, Piece]]:
+        rows, width, length = batch.rows, batch.width, batch.length
         tokens, positions = np.zeros((self.rows, width), "int32"), np.full((self.rows, width), -1, "int32")
         for i, row in enumerate(rows):
             tokens[i, : len(row.prompt)], positions[i, : len(row.prompt)] = row.prompt, np.arange(len(row.prompt))
         calls = -(-length // self.chunk)
-        # Copies, since layers of an empty cache share their arrays, and what is donated must be one's own.
-        cache = jax.tree.map(jnp.copy, self.model.empty(self.rows, width + calls * self.chunk))
+        cache = _empty(self.model, self.rows, width + calls * self.chunk)
         sampling, seeds = self._sampling(rows), self._seeds(rows)
         for call in range(calls):
             drawn, cache = _say(
@@ -186,6 +213,12 @@ def engine_of(directory: Path | str, *, dtype: str = "float32", rows: int = 8, c
 
 def _bucket(count: int) -> int:
     return max(_NARROWEST, 1 << (count - 1).bit_length())
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _empty(model: Decoder, rows: int, slots: int) -> Cache:
+    """Nothing was read; each layer has arrays of its own, as they are to be donated."""
+    return model.empty(rows, slots)
 
 
 @functools.partial(jax.jit, static_argnames=("length", "stop"), donate_argnames=("cache",))

@@ -26,6 +26,8 @@ from thespis.nets.rotary import Plain, Rotary, turned, turns
 
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
 """The projections of a layer; ``biased`` of a :class:`Shape` names some of them."""
+_FEW = 8
+"""Layers up to which the gradient's program has each of them: a loop would copy all that each has computed."""
 _ALL = 2**30  # a window that no sequence fills
 _PLAIN = Plain()
 
@@ -159,7 +161,8 @@ class Decoder(eqx.Module):
             return self._mixed(layer, x, each(*self._heads(layer, x, by), positions, branches)), None
 
         body = jax.checkpoint(one) if self.remat else one  # pyright: ignore[reportPrivateImportUsage]
-        x, _ = jax.lax.scan(body, self.embedding[tokens].astype(self.compute), (self.layers, self._windows()))
+        begun, few = self.embedding[tokens].astype(self.compute), self.shape.layers <= _FEW
+        x, _ = jax.lax.scan(body, begun, (self.layers, self._windows()), unroll=few)
         return rms_norm(x, self.norm, self.shape.epsilon)
 
     def apart(self) -> tuple[Layer, ...]:

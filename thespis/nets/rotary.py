@@ -133,5 +133,6 @@ def turns(
 def turned(x: Float[Array, "*time head size"], by: tuple[Array, Array]) -> Float[Array, "*time head size"]:
     """Heads turned to their positions, in the dtype of ``x``."""
     cos, sin = (part.astype(x.dtype) for part in by)
-    first, second = jnp.split(x, 2, axis=-1)
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    both, signed = jnp.concatenate([cos, cos], axis=-1), jnp.concatenate([-sin, sin], axis=-1)
+    # Halves changed over by a roll: XLA on CPUs would compute two new halves apart and then put them together.
+    return x * both + jnp.roll(x, x.shape[-1] // 2, axis=-1) * signed
