@@ -102,7 +102,7 @@ CASES = {
         Work("generate", "", 192, 64, begin=2 * 64 * 32, steps=20 * 64 * 32, script="language_"),
         {"transformers": 4.0},
         "A Llama of 1.9 million random parameters says 32 tokens to each of 64 prompts of 16 tokens, drawn from all of "
-        "a vocabulary of 1,700.",
+        "a vocabulary of 1,700: two batches of 32 side by side, and their text; transformers makes one batch, of ids.",
     ),
     "grpo": Case(
         Work("grpo", "", 192, 64, begin=4, steps=16, learning_rate=1e-5, script="grpo_"),

@@ -148,4 +148,5 @@ def log_probs_of(
     """Log-probabilities of ids, as a sampler has them, and the entropies of what they were drawn from."""
     logs = sampling.log_probs(model.logits(features))
     chosen = jnp.take_along_axis(logs, jnp.maximum(tokens, 0)[..., None], axis=-1)[..., 0]
-    return chosen, -jnp.sum(jnp.exp(logs) * logs, axis=-1)
+    # A product of vectors: XLA on CPUs takes forty times as long for the sum of a product over many words.
+    return chosen, -jnp.einsum("...v,...v->...", jnp.exp(logs), logs)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
+from thespis.core import apart
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.keys import fold, roots, world_seed
-from thespis.core.records import EnvSpec, Transition
-from thespis.core.spaces import to_world
+from thespis.core.records import Transition, View
+from thespis.core.spaces import Space, to_world
 
 LONGEST = 100_000  # steps after which an episode of a world without an end is cut and counted as it is
 
@@ -51,7 +53,7 @@ def play(
     rows, count = worlds.n // len(seeds), len(seeds)
     keys = jnp.stack([fold(root, f"{stream}/{mode.value}") for root in roots(seeds)])
     world_seeds = [world_seed(key, i) for key in keys for i in range(rows)]
-    policy, memory, act = _actor(method, worlds.spec, states, rows, mode)
+    policy, memory = _begin(method, states, rows, mode)
 
     def by_seed(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: np.asarray(x).reshape(count, rows, *np.shape(x)[1:]), tree)
@@ -62,7 +64,7 @@ def play(
     returns, lengths = np.zeros((count, rows)), np.zeros((count, rows), int)
     kept: list[list[list[Transition]]] = [[[] for _ in range(keep)] for _ in seeds]
     for tick in range(longest):
-        sent, action, memory, extras = act(policy, memory, view, keys, np.int32(tick))
+        sent, action, memory, extras = _act(method, worlds.spec.action, policy, memory, view, keys, np.int32(tick))
         step, following = worlds.step(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), sent))
         step, following = by_seed(step), by_seed(following)
         answer = step.reward, step.terminated, step.truncated, step.view
@@ -79,16 +81,29 @@ def play(
     return Played(returns, lengths, whole)
 
 
-def _actor(method: Method, spec: EnvSpec, states: PyTree, rows: int, mode: Mode):
-    """Policies and memories ``[seed, ...]``, and the jitted ``act`` for them."""
+# Compiled once for a method, a mode and a number of worlds: a run evaluates many times.
 
-    def begin(states):
-        policy = method.policy(states, mode)
+
+@eqx.filter_jit
+def _begin(method: Method, states: PyTree, rows: int, mode: Mode) -> tuple[PyTree, PyTree]:
+    """Policies and memories ``[seed, ...]``."""
+
+    def one(state: PyTree) -> tuple[PyTree, PyTree]:
+        policy = method.policy(state, mode)
         return policy, method.begin(policy, rows)
 
-    def one(policy, memory, view, key, tick):
-        action, memory, extras = method.act(policy, memory, view, fold(key, "act", tick))
-        return to_world(spec.action, action), action, memory, extras
+    return apart.mapped(one, states)
 
-    policy, memory = jax.jit(jax.vmap(begin))(states)
-    return policy, memory, jax.jit(jax.vmap(one, in_axes=(0, 0, 0, 0, None)))
+
+@eqx.filter_jit
+def _act(
+    method: Method, space: Space, policy: PyTree, memory: PyTree, view: View, keys: Key[Array, " seed"],
+    tick: Int[Array, ""],
+) -> tuple[PyTree, PyTree, PyTree, PyTree]:  # fmt: skip
+    """What the worlds receive, the actions, memories and extras, ``[seed, row, ...]``."""
+
+    def one(policy: PyTree, memory: PyTree, view: View, key: Key[Array, ""]) -> tuple[PyTree, PyTree, PyTree, PyTree]:
+        action, memory, extras = method.act(policy, memory, view, fold(key, "act", tick))
+        return to_world(space, action), action, memory, extras
+
+    return apart.mapped(one, policy, memory, view, keys)
