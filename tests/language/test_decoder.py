@@ -55,6 +55,17 @@ def test_a_cache_changes_nothing(window):
     np.testing.assert_allclose(jnp.concatenate(found), wanted, atol=1e-5)
 
 
+def test_many_layers_are_as_few_written_out(monkeypatch):
+    model = decoder(SMALL, key_of(0))
+    text = jax.random.randint(key_of(1), (7,), 0, 11), jnp.arange(7)
+    found = []
+    for few in (0, 8):
+        monkeypatch.setattr("thespis.nets.decoder._FEW", few)
+        found.append(jax.jit(jax.value_and_grad(lambda m: jnp.square(m(*text)).mean()))(model))
+    for looped, written in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(looped, written, rtol=1e-5, atol=1e-7)
+
+
 def test_padding_changes_no_bit_of_features_or_gradients():
     model = decoder(SMALL, key_of(0))
     at = jnp.array([0, 1, -1, 2, 3, -1, -1])

@@ -115,11 +115,24 @@ def zeros_like(leaf: jax.Array | Apart) -> jax.Array | Apart:
     return jnp.zeros_like(leaf, device=leaf.sharding)
 
 
-def mapped(function: Callable[..., PyTree], *args: PyTree) -> PyTree:
-    """``jax.vmap``; a seed alone keeps its branches and loops, which would else compute all sides and copy all state."""
-    if jax.tree.leaves(args)[0].shape[0] > 1:
-        return jax.vmap(function)(*args)
-    return jax.tree.map(lambda x: x[None], function(*jax.tree.map(lambda x: x[0], args)))
+def lone(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``function`` (arrays in, arrays out, no gradient), whose ``vmap`` over one seed is itself.
+
+    Under ``vmap``, be it of one seed, a loop that ends when its own state says so copies all of it in every round.
+    """
+    called = jax.custom_batching.custom_vmap(function)
+
+    @called.def_vmap
+    def _(count: int, batched: list[PyTree], *args: PyTree) -> tuple[PyTree, PyTree]:
+        if count > 1:
+            axes = jax.tree.map(lambda has: 0 if has else None, batched)
+            found = jax.vmap(function, tuple(axes))(*args)
+        else:
+            alone = called(*jax.tree.map(lambda x, has: jnp.squeeze(x, 0) if has else x, args, tuple(batched)))
+            found = jax.tree.map(lambda x: x[None], alone)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return called
 
 
 def each(function: Callable[..., PyTree], *args: PyTree) -> PyTree:
@@ -128,7 +141,13 @@ def each(function: Callable[..., PyTree], *args: PyTree) -> PyTree:
     The bits of a seed are those that it has in a program of its own.
     """
     count = jax.tree.leaves(args)[0].shape[0]
-    return jax.vmap(function)(*args) if programs(count) == 1 else jax.lax.map(lambda given: function(*given), args)
+    if programs(count) == 1:
+        return jax.vmap(function)(*args)
+
+    def one(given: tuple[PyTree, ...]) -> PyTree:
+        return jax.tree.map(lambda x: x[0], jax.vmap(function)(*jax.tree.map(lambda x: x[None], given)))
+
+    return jax.lax.map(one, args)
 
 
 def each_in_place(function: Callable[[Tree], Tree], tree: Tree, count: int) -> Tree:

@@ -12,9 +12,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, PyTree
+from jaxtyping import Array, Key, PyTree
 
-from thespis.core import apart
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.keys import fold, roots, world_seed
 from thespis.core.records import Transition, View
@@ -92,18 +91,18 @@ def _begin(method: Method, states: PyTree, rows: int, mode: Mode) -> tuple[PyTre
         policy = method.policy(state, mode)
         return policy, method.begin(policy, rows)
 
-    return apart.mapped(one, states)
+    return jax.vmap(one)(states)
 
 
 @eqx.filter_jit
 def _act(
     method: Method, space: Space, policy: PyTree, memory: PyTree, view: View, keys: Key[Array, " seed"],
-    tick: Int[Array, ""],
+    tick: np.int32,
 ) -> tuple[PyTree, PyTree, PyTree, PyTree]:  # fmt: skip
     """What the worlds receive, the actions, memories and extras, ``[seed, row, ...]``."""
 
     def one(policy: PyTree, memory: PyTree, view: View, key: Key[Array, ""]) -> tuple[PyTree, PyTree, PyTree, PyTree]:
-        action, memory, extras = method.act(policy, memory, view, fold(key, "act", tick))
+        action, memory, extras = method.act(policy, memory, view, fold(key, "act", jnp.asarray(tick)))
         return to_world(space, action), action, memory, extras
 
-    return apart.mapped(one, policy, memory, view, keys)
+    return jax.vmap(one)(policy, memory, view, keys)

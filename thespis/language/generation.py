@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from thespis.core import apart
 from thespis.language.grammar import Free, Grammar
 from thespis.language.sampling import Sampler, Sampling
 from thespis.language.steering import Steering, Unsteered
@@ -89,6 +90,17 @@ class Speaker(eqx.Module):
         what may be said. A row whose block is padding alone says nothing. The caches need room for
         ``block + length - 1`` more.
         """
+        return _speak(self, cache, tokens, positions, key, grammar)
+
+    def whole(
+        self,
+        cache: Cache,
+        tokens: Int[Array, "row block"],
+        positions: Int[Array, "row block"],
+        key: Key[Array, "*rows"],
+        grammar: Grammar,
+    ) -> tuple[Drawn, Cache]:
+        """All ticks of :meth:`__call__`."""
         layers = self.model.apart()
         features, cache = read(self.model, cache, tokens, positions, layers)
         rows, first = tokens.shape[0], positions.max(axis=1) + 1
@@ -130,6 +142,9 @@ class Speaker(eqx.Module):
         )
         stops = (token[:, None] == jnp.array(self.stop, "int32")).any(axis=1) | complete
         return _Saying(saying.tick + 1, Drawn(tokens, logs), saying.cache, state, going & ~stops)
+
+
+_speak = apart.lone(Speaker.whole)
 
 
 def _at(key: Key[Array, "*rows"], tick: Int[Array, ""]) -> Key[Array, "*rows"]:

@@ -138,7 +138,7 @@ class CompiledLoop:
             def one(root, learner, world, tally):
                 return self._block(parts, root, learner, world, tally, carry.ticks, carry.updates, train)
 
-            learner, world, tally = apart.mapped(one, carry.roots, carry.learner, carry.world, carry.tally)
+            learner, world, tally = jax.vmap(one)(carry.roots, carry.learner, carry.world, carry.tally)
             updates = carry.updates + (feed.updates if train else 0)
             return Carry(carry.roots, learner, world, tally, carry.ticks + feed.ticks, updates)
 

@@ -100,7 +100,7 @@ class HostLoop:
 
         steps, outcomes = (_cut(x, len(seeds)) for x in (self._row.unflatten(rows), self._end.unflatten(ends)))
         learner, tally = self._held.unflatten(held)
-        learner, tally = apart.mapped(one, learner, tally, steps, memory, outcomes, seeds)
+        learner, tally = jax.vmap(one)(learner, tally, steps, memory, outcomes, seeds)
         return jax.tree.leaves((learner, tally)), jax.tree.leaves(self._policies(parts, learner.method, len(seeds)))
 
     # -- state ---------------------------------------------------------------------------------------------

@@ -113,13 +113,13 @@ class LoggedLoop:
     ) -> LoggedCarry:
         parts, data = given
 
-        def block(_, carry: LoggedCarry) -> LoggedCarry:
-            def one(root, learner: Learner, tally: Tally):
-                states = learner.method, learner.feedback
-                states, (report, signal), _ = self._update(parts, data, root, states, carry.updates)
-                return Learner(*states, (), ()), count_metrics(tally, report, signal, Report({}))
+        def one(root, learner: Learner, tally: Tally, index):
+            states, (report, signal), _ = self._update(parts, data, root, (learner.method, learner.feedback), index)
+            return Learner(*states, (), ()), count_metrics(tally, report, signal, Report({}))
 
-            learner, tally = apart.mapped(one, carry.roots, carry.learner, carry.tally)
+        def block(_, carry: LoggedCarry) -> LoggedCarry:
+            step = jax.vmap(one, in_axes=(0, 0, 0, None))
+            learner, tally = step(carry.roots, carry.learner, carry.tally, carry.updates)
             return LoggedCarry(carry.roots, learner, tally, carry.updates + 1)
 
         return jax.lax.fori_loop(0, blocks, block, carry)

@@ -26,8 +26,7 @@ from thespis.nets.rotary import Plain, Rotary, turned, turns
 
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
 """The projections of a layer; ``biased`` of a :class:`Shape` names some of them."""
-_FEW = 8
-"""Layers up to which the gradient's program has each of them: a loop would copy all that each has computed."""
+_FEW = 8  # layers that are written out one by one: for a gradient, a loop copies all that each has computed
 _ALL = 2**30  # a window that no sequence fills
 _PLAIN = Plain()
 
@@ -157,12 +156,12 @@ class Decoder(eqx.Module):
                 seen = visible(places, places, window) & ((branch == 0) | (branch == branch[:, None]))
                 return attend(q, k.transpose(1, 2, 0), v.transpose(1, 0, 2), seen)
 
-            each = jax.vmap(text) if tokens.ndim > 1 else text
-            return self._mixed(layer, x, each(*self._heads(layer, x, by), positions, branches)), None
+            seen = (jax.vmap(text) if tokens.ndim > 1 else text)(*self._heads(layer, x, by), positions, branches)
+            return self._mixed(layer, x, seen), None
 
         body = jax.checkpoint(one) if self.remat else one  # pyright: ignore[reportPrivateImportUsage]
-        begun, few = self.embedding[tokens].astype(self.compute), self.shape.layers <= _FEW
-        x, _ = jax.lax.scan(body, begun, (self.layers, self._windows()), unroll=few)
+        x, few = self.embedding[tokens].astype(self.compute), self.shape.layers <= _FEW
+        x, _ = jax.lax.scan(body, x, (self.layers, self._windows()), unroll=few)
         return rms_norm(x, self.norm, self.shape.epsilon)
 
     def apart(self) -> tuple[Layer, ...]:
@@ -246,7 +245,6 @@ def decoder(shape: Shape, key: Key[Array, ""], dtype: str = "float32") -> Decode
 
     ones = jnp.ones((layers, shape.width), dtype)
     heads = jnp.ones((layers, shape.head_size), dtype) if shape.normed else None
-    parts = {name: projection(name) for name in PROJECTIONS}
-    stacked = Layer(before=ones, between=ones, q_norm=heads, k_norm=heads, **parts)
+    stacked = Layer(ones, *map(projection, PROJECTIONS[:4]), heads, heads, ones, *map(projection, PROJECTIONS[4:]))
     head = None if shape.tied else normal((shape.width, shape.vocabulary))
     return Decoder(normal((shape.vocabulary, shape.width)), stacked, ones[0], head, shape)
