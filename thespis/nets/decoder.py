@@ -232,8 +232,7 @@ def _write(old: Array, new: Array, at: Int[Array, ""], axis: int) -> Array:
 
 def decoder(shape: Shape, key: Key[Array, ""], dtype: str = "float32") -> Decoder:
     """A fresh model: normal weights of deviation 0.02, those into the residual stream over ``sqrt(2 layers)``."""
-    keys = iter(jax.random.split(key, len(PROJECTIONS) + 2))
-    layers, sizes = shape.layers, shape.sizes()
+    keys, layers, sizes = iter(jax.random.split(key, len(PROJECTIONS) + 2)), shape.layers, shape.sizes()
 
     def normal(size: tuple[int, ...], scale: float = 0.02) -> Array:
         return (scale * jax.random.normal(next(keys), size)).astype(dtype)
@@ -245,6 +244,7 @@ def decoder(shape: Shape, key: Key[Array, ""], dtype: str = "float32") -> Decode
 
     ones = jnp.ones((layers, shape.width), dtype)
     heads = jnp.ones((layers, shape.head_size), dtype) if shape.normed else None
-    stacked = Layer(ones, *map(projection, PROJECTIONS[:4]), heads, heads, ones, *map(projection, PROJECTIONS[4:]))
+    parts = {name: projection(name) for name in PROJECTIONS}
+    stacked = Layer(before=ones, between=ones, q_norm=heads, k_norm=heads, **parts)
     head = None if shape.tied else normal((shape.width, shape.vocabulary))
     return Decoder(normal((shape.vocabulary, shape.width)), stacked, ones[0], head, shape)
