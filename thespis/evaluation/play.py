@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.keys import fold, roots, world_seed
@@ -63,7 +63,9 @@ def play(
     returns, lengths = np.zeros((count, rows)), np.zeros((count, rows), int)
     kept: list[list[list[Transition]]] = [[[] for _ in range(keep)] for _ in seeds]
     for tick in range(longest):
-        sent, action, memory, extras = _act(method, worlds.spec.action, policy, memory, view, keys, np.int32(tick))
+        sent, action, memory, extras = _act(
+            method, worlds.spec.action, policy, memory, view, keys, jnp.asarray(tick, "int32")
+        )
         step, following = worlds.step(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), sent))
         step, following = by_seed(step), by_seed(following)
         answer = step.reward, step.terminated, step.truncated, step.view
@@ -97,12 +99,12 @@ def _begin(method: Method, states: PyTree, rows: int, mode: Mode) -> tuple[PyTre
 @eqx.filter_jit
 def _act(
     method: Method, space: Space, policy: PyTree, memory: PyTree, view: View, keys: Key[Array, " seed"],
-    tick: np.int32,
+    tick: Int[Array, ""],
 ) -> tuple[PyTree, PyTree, PyTree, PyTree]:  # fmt: skip
     """What the worlds receive, the actions, memories and extras, ``[seed, row, ...]``."""
 
     def one(policy: PyTree, memory: PyTree, view: View, key: Key[Array, ""]) -> tuple[PyTree, PyTree, PyTree, PyTree]:
-        action, memory, extras = method.act(policy, memory, view, fold(key, "act", jnp.asarray(tick)))
+        action, memory, extras = method.act(policy, memory, view, fold(key, "act", tick))
         return to_world(space, action), action, memory, extras
 
     return jax.vmap(one)(policy, memory, view, keys)
