@@ -31,6 +31,7 @@ from thespis.learners.credit import ToGo, TurnCritic, Whole
 from thespis.learners.crowd import EachAlone
 from thespis.learners.experience import Successes
 from thespis.learners.following import Sarsa
+from thespis.learners.held import Steps
 from thespis.learners.likeness import RoleContrast
 from thespis.learners.merits import Merits
 from thespis.learners.normalisers import ReturnScale, RunningScale
@@ -77,6 +78,8 @@ from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.mdpo import MDPO
+from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
@@ -145,6 +148,9 @@ CASES = {
     "ddpg": Case(DDPG(hidden=SMALL, feed=replay()), Walk()),
     "ddpg with choices": Case(DDPG(hidden=SMALL, feed=replay()), CHOICE),
     "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
+    "mdpo": Case(MDPO(hidden=SMALL, epochs=2, minibatch=6, feed=Rollouts(8, envs=3)), EVERYTHING),
+    "mdpo-off": Case(OffPolicyMDPO(hidden=SMALL, hold=Steps(every=2), feed=replay(length=2)), Walk()),
+    "mdpo-off with choices": Case(OffPolicyMDPO(hidden=SMALL, feed=replay()), CHOICE),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),

@@ -23,6 +23,7 @@ from thespis.methods.teams.decentralized import Surrogate
 SPEC = Walk(Discrete(4), legal=True).spec
 KEY = key_of(0)
 NONE = (), ()
+NEVER = jnp.array(0)
 
 
 def experienced(method):
@@ -47,10 +48,10 @@ def test_the_penalties_are_means_over_states_of_the_divergence_and_its_root():
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.where(p > 0, p * (np.log(p) - np.log(q)), 0.0).sum(-1)
     assert apart.shape == (8, 3) and (apart > 0.01).mean() > 0.5
-    root, whole = (Tether(*weights).pull(now, data, before) for weights in ((2.0, 0.0), (0.0, 3.0)))
+    root, whole = (Tether(*weights).pull(now, data, before, NEVER) for weights in ((2.0, 0.0), (0.0, 3.0)))
     np.testing.assert_allclose(root, 2 * np.sqrt(apart).mean(), rtol=1e-3)
     np.testing.assert_allclose(whole, 3 * apart.mean(), rtol=1e-3)
-    slopes = jax.grad(lambda n: Tether().pull(replay(n, NONE, data), data, before))(one)
+    slopes = jax.grad(lambda n: Tether().pull(replay(n, NONE, data), data, before, NEVER))(one)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slopes))  # where nothing has moved yet
 
 

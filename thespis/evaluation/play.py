@@ -49,7 +49,7 @@ def play(
     ``states`` are the method's, leading axis ``[seed]``. Worlds and actions draw from ``stream`` and the mode's
     name under each seed's root key, so that the same call gives the same episodes.
     """
-    rows, count = worlds.n // len(seeds), len(seeds)
+    rows, count, space = worlds.n // len(seeds), len(seeds), worlds.spec.action
     keys = jnp.stack([fold(root, f"{stream}/{mode.value}") for root in roots(seeds)])
     world_seeds = [world_seed(key, i) for key in keys for i in range(rows)]
     policy, memory = _begin(method, states, rows, mode)
@@ -63,9 +63,7 @@ def play(
     returns, lengths = np.zeros((count, rows)), np.zeros((count, rows), int)
     kept: list[list[list[Transition]]] = [[[] for _ in range(keep)] for _ in seeds]
     for tick in range(longest):
-        sent, action, memory, extras = _act(
-            method, worlds.spec.action, policy, memory, view, keys, jnp.asarray(tick, "int32")
-        )
+        sent, action, memory, extras = _act(method, space, policy, memory, view, keys, jnp.asarray(tick, "int32"))
         step, following = worlds.step(jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), sent))
         step, following = by_seed(step), by_seed(following)
         answer = step.reward, step.terminated, step.truncated, step.view

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from thespis.actors.distributions import Distribution
 from thespis.learners.actor_critic import Evaluated
@@ -23,7 +23,7 @@ Before = Callable[[], Distribution]
 class Free(eqx.Module):
     """Nothing."""
 
-    def pull(self, now: Replayed, data: Evaluated, before: Before) -> Float[Array, ""]:
+    def pull(self, now: Replayed, data: Evaluated, before: Before, index: Int[Array, ""]) -> Float[Array, ""]:
         """No loss."""
         return jnp.zeros(())
 
@@ -41,7 +41,7 @@ class Magnet(eqx.Module):
     inertia: Number = 5.0
     """Weight of the divergence from the policy before, in units of reward."""
 
-    def pull(self, now: Replayed, data: Evaluated, before: Before) -> Float[Array, ""]:
+    def pull(self, now: Replayed, data: Evaluated, before: Before, index: Int[Array, ""]) -> Float[Array, ""]:
         """The loss."""
         moved = mean(reverse_kl(now.log_prob, data.log_prob, data.log_prob), data.alive)
         return self.inertia * moved - self.uniform * now.entropy
@@ -58,17 +58,34 @@ class Tether(eqx.Module):
     divergence: Number = 1.0
     """Weight of the divergence."""
 
-    def pull(self, now: Replayed, data: Evaluated, before: Before) -> Float[Array, ""]:
+    def pull(self, now: Replayed, data: Evaluated, before: Before, index: Int[Array, ""]) -> Float[Array, ""]:
         """The loss."""
-        root, divergence = moved(before(), now.policy, data)
+        root, divergence = moved(jax.lax.stop_gradient(before()), now.policy, data)
         return self.root * root + self.divergence * divergence
+
+
+class Proximal(eqx.Module):
+    r"""The policy before the update, less and less free to be left: a step of mirror descent (Tomar et al. 2022).
+
+    .. math:: \tfrac{1}{t_k} E_s\left[ KL(\pi \| \pi_k) \right], \quad t_k = t_0 (1 - k / K)
+    """
+
+    first: Number = 1.0
+    """The step size of mirror descent at first, one over units of advantage."""
+    updates: Number = 500.0
+    """Rollouts until it would be nothing; it stays at a hundredth of the first."""
+
+    def pull(self, now: Replayed, data: Evaluated, before: Before, index: Int[Array, ""]) -> Float[Array, ""]:
+        """The loss."""
+        size = self.first * jnp.maximum(1.0 - index / self.updates, 0.01)
+        return moved(now.policy, jax.lax.stop_gradient(before()), data)[1] / size
 
 
 def moved(before: Distribution, now: Distribution, data: Evaluated) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Mean root and mean of the divergence ``KL(before || now)``, over the steps where the actor decided."""
-    apart = jax.vmap(jax.vmap(lambda p, q: p.kl(q)))(jax.lax.stop_gradient(before), now)
+    apart = jax.vmap(jax.vmap(lambda p, q: p.kl(q)))(before, now)
     apart = jnp.maximum(apart, 0.0)  # rounding may put it below
     return mean(jnp.sqrt(apart + 1e-12), data.alive), mean(apart, data.alive)  # the slope of a root has no end at 0
 
 
-Anchor = Free | Magnet | Tether
+Anchor = Free | Magnet | Tether | Proximal

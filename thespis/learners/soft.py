@@ -27,6 +27,8 @@ from thespis.objectives.normalise import mean
 Actor = TypeVar("Actor", bound=Soft)
 Evaluate = Callable[[PyTree, PyTree], Float[Array, " k"]]
 """Values of ``k`` actions for one observation."""
+Cost = Callable[[Any, View], Float[Array, ""]]
+"""What a distribution in one view costs."""
 Verdict = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""] | None, Float[Array, ""]]
 """Value and advantage of one action, the critics' disagreement if there are several, the bonus for entropy."""
 
@@ -130,15 +132,18 @@ def climb(
     keys: Key[Array, " row"],
     privileged: PyTree = None,
     alive: Bool[Array, " row"] | None = None,
+    cost: Cost = lambda now, view: jnp.zeros(()),
 ) -> tuple[Actor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
     """One step of the actor up the mean soft value of ``views`` ``[row, ...]``, those where it is ``alive``.
 
+    ``cost`` of its distribution in a view is taken from the value that it climbs, not from the one returned.
     Returns actor, optimiser state, what was there before the step (soft values, mean entropy), gradient norm.
     """
 
     def loss(actor):
         one = lambda *given: soft_value(actor, evaluate, alpha, *given)  # noqa: E731
         values, entropy = jax.vmap(one)(views, keys, privileged)
-        return -mean(values, alive), (values, mean(entropy, alive))
+        paid = mean(jax.vmap(lambda view: cost(actor(view), view))(views), alive)
+        return paid - mean(values, alive), (values, mean(entropy, alive))
 
     return gradient_step(optimiser, loss, actor, opt_state)

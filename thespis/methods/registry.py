@@ -37,6 +37,8 @@ NAMES = {
     "maddpg": "thespis.methods.teams.maddpg:MADDPG",
     "mappo": "thespis.methods.teams.mappo:MAPPO",
     "masac": "thespis.methods.teams.masac:MASAC",
+    "mdpo": "thespis.methods.online.mdpo:MDPO",
+    "mdpo-off": "thespis.methods.online.mdpo_off:OffPolicyMDPO",
     "mmd": "thespis.methods.games.mmd:MMD",
     "mra": "thespis.methods.teams.mra:MRA",
     "nfsp": "thespis.methods.games.nfsp:NFSP",

@@ -12,7 +12,9 @@ from thespis.critics.embedding import Embedded
 from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic
 from thespis.learners.contrast import Contrast
+from thespis.learners.held import Steps
 from thespis.learners.likeness import RoleContrast
+from thespis.learners.normalisers import AsTheyAre, RawReward
 from thespis.learners.roles import ActionRoles
 from thespis.learners.subgoals import Subgoals, WorldsReward
 from thespis.learners.temperature import FixedTemperature
@@ -23,6 +25,8 @@ from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.mdpo import MDPO
+from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
@@ -61,7 +65,7 @@ class Trial:
 
 def trials() -> list[Trial]:
     """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
-    return [*_alone(), *_together()]
+    return [*_alone(), *_descended(), *_together()]
 
 
 def _alone() -> list[Trial]:
@@ -86,6 +90,14 @@ def _alone() -> list[Trial]:
         Trial(NQ(**_FRESH, trace=0.0, target_every=20, epsilon_updates=30.0), "choice", 30_000),
         Trial(dsac, "signal-continuous", 8_000),
         Trial(ES(learning_rate=0.05, deviation=0.1), "amount", 6_400),
+    ]
+
+
+def _descended() -> list[Trial]:
+    mdpo = MDPO(**_FRESH, epochs=4, minibatch=64, observations=AsTheyAre(), rewards=RawReward())
+    return [
+        Trial(mdpo, "late", 20_000),
+        Trial(OffPolicyMDPO(**_HARD, hold=Steps(weight=0.1, every=50)), "match-continuous", 8_000),
     ]
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
@@ -42,7 +42,7 @@ class PPO(OnPolicy):
     advantages: AdvantageScale = WholeBatch()
     """Standardising of advantages: WholeBatch, PerMinibatch or Unscaled."""
     anchor: Anchor = Free()
-    """What else draws the policy: Free, Magnet or Tether."""
+    """What else draws the policy: Free, Magnet, Tether or Proximal."""
     epochs: int = eqx.field(static=True, default=10)
     """Passes over each rollout."""
     minibatch: int = eqx.field(static=True, default=64)
@@ -70,19 +70,19 @@ class PPO(OnPolicy):
         verdict = self.assessor().assess(state.network, state.scales, batch)
         advantage = self.advantages.whole(verdict.advantage, verdict.alive)
         verdict = eqx.tree_at(lambda v: v.advantage, verdict, advantage)
-        loss = functools.partial(self._loss, acting=state.network)
+        loss = functools.partial(self._loss, acting=state.network, index=batch.index)
         state, metrics = self.descend_often(state, batch, verdict, loss, self.epochs, self.minibatch, key)
         return state, Report(metrics)
 
     def _loss(
-        self, network: Network, data: Evaluated, memory: Any, *, acting: Network
+        self, network: Network, data: Evaluated, memory: Any, *, acting: Network, index: Int[Array, ""]
     ) -> tuple[Array, dict[str, Array]]:
         now = replay(network, memory, data)
         log_ratio = now.log_prob - data.log_prob
         advantage = self.advantages.part(data.advantage, data.alive)
         actor_loss = mean(ppo_clip(log_ratio, advantage, self.clip), data.alive)
         critic_loss = mean(jnp.square(now.value - data.target), data.alive)
-        drawn = self.anchor.pull(now, data, lambda: acting.distributions(memory, data.view, data.first))
+        drawn = self.anchor.pull(now, data, lambda: acting.distributions(memory, data.view, data.first), index)
         loss = actor_loss + drawn + self.value_weight * critic_loss - self.entropy_weight * now.entropy
         return loss, {
             "actor_loss": actor_loss,

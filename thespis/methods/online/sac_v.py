@@ -32,6 +32,7 @@ from thespis.critics.values import (
 )
 from thespis.learners.backup import backup, fit_critics
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
+from thespis.learners.held import Hold, Loose
 from thespis.learners.soft import SoftActorCritic, Verdict, climb, least, soft_value
 from thespis.learners.temperature import FixedTemperature, Temperature
 from thespis.nets.body import Body
@@ -46,6 +47,7 @@ class SACVState(eqx.Module):
     critics: ActionValue
     value: Value
     target: Value
+    held: PyTree
     temperature: PyTree
     opts: tuple[PyTree, PyTree, PyTree]
     scale: PyTree
@@ -61,6 +63,8 @@ class SACV(SoftActorCritic):
     """Share by which the target value moves at each update."""
     temperature: Temperature = FixedTemperature(0.2)
     """Weight of entropy, the inverse of the paper's reward scale: FixedTemperature or TunedTemperature."""
+    hold: Hold = Loose()
+    """What holds the actor to what it was: Loose or Steps."""
     critics: int = eqx.field(static=True, default=2)
     """Members of the ensemble of action values; the least counts."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
@@ -90,7 +94,8 @@ class SACV(SoftActorCritic):
         adam = Adam(self.learning_rate)
         opts = adam.init(actor), adam.init(critics), adam.init(value)
         scale, temperature = self.observations.init(spec.observation), self.temperature.init(spec)
-        return SACVState(actor, critics, value, value, temperature, opts, scale, jnp.zeros((), "int32"))
+        held, begun = self.hold.init(actor), jnp.zeros((), "int32")
+        return SACVState(actor, critics, value, value, held, temperature, opts, scale, begun)
 
     def verdict(self, state: SACVState, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
         """Least action value, its advantage over the state value, disagreement, and entropy's bonus."""
@@ -123,6 +128,7 @@ class SACV(SoftActorCritic):
             jax.random.split(key, data.earned.shape[0]),
             data.privileged,
             data.alive,
+            lambda now, view: self.hold.cost(state.held, now, view, alpha),
         )
 
         def value_loss(net):
@@ -132,6 +138,7 @@ class SACV(SoftActorCritic):
         value, value_opt, loss, _ = gradient_step(adam, value_loss, state.value, value_opt)
         state = SACVState(
             actor, critics, value, polyak(state.target, value, self.target_rate),
+            self.hold.renewed(state.held, actor, state.updates + 1),
             self.temperature.update(state.temperature, entropy), (actor_opt, critic_opt, value_opt), scale,
             state.updates + 1,
         )  # fmt: skip
