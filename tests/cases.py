@@ -301,7 +301,7 @@ FAST = {
 }  # fmt: skip
 """One case of every kind of feed, memory, action and company; all others run with the slow tests."""
 
-FAST_IN_LOOPS = {"dqn", "mappo", "ppo with memory"}
+FAST_IN_LOOPS = {"dqn", "ppo with memory"}
 """In loops every case costs two compiled runs."""
 
 

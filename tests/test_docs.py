@@ -65,7 +65,8 @@ def run_bash(block: Block, page: Path) -> None:
 
 LONG = {
     "README",
-    "adding-a-paper", "arena", "concepts", "games", "language-actors", "language-data", "methods", "runs", "scaling",
+    "adding-a-paper", "arena", "concepts", "games", "language-actors", "language-data", "listed-utterances", "methods",
+    "runs", "scaling",
     "search", "self-play", "serving", "sweeps", "team-methods", "teams", "workers", "worlds-of-strings",
     "writing-a-method", "writing-an-environment",
 }  # fmt: skip

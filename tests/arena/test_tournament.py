@@ -73,6 +73,7 @@ def test_replies_are_learnt_when_asked(runs):
     assert found.to_json()["players"][1]["best_response"]["value"] == found.replies[1].value
 
 
+@pytest.mark.slow
 def test_all_seeds_meet_all_seeds(runs):
     found = tournament([f"{runs}/both", "bot:random"], games=5, all_seeds=True)
     assert meeting(found, 0, 1).members.tolist() == [[0, 0], [1, 0]]

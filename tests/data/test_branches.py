@@ -90,6 +90,7 @@ def test_the_dataset_holds_as_many_of_both_and_branches_are_cut():
         )
 
 
+@pytest.mark.slow
 def test_it_has_a_name_or_is_refused():
     assert dataset_of("branches:3x2", "text:echo", SFT()).episodes == 12
     assert dataset_of("branches:2", "text:echo", SFT()).episodes == 32

@@ -51,7 +51,8 @@ def played(name, seed):
     return first, moves
 
 
-@pytest.mark.parametrize("name", ["tic_tac_toe", pytest.param("leduc_holdem", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tic_tac_toe", "leduc_holdem"])
 def test_it_plays_as_pgx_does_whoever_begins(name):
     import pgx
 

@@ -57,6 +57,7 @@ def alone(params, key, i):
     return begun[1], jax.lax.scan(tick, begun, per_index(key, TICKS))[1][1]
 
 
+@pytest.mark.slow
 def test_each_game_is_what_it_would_be_alone():
     params = Tables(TABLE, COUNT).spec.params
     params = eqx.tree_at(lambda p: (p.seat, p.uniform), params, (jnp.array([0, 1, 0]), jnp.array([True, True, False])))

@@ -116,6 +116,7 @@ def test_a_told_game_is_worth_what_the_game_is():
     np.testing.assert_allclose(a.best_responses, b.best_responses, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_is_read_of_a_policy_is_how_it_speaks():
     """The share of each listed utterance among all that was sampled, where a bet and a pass are all that count."""
     world = named("kuhn-duel")

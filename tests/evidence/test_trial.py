@@ -193,6 +193,7 @@ def test_seeds_apart_have_runs_and_clocks_of_their_own_and_end_as_together(outco
     assert shared[0] == shared[1] and own[0] != own[1] and (own > 0).all() and not seconds().larger_is_better
 
 
+@pytest.mark.slow
 def test_a_run_is_played_in_its_own_world_with_other_numbers(tmp_path):
     """The probe pays 1 a step for ``limit`` steps: 10 by default, in which the run was trained."""
     run = thespis.train(SMALL, "probe:constant", steps=64, seeds=2, episodes=1, out=tmp_path / "run")
@@ -225,6 +226,7 @@ def test_an_option_of_an_arm_reaches_its_run(tmp_path):
     assert thespis.load(outcome.runs.runs["one", WORLD][0].path).config["envs"] == 4
 
 
+@pytest.mark.slow
 def test_an_arm_may_have_steps_of_its_own(tmp_path):
     short = dataclasses.replace(TRIAL, arms=(Arm("one", SMALL), Arm("two", SMALL, steps=320), *TRIAL.arms[2:]), looks=1)
     declared = short.declaration()["arms"]

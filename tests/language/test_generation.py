@@ -89,7 +89,9 @@ def logs_of(text, sampling):
     return np.take_along_axis(np.asarray(logs[:-1]), np.array(text[1:])[:, None], axis=1)[:, 0]
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.6, top_k=4)], ids=["plain", "restricted"])
+@pytest.mark.parametrize(
+    "sampling", [pytest.param(Sampling(), marks=pytest.mark.slow), Sampling(0.6, top_k=4)], ids=["plain", "restricted"]
+)
 @pytest.mark.parametrize("until", [True, False])
 def test_a_learner_finds_the_samplers_log_probabilities_over_two_turns(sampling, until):
     texts = [[1, 2, 3], [4], [5, 6, 7, 8, 1]]

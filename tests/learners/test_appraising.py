@@ -57,7 +57,7 @@ def some_values(steps, seed=0):
 
 
 @pytest.mark.parametrize("ratio", [Together(0.3), Each(0.3), Free()], ids=lambda x: type(x).__name__)
-@pytest.mark.parametrize("prioritised", [False, True])
+@pytest.mark.parametrize("prioritised", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_lol_weighs_by_what_was_beyond_expectation(drawn, ratio, prioritised):
     steps, mask = drawn
     method, state = begun(ALoL(**SMALL, ratio=ratio, prioritised=prioritised))

@@ -97,6 +97,7 @@ def test_experts_are_looked_up_in_their_world_and_put_aside():
     assert (said[~np.asarray(experts.alive)] == 0).all()
 
 
+@pytest.mark.slow
 def test_experts_of_another_world(monkeypatch):
     from thespis.evidence import speaking
 

@@ -59,7 +59,7 @@ def log_probs(model, text) -> np.ndarray:
     return found - np.log(np.exp(found).sum())
 
 
-@pytest.mark.parametrize("method", [glam(), sac_glam()])
+@pytest.mark.parametrize("method", [pytest.param(glam(), marks=pytest.mark.slow), sac_glam()])
 def test_what_is_said_is_drawn_from_the_listed_utterances_as_the_model_finds_them(method):
     state, view = method.init(SPEC, key_of(0)), beginnings(1)
     actor = state.learnt.network.actor if isinstance(method, GLAM) else state.learnt.actor
@@ -97,7 +97,7 @@ def windows() -> Batch:
     return Batch(steps, mask, (), jnp.asarray(0))
 
 
-@pytest.mark.parametrize("horizon", [1, 2])
+@pytest.mark.parametrize("horizon", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_critics_learn_soft_returns_of_as_many_steps_as_the_horizon(horizon):
     """The loss of one update, against sums over listed utterances written out."""
     method, batch = sac_glam(horizon=horizon), windows()

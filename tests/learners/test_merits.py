@@ -54,6 +54,7 @@ def log_ratio(model, reference, before, said):
     return logs(model) - logs(reference), len(said)
 
 
+@pytest.mark.slow
 def test_the_critic_explains_which_conversation_returned_more(drawn):
     steps, mask = drawn
     part, (_, state) = Merits(beta=0.7), begun(SWEET(**SMALL))

@@ -75,6 +75,7 @@ def again(talk, row, beginning):
     return np.asarray(seen), earned
 
 
+@pytest.mark.slow
 def test_what_is_spliced_is_what_the_world_says(played):
     """Every bad row with every good one of its group."""
     good = np.flatnonzero(np.asarray(played.returns) >= 0.5)

@@ -139,6 +139,7 @@ def test_kto_weighs_good_and_bad_apart(batches):
     assert float(loss) == pytest.approx(each.mean(), rel=1e-4) and good.any() and not good.all()
 
 
+@pytest.mark.slow
 def test_the_point_is_a_divergence_over_answers_of_others():
     """One turn: each prompt with the next row's answer, as in the paper; never below nothing."""
     method, state = begun("kto")

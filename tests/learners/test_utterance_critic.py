@@ -72,6 +72,7 @@ def test_the_latest_conversations_are_kept():
         part(kept, held([3] * 6), 1, KEY)
 
 
+@pytest.mark.slow
 def test_utterances_are_paid_what_they_were_better_than_expected():
     """Who says 8 first earns 1, discounted by a turn; half do. What comes later changes nothing any more."""
     part = UtteranceCritic(slots=64, steps=25, batch=16, learning_rate=3e-3, discount=0.8, warmup=1)

@@ -43,6 +43,7 @@ def test_a_run_in_few_words(run):
         assert list(answer.replies[0].tokens) == np.asarray(action)[np.asarray(action) >= 0].tolist()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_elsewhere(run, tmp_path, capfd):
     """What was learnt, written as a checkpoint, says the same when it is asked, and where another run begins."""
     where = {"env": "text:maze", "episodes": 2}
