@@ -28,6 +28,8 @@ class Measure:
     name: str
     of: Callable[[Run], Float[np.ndarray, "seed *rest"]]
     larger_is_better: bool = True
+    world: str | None = None
+    """The only world whose runs it can be taken of; ``None``: any."""
 
 
 def final_return(mode: str = "greedy") -> Measure:

@@ -53,9 +53,11 @@ def measures(trial: Trial) -> list[Measure]:
 
 
 def _table(trial: Trial, runs: TrialRuns, measure: Measure) -> dict[str, Any]:
-    """One measure: per arm and environment every seed's number, their IQM and its interval."""
+    """One measure: per arm that it can be taken of, and environment, every seed's number, their IQM, its interval."""
     arms: dict[str, dict[str, Any]] = {}
     for arm in trial.arms:
+        if measure.world and any(runs.runs[arm.name, env][0].config["env"] != measure.world for env in trial.envs):
+            continue
         scores = runs.scores(arm.name, measure)
         arms[arm.name] = {env: _summary(scores[:, i]) for i, env in enumerate(trial.envs)}
     return {"name": measure.name, "larger_is_better": measure.larger_is_better, "arms": arms}

@@ -18,8 +18,8 @@ from thespis.learners.crowd import EachAlone
 from thespis.trained import Run
 
 
-def exploitability() -> Measure:
-    """What best replies win beyond the policy that is drawn from, the mean over seats; 0 in equilibrium."""
+def exploitability(world: str) -> Measure:
+    """What best replies win in ``world`` beyond the policy drawn from; the mean over seats, 0 in equilibrium."""
 
     def of(run: Run) -> Float[np.ndarray, " seed"]:
         game = compiled(run.config["env"]).spec.game
@@ -27,11 +27,13 @@ def exploitability() -> Measure:
             raise UserError(f"{run.config['env']} is no game: nobody can be exploited in it")
         return np.array([judged.exploitability for judged in judge_method(run.method, run.states, game)])
 
-    return Measure("exploitability", of, larger_is_better=False)
+    return Measure(f"exploitability in {world}", of, larger_is_better=False, world=world)
 
 
-def share_won(world: str, episodes: int = 300) -> Measure:
-    """Share of games that return more than 0 in ``world``, one of a single agent, by greedy play of who has learnt."""
+def share_won(world: str, learnt: str, episodes: int = 300) -> Measure:
+    """Share of games that return more than 0 in ``world``, one of a single agent, by greedy play of who has learnt in
+    ``learnt``.
+    """
 
     def of(run: Run) -> Float[np.ndarray, " seed"]:
         method, states, seeds = run.method, run.states, run.config["seeds"]
@@ -40,4 +42,4 @@ def share_won(world: str, episodes: int = 300) -> Measure:
         worlds: Any = AsHost(compiled(world), episodes * len(seeds))
         return (play(method, states, worlds, seeds, Mode.EXPLOIT, stream="elsewhere").returns > 0).mean(axis=1)
 
-    return Measure(f"share of games won in {world}", of)
+    return Measure(f"share of games won in {world}", of, world=learnt)

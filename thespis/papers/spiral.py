@@ -11,7 +11,7 @@ from thespis.evidence.seats import exploitability, share_won
 from thespis.learners.experience import BySeat
 from thespis.methods.language.spiral import Spiral
 
-_DUEL = "text:tictactoe-duel"
+_CARDS, _DUEL = "text:kuhn-duel", "text:tictactoe-duel"
 _COMMON: dict[str, Any] = {
     "model": "tiny",
     "layers": 1,
@@ -22,7 +22,7 @@ _COMMON: dict[str, Any] = {
 }
 _POKER: dict[str, Any] = _COMMON | {"entropy_weight": 0.3}
 _ONE = BySeat(apart=False)
-_WON = share_won("text:tictactoe")
+_WON = share_won("text:tictactoe", _DUEL)
 
 PAPER = Paper(
     id="spiral",
@@ -45,10 +45,10 @@ PAPER = Paper(
             Arm("noughts", Spiral(**_COMMON), env=_DUEL),
             Arm("noughts, one mean", Spiral(**_COMMON, experience=_ONE), env=_DUEL),
         ),
-        envs=("text:kuhn-duel",),
+        envs=(_CARDS,),
         steps=40_000,
         claims=(
-            Better("poker", "poker, one mean", exploitability()),
+            Better("poker", "poker, one mean", exploitability(_CARDS)),
             Better("noughts", "noughts, one mean", _WON),
         ),
         batch=5,
