@@ -11,6 +11,7 @@ from thespis.core.feeds import Episodes, Logged, LoggedEpisodes, Pairs, Replay, 
 from thespis.core.spaces import Discrete
 from thespis.critics.attending import Attending
 from thespis.critics.embedding import Embedded
+from thespis.critics.hyper import Hypernetwork
 from thespis.critics.matching import Matched
 from thespis.critics.mixing import Monotonic, Sum
 from thespis.envs.games.everyone import Everyone
@@ -152,6 +153,7 @@ CASES = {
     "mdpo-off": Case(OffPolicyMDPO(hidden=SMALL, hold=Steps(every=2), feed=replay(length=2)), Walk()),
     "mdpo-off with choices": Case(OffPolicyMDPO(hidden=SMALL, feed=replay()), CHOICE),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
+    "sac with a hypernetwork": Case(SAC(hidden=SMALL, critic=Hypernetwork((8, 6), 5), feed=replay()), Walk()),
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),

@@ -21,7 +21,8 @@ from thespis.actors.heads import act_rows
 from thespis.actors.soft import Soft, SoftActor
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
-from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble, seen_by_critics
+from thespis.critics.hyper import CriticNet, Joined
+from thespis.critics.values import ActionValue, ensemble, evaluate_ensemble, seen_by_critics
 from thespis.learners.backup import backup, fit_critics
 from thespis.learners.gradient import Adam, Number, polyak
 from thespis.learners.soft import SoftActorCritic, Verdict, climb, least, soft_value
@@ -52,6 +53,8 @@ class SAC(SoftActorCritic):
     """Weight of entropy: TunedTemperature or FixedTemperature."""
     critics: int = eqx.field(static=True, default=2)
     """Members of the critic ensemble; the least value counts."""
+    critic: CriticNet = Joined()
+    """What values actions: Joined or Hypernetwork."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor and critics."""
     feed: Replay = eqx.field(static=True, default=Replay(batch=256, warmup=1_000))
@@ -73,7 +76,7 @@ class SAC(SoftActorCritic):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SACState:
         """Fresh actor, critics and temperature."""
         actor_key, critic_key = jax.random.split(key)
-        critics = ensemble(lambda k: action_value(spec, self.hidden, k), self.critics, critic_key)
+        critics = ensemble(lambda k: self.critic.build(spec, self.hidden, k), self.critics, critic_key)
         return self.begun(spec, SoftActor(spec, self.hidden, actor_key), critics)
 
     def begun(self, spec: EnvSpec, actor: Soft, critics: ActionValue) -> SACState:

@@ -21,10 +21,10 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.actors.soft import SoftActor
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
+from thespis.critics.hyper import CriticNet, Joined
 from thespis.critics.values import (
     ActionValue,
     Value,
-    action_value,
     ensemble,
     evaluate_ensemble,
     for_critics,
@@ -67,6 +67,8 @@ class SACV(SoftActorCritic):
     """What holds the actor to what it was: Loose or Steps."""
     critics: int = eqx.field(static=True, default=2)
     """Members of the ensemble of action values; the least counts."""
+    critic: CriticNet = Joined()
+    """What values actions: Joined or Hypernetwork."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor, critics and state value."""
     feed: Replay = eqx.field(static=True, default=Replay(batch=256, warmup=1_000))
@@ -88,7 +90,7 @@ class SACV(SoftActorCritic):
         """Fresh actor, critics and state value, and its copy."""
         actor_key, critic_key, body_key, value_key = jax.random.split(key, 4)
         actor = SoftActor(spec, self.hidden, actor_key)
-        critics = ensemble(lambda k: action_value(spec, self.hidden, k), self.critics, critic_key)
+        critics = ensemble(lambda k: self.critic.build(spec, self.hidden, k), self.critics, critic_key)
         body = Body(for_critics(spec).observation, self.hidden, body_key, init=uniform_fan_in, activation=jax.nn.relu)
         value = Value(body, uniform_fan_in, value_key)
         adam = Adam(self.learning_rate)

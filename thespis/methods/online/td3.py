@@ -20,7 +20,8 @@ from thespis.actors.deterministic import Deterministic, DeterministicActor, Nois
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition
-from thespis.critics.values import ActionValue, action_value, ensemble, evaluate_ensemble, seen_by_critics
+from thespis.critics.hyper import CriticNet, Joined
+from thespis.critics.values import ActionValue, ensemble, evaluate_ensemble, seen_by_critics
 from thespis.learners.backup import Backup, backup, fit_critics
 from thespis.learners.gradient import Adam, Number, gradient_step, polyak
 from thespis.objectives.normalise import mean
@@ -62,6 +63,8 @@ class TD3(Deterministic):
     """Members of the critic ensemble; the least value counts."""
     actor_every: int = eqx.field(static=True, default=2)
     """Updates between steps of the actor and the targets."""
+    critic: CriticNet = Joined()
+    """What values actions: Joined or Hypernetwork."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor and critics."""
     feed: Replay = eqx.field(static=True, default=Replay(batch=256, warmup=1_000))
@@ -82,7 +85,7 @@ class TD3(Deterministic):
         """Fresh actor and critics, and their copies."""
         actor_key, critic_key = jax.random.split(key)
         actor = DeterministicActor(spec, self.hidden, actor_key)
-        critics = ensemble(lambda k: action_value(spec, self.hidden, k), self.critics, critic_key)
+        critics = ensemble(lambda k: self.critic.build(spec, self.hidden, k), self.critics, critic_key)
         optimiser = Adam(self.learning_rate)
         moving = Moving(actor, actor, critics, optimiser.init(actor), jnp.zeros(()))
         return TD3State(moving, critics, optimiser.init(critics), jnp.zeros((), "int32"))
