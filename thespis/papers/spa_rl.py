@@ -44,10 +44,16 @@ PAPER = Paper(
         episodes=100,
     ),
     remarks="A maze of four cells in at most three turns, told in words; a decoder of two layers, taught by a "
-    "demonstrator that is lost in six of ten cells, stands for models of 3B that were cloned from experts. The "
-    "estimator begins as the actor and learns beside it, two steps a batch, from what the actor plays; theirs is "
-    "trained once, before, on what the cloned actor has explored. For the first twenty batches the actor is paid the "
-    "outcome. Pay for commands that can be carried out, and RUDDER's differences, are not tried. Rewards are not "
-    "normalised. In looks at single seeds an actor that was paid shares alone, as the paper has it, learnt to "
-    "earn shares and no outcome; so what they leave of the outcome is paid at the end.",
+    "demonstrator that is lost in six of ten cells, stands for models of 3B that were cloned from experts. "
+    "The estimator begins as the actor and learns beside it, two steps a batch, from what the actor plays; "
+    "theirs is trained once, before, on what the cloned actor has explored. For the first twenty batches the "
+    "actor is paid the outcome. Pay for commands that can be carried out, and RUDDER's differences, are not "
+    "tried. Rewards are not normalised. In looks at single seeds an actor that was paid shares alone, as the "
+    "paper has it, learnt to earn shares and no outcome; so what they leave of the outcome is paid at the "
+    "end. What is not shown: that shares teach more than the outcome; the means between the quartiles of ten "
+    "seeds say so of what is left at the end (0.97 and 0.77), and the interval does not decide it. Second "
+    "look: the estimator looks at each utterance and at nothing behind it, and turns are paid what it has "
+    "learnt. Likely cause: conversations have three turns at most, so that the outcome is never far from the "
+    "turn that earned it, and those who learn from it end anywhere between half and all of what can be "
+    "earned.",
 )
