@@ -172,6 +172,13 @@ def test_the_record_holds_all_and_says_when_it_is_outdated(outcome, tmp_path):
         record.read(tmp_path, "made-up")
 
 
+def test_a_measure_of_one_world_is_tabled_for_those_who_learnt_there(outcome):
+    def arms(world):
+        return list(record._table(TRIAL, outcome.runs, dataclasses.replace(final_return(), world=world))["arms"])
+
+    assert arms(WORLD) == arms(None) == ["one", "two", "fast"] and arms("gymnax:Pendulum-v1") == []
+
+
 def test_mistakes_in_a_declaration_are_told():
     with pytest.raises(ValueError, match="three"):
         dataclasses.replace(TRIAL, claims=(Same("one", "three", 0.0),))
