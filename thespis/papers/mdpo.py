@@ -55,10 +55,11 @@ PAPER = Paper(
             NoWorse("off policy", "SAC", final_return(), margin=10.0),
         ),
     ),
-    remarks="Two compiled worlds stand for those of MuJoCo. PPO has the scaling and the minibatches of MDPO. A return "
-    "of 10 is the margin of what is no worse: less than a tenth of what separates a trained actor from an untrained "
-    "one. Weights of entropy and divergence off policy are a quarter of the authors', as in the trial of SAC as first "
-    "published. TRPO and Tsallis entropies are not tried.",
+    remarks="Two compiled worlds stand for those of MuJoCo. PPO has the scaling and the minibatches of MDPO. A return"
+    " of 10 is the margin of what is no worse: less than a tenth of what separates a trained actor from an "
+    "untrained one. Weights of entropy and divergence off policy are a quarter of the authors', as in the "
+    "trial of SAC as first published. TRPO and Tsallis entropies are not tried. On the swing-up PPO comes out"
+    " ahead of MDPO by six, which the margin allows.",
     full=Trial(
         arms=(
             Arm("on policy", MDPO(anchor=Proximal(updates=LONG / 2048))),
