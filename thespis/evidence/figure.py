@@ -20,6 +20,7 @@ def draw(record: dict[str, Any], kind: str = "svg") -> bytes:
         for measure in record["measures"]
         for env in record["declaration"]["envs"]
     ]
+    several = len(record["declaration"]["envs"]) > 1  # one is not named: arms may have worlds of their own
     exact = [finding for finding in record["findings"] if finding["interval"] is None]
     heights = [0.7 + 0.42 * len(summaries) for _, _, summaries in panels] + ([0.7 + 0.42 * len(exact)] if exact else [])
     with figure((7.2, 0.5 + sum(heights))) as fig:
@@ -27,7 +28,7 @@ def draw(record: dict[str, Any], kind: str = "svg") -> bytes:
         every = fig.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         for axes, (name, env, summaries) in zip(every, panels, strict=False):
             draw_scores(axes, summaries)
-            axes.set_xlabel(f"{name}, {env.partition(':')[2] or env}")
+            axes.set_xlabel(f"{name}, {env.partition(':')[2] or env}" if several else name)
         if exact:
             _draw_exact(every[-1], exact)
         return render(fig, kind)
