@@ -132,7 +132,7 @@ def climb(
     keys: Key[Array, " row"],
     privileged: PyTree = None,
     alive: Bool[Array, " row"] | None = None,
-    cost: Cost = lambda now, view: jnp.zeros(()),
+    cost: Cost | None = None,
 ) -> tuple[Actor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
     """One step of the actor up the mean soft value of ``views`` ``[row, ...]``, those where it is ``alive``.
 
@@ -143,7 +143,10 @@ def climb(
     def loss(actor):
         one = lambda *given: soft_value(actor, evaluate, alpha, *given)  # noqa: E731
         values, entropy = jax.vmap(one)(views, keys, privileged)
-        paid = mean(jax.vmap(lambda view: cost(actor(view), view))(views), alive)
-        return paid - mean(values, alive), (values, mean(entropy, alive))
+        found = -mean(values, alive), (values, mean(entropy, alive))
+        if cost is None:
+            return found
+        paid = jax.vmap(lambda view, cost=cost: cost(actor(view), view))(views)
+        return found[0] + mean(paid, alive), found[1]
 
     return gradient_step(optimiser, loss, actor, opt_state)
