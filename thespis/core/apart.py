@@ -7,6 +7,7 @@ company, bit by bit. Accelerators are too wide for one seed: there one program s
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -116,7 +117,7 @@ def zeros_like(leaf: jax.Array | Apart) -> jax.Array | Apart:
 
 
 def lone(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """``function`` (arrays in, arrays out, no gradient), whose ``vmap`` over one seed is itself.
+    """``function`` (trees in and out, no gradient), whose ``vmap`` over one seed is itself.
 
     Under ``vmap``, be it of one seed, a loop that ends when its own state says so copies all of it in every round.
     """
@@ -132,7 +133,7 @@ def lone(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
             found = jax.tree.map(lambda x: x[None], alone)
         return found, jax.tree.map(lambda _: True, found)
 
-    return called
+    return functools.wraps(function)(lambda *args, **named: called(*args, **named))  # a method, too
 
 
 def each(function: Callable[..., PyTree], *args: PyTree) -> PyTree:

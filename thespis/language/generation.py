@@ -76,6 +76,7 @@ class Speaker(eqx.Module):
     until: bool = eqx.field(static=True, default=True)
     steering: Steering = _UNSTEERED
 
+    @apart.lone
     def __call__(
         self,
         cache: Cache,
@@ -90,17 +91,6 @@ class Speaker(eqx.Module):
         what may be said. A row whose block is padding alone says nothing. The caches need room for
         ``block + length - 1`` more.
         """
-        return _speak(self, cache, tokens, positions, key, grammar)
-
-    def whole(
-        self,
-        cache: Cache,
-        tokens: Int[Array, "row block"],
-        positions: Int[Array, "row block"],
-        key: Key[Array, "*rows"],
-        grammar: Grammar,
-    ) -> tuple[Drawn, Cache]:
-        """All ticks of :meth:`__call__`."""
         layers = self.model.apart()
         features, cache = read(self.model, cache, tokens, positions, layers)
         rows, first = tokens.shape[0], positions.max(axis=1) + 1
@@ -142,9 +132,6 @@ class Speaker(eqx.Module):
         )
         stops = (token[:, None] == jnp.array(self.stop, "int32")).any(axis=1) | complete
         return _Saying(saying.tick + 1, Drawn(tokens, logs), saying.cache, state, going & ~stops)
-
-
-_speak = apart.lone(Speaker.whole)
 
 
 def _at(key: Key[Array, "*rows"], tick: Int[Array, ""]) -> Key[Array, "*rows"]:

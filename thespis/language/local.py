@@ -54,6 +54,10 @@ class _Row:
     said: Utterance
 
 
+def _everyone(ask: int) -> bool:
+    return True
+
+
 class _Batch(NamedTuple):
     """Rows that are computed together, the width of their prompts and the length of their answers."""
 
@@ -123,9 +127,7 @@ class Local:
             )
         return Ask(talk.tokens, request)
 
-    def spoken(
-        self, asks: Sequence[Ask], wanted: Callable[[int], bool] = lambda ask: True
-    ) -> Iterator[tuple[int, Piece]]:
+    def spoken(self, asks: Sequence[Ask], wanted: Callable[[int], bool] = _everyone) -> Iterator[tuple[int, Piece]]:
         """Parts of the answers as they come, each with the number of its ask.
 
         ``wanted`` says before each chunk whether an ask is still to be answered; what is not has no end.
@@ -141,25 +143,24 @@ class Local:
             for choice in range(ask.request.n):
                 said = Utterance(self.tokenizer, ask.request, choice)
                 sizes.setdefault(size, []).append(_Row(i, choice, ask.ids, ask.request, seed, said))
-        cut = [
-            (rows[first : first + self.rows], *size)
+        return [
+            _Batch(rows[first : first + self.rows], *size)
             for size, rows in sizes.items()
             for first in range(0, len(rows), self.rows)
         ]
-        return [_Batch(*one) for one in cut]
 
     def _together(self, batches: list[_Batch]) -> list[list[tuple[int, Piece]]]:
         """All that is said in each batch."""
 
         def whole(batch: _Batch) -> list[tuple[int, Piece]]:
-            return list(self._spoken(batch))
+            return list(self._spoken(batch, _everyone))
 
         if jax.default_backend() != "cpu":
             return [whole(batch) for batch in batches]
         with apart.threads("batch") as threads:
             return apart.in_turn(threads, whole, batches)
 
-    def _spoken(self, batch: _Batch, wanted: Callable[[int], bool] = lambda ask: True) -> Iterator[tuple[int, Piece]]:
+    def _spoken(self, batch: _Batch, wanted: Callable[[int], bool]) -> Iterator[tuple[int, Piece]]:
         rows, width, length = batch.rows, batch.width, batch.length
         tokens, positions = np.zeros((self.rows, width), "int32"), np.full((self.rows, width), -1, "int32")
         for i, row in enumerate(rows):
