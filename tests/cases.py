@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
+from thespis.actors.experts import Experts
 from thespis.core.feeds import Episodes, Logged, LoggedEpisodes, Pairs, Replay, Rollouts
 from thespis.core.spaces import Discrete
 from thespis.critics.attending import Attending
@@ -25,11 +26,13 @@ from thespis.envs.text.take_back import TakeBack
 from thespis.envs.text.task import Spoken
 from thespis.learners.anchors import Magnet
 from thespis.learners.appraising import Onlooker, SoftReturn, Success
+from thespis.learners.bands import LowPass
 from thespis.learners.baselines import Alone, Mean
 from thespis.learners.cloning import Cloning
 from thespis.learners.contrast import Contrast
 from thespis.learners.credit import ToGo, TurnCritic, Whole
 from thespis.learners.crowd import EachAlone
+from thespis.learners.entropies import CausalEntropy
 from thespis.learners.experience import Successes
 from thespis.learners.following import Sarsa
 from thespis.learners.held import Steps
@@ -40,6 +43,7 @@ from thespis.learners.preferring import Squared
 from thespis.learners.process import Attribution
 from thespis.learners.process_reward import ProcessReward
 from thespis.learners.pupils import AnswersFirst
+from thespis.learners.resets import Dormancy
 from thespis.learners.revisions import Revisions
 from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Renewed, Separate
@@ -154,6 +158,13 @@ CASES = {
     "mdpo-off with choices": Case(OffPolicyMDPO(hidden=SMALL, feed=replay()), CHOICE),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with a hypernetwork": Case(SAC(hidden=SMALL, critic=Hypernetwork((8, 6), 5), feed=replay()), Walk()),
+    "sac of many parts": Case(
+        SAC(
+            hidden=SMALL, head=Experts(2), entropy=CausalEntropy(every=2, samples=10), band=LowPass(samples=2),
+            reset=Dormancy(every=3), feed=replay(),
+        ),
+        Walk(),
+    ),
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),

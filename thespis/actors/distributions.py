@@ -124,10 +124,13 @@ class SquashedNormal(eqx.Module):
     mean: Float[Array, "*shape"]
     log_std: Float[Array, "*shape"]
 
-    def _log_density(self, z: Array, u: Array) -> Scalar:
+    def _log_densities(self, z: Array, u: Array) -> Float[Array, "*shape"]:
         # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), which does not lose digits for large |u|
         squash = 2.0 * (math.log(2.0) - u - jax.nn.softplus(-2.0 * u))
-        return jnp.sum(-0.5 * z**2 - self.log_std - 0.5 * math.log(2 * math.pi) - squash)
+        return -0.5 * z**2 - self.log_std - 0.5 * math.log(2 * math.pi) - squash
+
+    def _log_density(self, z: Array, u: Array) -> Scalar:
+        return jnp.sum(self._log_densities(z, u))
 
     def sample(self, key: Key[Array, ""]) -> Float[Array, "*shape"]:
         """One draw, reparameterised."""
@@ -135,9 +138,17 @@ class SquashedNormal(eqx.Module):
 
     def sample_with_log_prob(self, key: Key[Array, ""]) -> tuple[Float[Array, "*shape"], Scalar]:
         """One draw and its log-density, from the value before squashing: exact also near the bounds."""
-        z = jax.random.normal(key, self.mean.shape)
-        u = self.mean + jnp.exp(self.log_std) * z
+        u, z = self.before(key)
         return jnp.tanh(u), self._log_density(z, u)
+
+    def before(self, key: Key[Array, ""]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+        """One draw before it is squashed, and the standard normal draw that it is made of."""
+        z = jax.random.normal(key, self.mean.shape)
+        return self.mean + jnp.exp(self.log_std) * z, z
+
+    def log_probs_before(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """Log-density of each number of ``tanh(u)``; they are independent."""
+        return self._log_densities((u - self.mean) * jnp.exp(-self.log_std), u)
 
     def mode(self) -> Float[Array, "*shape"]:
         """The squashed mean."""
@@ -146,8 +157,7 @@ class SquashedNormal(eqx.Module):
     def log_prob(self, action: Float[Array, "*shape"]) -> Scalar:
         """Log-density of an action; those at the bounds are moved inside by one float32 step."""
         inside = jnp.clip(action, -1 + 1e-6, 1 - 1e-6)
-        u = jnp.arctanh(inside)
-        return self._log_density((u - self.mean) * jnp.exp(-self.log_std), u)
+        return jnp.sum(self.log_probs_before(jnp.arctanh(inside)))
 
     def entropy(self) -> Scalar:
         """Not available in closed form."""
@@ -161,6 +171,13 @@ class SquashedNormal(eqx.Module):
         """One reparameterised draw of weight 1."""
         action, log_prob = self.sample_with_log_prob(key)
         return action[None], jnp.ones(1), log_prob[None]
+
+    def candidates_in_parts(
+        self, key: Key[Array, ""]
+    ) -> tuple[Float[Array, "1 *shape"], Float[Array, " 1"], Float[Array, "1 *shape"]]:
+        """The same, with the log-density of each number."""
+        u, z = self.before(key)
+        return jnp.tanh(u)[None], jnp.ones(1), self._log_densities(z, u)[None]
 
 
 class Product(eqx.Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -21,6 +21,23 @@ from thespis.core.errors import UserError
 from thespis.core.keys import per_index
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, Text, Tree, leaves
 from thespis.nets.mlp import Initialiser, Linear
+
+
+@runtime_checkable
+class Continuous(Protocol):
+    """How the distribution over a box is made from a net's outputs."""
+
+    def width(self, space: Box) -> int:
+        """Outputs needed of the net."""
+        ...
+
+    def free(self, space: Box) -> Array:
+        """Parameters beside the net."""
+        ...
+
+    def build(self, space: Box, outputs: Array, free: Array) -> Any:
+        """The distribution."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +81,13 @@ class SquashedGaussian:
         log_std = jnp.clip(log_std, self.lowest_log_std, self.highest_log_std)
         return SquashedNormal(mean.reshape(space.shape), log_std.reshape(space.shape))
 
+    def fits(self, space: Space) -> None:
+        """Parts of an action that are no box are not its business."""
+
+    def rise(self, weights: Float[Array, " k"], q: Float[Array, " k"], bonus: Float[Array, " k"]) -> Float[Array, ""]:
+        """What the actor climbs in one view, of its candidates' weights, values and bonuses for entropy."""
+        return jnp.sum(weights * (q + bonus))
+
 
 def require_bounded(space: Box) -> None:
     """Refuse a box without bounds where an actor squashes its actions into them."""
@@ -81,7 +105,7 @@ class PolicyHead(eqx.Module):
     out: Linear
     free: tuple[Array, ...]
     space: Space = eqx.field(static=True)
-    continuous: Gaussian | SquashedGaussian = eqx.field(static=True)
+    continuous: Continuous = eqx.field(static=True)
 
     def __init__(
         self,
@@ -90,7 +114,7 @@ class PolicyHead(eqx.Module):
         key: Key[Array, ""],
         *,
         init: Initialiser,
-        continuous: Gaussian | SquashedGaussian,
+        continuous: Continuous,
     ):
         self.space, self.continuous = space, continuous
         self.out = Linear(size_in, sum(self._width(part) for part in leaves(space)), init, key)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key, PyTree
 
-from thespis.actors.heads import PolicyHead, SquashedGaussian
+from thespis.actors.heads import Continuous, PolicyHead, SquashedGaussian
 from thespis.core.contracts import Mode
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import random_action
@@ -46,7 +46,7 @@ class SoftActor(eqx.Module):
         key: Key[Array, ""],
         *,
         activation: Callable[[Array], Array] = jax.nn.relu,
-        continuous: SquashedGaussian = AS_PUBLISHED,
+        continuous: Continuous = AS_PUBLISHED,
     ):
         body_key, head_key = jax.random.split(key)
         self.body = Body(spec.observation, hidden, body_key, init=uniform_fan_in, activation=activation)

@@ -29,6 +29,12 @@ Evaluate = Callable[[PyTree, PyTree], Float[Array, " k"]]
 """Values of ``k`` actions for one observation."""
 Cost = Callable[[Any, View], Float[Array, ""]]
 """What a distribution in one view costs."""
+Candidates = tuple[PyTree, Float[Array, " k"], Float[Array, " k"]]
+"""Actions, their weights, their log-probabilities: see :mod:`thespis.actors.distributions`."""
+Draw = Callable[[Any, Key[Array, ""]], Candidates]
+"""How a distribution's candidates are drawn."""
+Rise = Callable[[Float[Array, " k"], Float[Array, " k"], Float[Array, " k"]], Float[Array, ""]]
+"""What is climbed in one view, of the candidates' weights, values and bonuses for entropy."""
 Verdict = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""] | None, Float[Array, ""]]
 """Value and advantage of one action, the critics' disagreement if there are several, the bonus for entropy."""
 
@@ -104,6 +110,16 @@ def least(critics: ActionValue) -> Evaluate:
     return lambda observation, actions: jnp.min(evaluate_ensemble(critics, observation, actions), axis=0)
 
 
+def candidates(distribution: Any, key: Key[Array, ""]) -> Candidates:
+    """As the distribution itself draws them."""
+    return distribution.candidates(key)
+
+
+def expected(weights: Float[Array, " k"], q: Float[Array, " k"], bonus: Float[Array, " k"]) -> Float[Array, ""]:
+    """The soft value: values and bonuses, weighed."""
+    return jnp.sum(weights * (q + bonus))
+
+
 def soft_value(
     actor: Soft,
     evaluate: Evaluate,
@@ -111,15 +127,17 @@ def soft_value(
     view: View,
     key: Key[Array, ""],
     privileged: PyTree = None,
+    draw: Draw = candidates,
+    rise: Rise = expected,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """``E_a[Q(o, a) - alpha log pi(a|o)]`` of one view, and the actor's entropy there in nats.
 
     Both are exact sums for a discrete choice, one reparameterised sample for a continuous action. ``privileged`` is
-    what critics see in place of the observation.
+    what critics see in place of the observation. With another ``rise`` the first is what that makes of the candidates.
     """
-    actions, weights, log_probs = actor(view).candidates(key)
+    actions, weights, log_probs = draw(actor(view), key)
     q = evaluate(seen_by_critics(privileged, view.observation), actions)
-    return jnp.sum(weights * (q - alpha * log_probs)), -jnp.sum(weights * log_probs)
+    return rise(weights, q, -alpha * log_probs), -jnp.sum(weights * log_probs)
 
 
 def climb(
@@ -133,6 +151,8 @@ def climb(
     privileged: PyTree = None,
     alive: Bool[Array, " row"] | None = None,
     cost: Cost | None = None,
+    draw: Draw = candidates,
+    rise: Rise = expected,
 ) -> tuple[Actor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
     """One step of the actor up the mean soft value of ``views`` ``[row, ...]``, those where it is ``alive``.
 
@@ -141,7 +161,9 @@ def climb(
     """
 
     def loss(actor):
-        one = lambda *given: soft_value(actor, evaluate, alpha, *given)  # noqa: E731
+        def one(view, key, privileged):
+            return soft_value(actor, evaluate, alpha, view, key, privileged, draw, rise)
+
         values, entropy = jax.vmap(one)(views, keys, privileged)
         found = -mean(values, alive), (values, mean(entropy, alive))
         if cost is None:

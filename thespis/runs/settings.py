@@ -31,6 +31,22 @@ def parse(text: str, annotation: Any, old: Any, name: str) -> Any:
         raise UserError(f"setting {name}={text} does not fit: {error}") from error
 
 
+def slots(cls: type) -> dict[str, dict[str, type]]:
+    """Fields of a configuration class that hold one of several parts, with the classes that fit each, by name.
+
+    A part that may be left out has ``none`` among them.
+    """
+    hints = typing.get_type_hints(cls)
+    found = {field.name: _parts(hints[field.name]) for field in dataclasses.fields(cls)}
+    return {name: classes for name, classes in found.items() if len(classes) > 1}
+
+
+def _parts(annotation: Any) -> dict[str, type]:
+    members = union_members(annotation) or (annotation,)
+    found = {name: part for member in members for name, part in _classes(member).items()}
+    return found | {"none": type(None)} if found and type(None) in members else found
+
+
 def _type_of(old: Any) -> Any:
     if isinstance(old, tuple) and old:
         return tuple[_type_of(old[0]), ...]
