@@ -132,13 +132,13 @@ class PolicyHead(eqx.Module):
                 raise UserError("utterances need a language model: use a method such as grpo (thespis list methods)")
         raise ValueError(f"{part} is not a leaf of a space")
 
-    def __call__(self, features: Float[Array, " size"], legal: PyTree = None) -> Distribution:
+    def __call__(self, features: Float[Array, " size"], legal: PyTree = None) -> Any:
         """The distribution over one action; ``legal`` mirrors the action space (see ``core.records.View``)."""
         widths = [self._width(part) for part in leaves(self.space)]
         outputs = iter(jnp.split(self.out(features), np.cumsum(widths)[:-1]))
         free = iter(self.free)
 
-        def build(space: Space, legal: Any) -> Distribution:
+        def build(space: Space, legal: Any) -> Any:
             match space:
                 case Tree():
                     pairs = zip((part for _, part in space.parts), space.split(legal), strict=True)

@@ -96,9 +96,12 @@ class HyperValue(eqx.Module):
 class Joined(eqx.Module):
     """Observation and action enter one net side by side."""
 
+    hidden: tuple[int, ...] = eqx.field(static=True, default=())
+    """Units of each hidden layer; none: as the method has it."""
+
     def build(self, spec: EnvSpec, hidden: tuple[int, ...], key: Key[Array, ""]) -> ActionValue:
         """A fresh critic."""
-        return action_value(spec, hidden, key)
+        return action_value(spec, self.hidden or hidden, key)
 
 
 class Hypernetwork(eqx.Module):

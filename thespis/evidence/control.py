@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 from thespis.core.feeds import Replay, Rollouts
+from thespis.envs.compiled.reacher import Reacher
 from thespis.learners.temperature import TunedTemperature
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.ppo import PPO
@@ -17,6 +18,8 @@ from thespis.methods.online.sac import SAC
 
 WORLDS = ("gymnax:Pendulum-v1", "thespis.envs.compiled.swing_up:SwingUp")
 ROBOTS = ("gymnasium:Hopper-v5", "gymnasium:Walker2d-v5", "gymnasium:HalfCheetah-v5")
+PADDED = Reacher(padding=8)
+"""Two joints, and eight numbers of an action that do nothing."""
 STEPS = 15_000
 """Per seed, with an update a step after the first 1,000."""
 LONG = 1_000_000
