@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from thespis.cli import methods_page
 from thespis.methods.registry import NAMES
 
 ROOT = Path(__file__).parents[1]
@@ -127,6 +128,13 @@ def test_pages_are_short():
     assert not [name for name, text in prose.items() if len(text.splitlines()) > 75]
 
 
+@pytest.mark.slow
+def test_the_page_of_methods_is_not_stale():
+    assert (ROOT / "docs" / "methods.md").read_text() == methods_page.page(ROOT / "evidence"), (
+        "thespis list methods --write docs"
+    )
+
+
 def test_every_method_has_a_row():
     text = (ROOT / "docs" / "methods.md").read_text()
-    assert set(re.findall(r"^\| `([\w-]+)`", text, re.M)) == set(NAMES)
+    assert set(re.findall(r"^\| `([\w-]+)` (?:\|[^|]*){7}\|$", text, re.M)) == set(NAMES)

@@ -36,10 +36,10 @@ PAPER = Paper(
     name="A3C",
     citation=Citation("Asynchronous Methods for Deep Reinforcement Learning", "Mnih et al.", 2016, "arXiv:1602.01783"),
     family="on-policy-ac",
-    does="Actor-learners in parallel threads, each in a world of its own, add their steps to shared parameters without "
-    "locks; that their experience differs takes the place of replay.",
-    claim="Asynchronous actor-critic surpasses the prior state of the art in less time on one multi-core CPU, parallel "
-    "learners steady training, and it works over a wide range of step sizes.",
+    does="Actor-learners in parallel threads, each in a world of its own, add their steps to shared parameters "
+    "without locks; that their experience differs takes the place of replay.",
+    claim="Asynchronous actor-critic surpasses the prior state of the art in less time on one multi-core CPU, "
+    "parallel learners steady training, and it works over a wide range of step sizes.",
     parts=(
         "thespis.loops.asynchronous:AsynchronousLoop",
         "thespis.methods.online.a2c:A2C",
@@ -63,16 +63,16 @@ PAPER = Paper(
         apart=True,
     ),
     remarks="CartPole stands for Atari, four threads on two cores for sixteen on sixteen. All arms run in the "
-    "compiled loop, where one learner alone has no cost between two updates; that is a harder comparison on the clock "
-    "than the paper's. DQN makes one update a step, with settings near those in docs/methods.md and nets as large as "
-    "the others'. No step size is annealed, and optimisers share no statistics in the paper's way: what is added is "
-    "each learner's finished step. Second look: the loop does what the paper says. With four threads on two cores a "
-    "step is added 2.7 updates after its copy on average (at most 11), and additions are not lost (after 4,000 "
-    "updates the shared parameters lay within 0.0015 of the sum of all steps, having moved by 0.53 on average). So it "
-    "likely is staleness that costs returns: as many updates by one learner, and a quarter as many on four worlds at "
-    "once, end higher. On the clock, one compiled learner makes 45,000 steps a second with nothing between two "
-    "updates, four asynchronous ones 10,000, for each of their updates is a call of its own. Threads pay where worlds "
-    "or updates keep a core busy for longer than that; here they do not.",
+    "compiled loop, where one learner alone has no cost between two updates; that is a harder comparison on the "
+    "clock than the paper's. DQN makes one update a step, with settings near those in docs/using-methods.md and "
+    "nets as large as the others'. No step size is annealed, and optimisers share no statistics in the paper's way: "
+    "what is added is each learner's finished step. Second look: the loop does what the paper says. With four "
+    "threads on two cores a step is added 2.7 updates after its copy on average (at most 11), and additions are not "
+    "lost (after 4,000 updates the shared parameters lay within 0.0015 of the sum of all steps, having moved by "
+    "0.53 on average). So it likely is staleness that costs returns: as many updates by one learner, and a quarter "
+    "as many on four worlds at once, end higher. On the clock, one compiled learner makes 45,000 steps a second "
+    "with nothing between two updates, four asynchronous ones 10,000, for each of their updates is a call of its "
+    "own. Threads pay where worlds or updates keep a core busy for longer than that; here they do not.",
     full=Trial(
         arms=_ARMS[:4],
         envs=("gymnax:Breakout-MinAtar", "gymnax:SpaceInvaders-MinAtar", "gymnax:Asterix-MinAtar"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from rich.table import Table
 from rich.text import Text
 
-from thespis.cli.options import JsonFlag
+from thespis.cli.options import JsonFlag, optional
 from thespis.cli.output import Output
 
 if TYPE_CHECKING:
@@ -24,10 +25,19 @@ class List:
     """Methods or environments."""
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME")] = None
     """One of them: its settings, spaces and loops."""
+    write: Annotated[str | None, optional("DIR")] = None
+    """Write the page of all methods there: methods.md."""
+    evidence: Annotated[str, tyro.conf.arg(metavar="DIR")] = "evidence"
+    """Where the evidence of papers lies, for that page."""
     json: JsonFlag = False
 
     def run(self, out: Output) -> int:
         """Print the list."""
+        if self.write:
+            from thespis.cli.methods_page import write
+
+            out.say(f"written: {write(Path(self.evidence), Path(self.write))}")
+            return 0
         match self.what, self.name:
             case "methods", None:
                 _methods(out)
