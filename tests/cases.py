@@ -77,10 +77,12 @@ from thespis.methods.language.spin import SPIN
 from thespis.methods.language.spiral import Spiral
 from thespis.methods.language.sweet import SWEET
 from thespis.methods.online.a2c import A2C
+from thespis.methods.online.c51 import C51
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.mdpo import MDPO
@@ -146,6 +148,8 @@ CASES = {
     ),
     "impala": Case(IMPALA(hidden=SMALL, memory=GRU(4), rho_bar=2.0, feed=Rollouts(5, envs=3, lag=1)), EVERYTHING),
     "dqn": Case(DQN(hidden=SMALL, duelling=True, target_every=3, feed=replay(length=3)), CHOICE),
+    "c51": Case(C51(hidden=SMALL, target_every=3, feed=replay(length=3)), CHOICE),
+    "ensemble-c51": Case(EnsembleC51(hidden=SMALL, members=3, target_every=3, feed=replay(length=2)), CHOICE),
     "nq": Case(NQ(hidden=SMALL, target_every=3, epsilon_updates=4.0, feed=Rollouts(5, envs=3)), CHOICE),
     "nq with sarsa": Case(
         NQ(hidden=SMALL, duelling=True, following=Sarsa(), trace=0.5, feed=Rollouts(5, envs=3)), CHOICE

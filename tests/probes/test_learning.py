@@ -28,6 +28,8 @@ PAIRS = {
     "nq-sarsa": ["constant", "ending", "delayed", "coin", "signal"],  # where exploring costs nothing
     "ppo": [*CHOICES, "pair", "hybrid", "match-continuous", "bound"],
     "ppo-gru": ["constant", "coin", "signal", "maze"],  # whose observations mean the same with a fresh memory
+    "c51": CHOICES,
+    "ensemble-c51": ["ending", "coin", "masked", "late"],
     "dqn": CHOICES,
     "dqn-3-step": CHOICES,
     "dqn-duelling": ["ending", "masked", "late"],

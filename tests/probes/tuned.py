@@ -12,9 +12,11 @@ from thespis.learners.likeness import RoleContrast
 from thespis.learners.roles import ActionRoles
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
+from thespis.methods.online.c51 import C51
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
@@ -43,6 +45,7 @@ _OFF = _BASE | {"feed": REPLAY}
 _SLOWER = {"learning_rate": 3e-3, "target_rate": 0.1}
 _FINER = {"learning_rate": 1e-3, "feed": Rollouts(length=4, envs=8)}  # RMSProp's steps do not shrink with the error
 _QUICK = {"target_every": 20, "epsilon_updates": 300.0}
+_ENDS = {"lowest": -2.0, "highest": 12.0, "adam_epsilon": 1e-8}
 _LEVEL = QMIX(**_OFF, **_QUICK, mixer=Monotonic(8, (16,)), utility=Matched())
 
 METHODS = {
@@ -55,6 +58,8 @@ METHODS = {
     "dqn": DQN(**_OFF, **_QUICK),
     "dqn-3-step": DQN(**_BASE, **_QUICK, feed=WINDOWS),
     "dqn-duelling": DQN(**_OFF, **_QUICK, duelling=True),
+    "c51": C51(**_OFF, **_QUICK, **_ENDS),
+    "ensemble-c51": EnsembleC51(**_BASE, **_QUICK, **_ENDS, members=2, feed=dataclasses.replace(REPLAY, batch=128)),
     "ddpg": DDPG(**_OFF | _SLOWER),
     "td3": TD3(**_OFF | _SLOWER),
     "sac": SAC(**_OFF | _SLOWER, temperature=FixedTemperature(0.0)),
@@ -111,6 +116,8 @@ ON_1000 = {
     "ppo": ({}, 300_000),
     "nq": ({"learning_rate": 5e-4, "trace": 0.9}, 500_000),  # all choices earn the same: long returns are true
     "nq-sarsa": ({"learning_rate": 5e-4}, 500_000),
+    "c51": ({"lowest": 0.0, "highest": 120.0}, 16_000),
+    "ensemble-c51": ({"lowest": 0.0, "highest": 120.0}, 16_000),
     "td3": ({"noise": 0.5}, 128_000),  # where it smooths targets it must have acted, or it trusts slopes it made up
 }
 """Settings and steps where values are far from 0, beside a discount of 0.99."""

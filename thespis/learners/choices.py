@@ -1,11 +1,13 @@
 """What methods that learn the values of one discrete choice have in common: a net, its slow copy, how it is judged.
 
-A concrete method adds its fields, how it acts and an ``update``; nothing here is overridden.
+A concrete method adds its fields, how it acts and an ``update``; of what stands here only :meth:`ChoiceLearner.net`
+may be overridden.
 """
 
 from __future__ import annotations
 
 import abc
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,11 +22,23 @@ from thespis.critics.values import ChoiceValue, ensemble
 from thespis.learners.gradient import Number, Optimiser, polyak
 
 
-class ChoiceState(eqx.Module):
-    """All that is learnt; nets carry a leading axis of one member."""
+@runtime_checkable
+class Choosing(Protocol):
+    """``Q(o, ·)`` of every choice at once."""
 
-    critic: ChoiceValue
-    target: ChoiceValue
+    def all(self, observation: PyTree) -> Float[Array, " n"]:
+        """The values of every choice."""
+        ...
+
+
+Nets = TypeVar("Nets", bound=Choosing)
+
+
+class ChoiceState(eqx.Module, Generic[Nets]):
+    """All that is learnt; nets carry a leading axis of members, often of one."""
+
+    critic: Nets
+    target: Nets
     opt: PyTree
     updates: Int[Array, ""]
 
@@ -34,6 +48,7 @@ class ChoiceLearner(eqx.Module):
 
     name: eqx.AbstractClassVar[str]
     target_every: eqx.AbstractVar[int]
+    members: eqx.AbstractVar[int]
 
     discount: Number = 0.99
     """Discount per step, in [0, 1]."""
@@ -54,28 +69,34 @@ class ChoiceLearner(eqx.Module):
             raise UserError(
                 f"{self.name} needs one discrete choice, {spec.name} has {spec.action}: use ppo, a2c, sac or td3"
             )
-        critic = ensemble(lambda k: ChoiceValue(spec, self.hidden, k, duelling=self.duelling), 1, key)
+        critic = ensemble(lambda k: self.net(spec, k), self.members, key)
         return ChoiceState(critic, critic, self.stepper().init(critic), jnp.zeros((), "int32"))
 
-    def judge(self, state: ChoiceState, episode: Transition) -> Critique:
-        """Values of the choices taken, and their advantage over the best one."""
-        values = jax.vmap(lambda view: legal_values(state.critic, view)[0])(episode.view)
-        taken = jnp.take_along_axis(values, episode.action[:, None], axis=1)[:, 0]
-        return Critique(value=taken, advantage=taken - jnp.max(values, axis=1), discount=self.discount)
+    def net(self, spec: EnvSpec, key: Key[Array, ""]) -> Any:
+        """One fresh member."""
+        return ChoiceValue(spec, self.hidden, key, duelling=self.duelling)
 
-    def renewed(self, state: ChoiceState, critic: ChoiceValue, opt: PyTree) -> ChoiceState:
+    def judge(self, state: ChoiceState, episode: Transition) -> Critique:
+        """Members' mean values of the choices taken, their advantage over the best one, and members' disagreement."""
+        values = jax.vmap(lambda view: legal_values(state.critic, view))(episode.view)
+        every = jnp.take_along_axis(values, episode.action[:, None, None], axis=2)[:, :, 0]
+        taken, best = jnp.mean(every, axis=1), jnp.max(jnp.mean(values, axis=1), axis=1)
+        spread = jnp.std(every, axis=1) if self.members > 1 else None
+        return Critique(value=taken, advantage=taken - best, spread=spread, discount=self.discount)
+
+    def renewed(self, state: ChoiceState, critic: Any, opt: PyTree) -> ChoiceState:
         """The state after one more update; the target is copied every ``target_every`` of them."""
         updates = state.updates + 1
         copy = (updates % self.target_every == 0).astype("float32")
         return ChoiceState(critic, polyak(state.target, critic, copy), opt, updates)
 
 
-def choice_values(critic: ChoiceValue, view: View) -> Float[Array, "members n"]:
+def choice_values(critic: Choosing, view: View) -> Float[Array, "members n"]:
     """Values of every choice by every member, whether legal or not."""
     return jax.vmap(lambda member: member.all(view.observation))(critic)
 
 
-def legal_values(critic: ChoiceValue, view: View) -> Float[Array, "members n"]:
+def legal_values(critic: Choosing, view: View) -> Float[Array, "members n"]:
     """Values of every choice by every member; those of illegal choices are far below any other."""
     return masked(choice_values(critic, view), view.legal)
 

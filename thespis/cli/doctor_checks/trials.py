@@ -23,6 +23,7 @@ from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.mdpo import MDPO
@@ -65,7 +66,7 @@ class Trial:
 
 def trials() -> list[Trial]:
     """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
-    return [*_alone(), *_descended(), *_together()]
+    return [*_alone(), *_descended(), *_of_values(), *_together()]
 
 
 def _alone() -> list[Trial]:
@@ -98,6 +99,13 @@ def _descended() -> list[Trial]:
     return [
         Trial(mdpo, "late", 20_000),
         Trial(OffPolicyMDPO(**_HARD, hold=Steps(weight=0.1, every=50)), "match-continuous", 8_000),
+    ]
+
+
+def _of_values() -> list[Trial]:
+    ends: dict[str, Any] = {"lowest": -2.0, "highest": 12.0, "adam_epsilon": 1e-8}
+    return [
+        Trial(EnsembleC51(**_QUICK | ends, members=2), "masked", 8_000),
     ]
 
 

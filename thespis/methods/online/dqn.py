@@ -11,43 +11,26 @@ their mean, and values come out biased (too low where rare returns are high): en
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Key
 
-from thespis.actors.greedy import epsilon_greedy
-from thespis.actors.heads import act_rows
-from thespis.core.contracts import Mode
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, Report, View
-from thespis.critics.values import ChoiceValue
+from thespis.core.records import Batch, Citation, Report
 from thespis.learners.backup import backup, fit_critics
 from thespis.learners.choices import ChoiceLearner, ChoiceState, legal_values
 from thespis.learners.gradient import Adam, Number
+from thespis.learners.greedy import EachStep, EpsilonGreedy, Turns
 from thespis.objectives.values import double_q, huber
 
 
-class DQNPolicy(eqx.Module):
-    """Critic and the present epsilon."""
-
-    critic: ChoiceValue
-    epsilon: Float[Array, ""]
-
-
-class DQN(ChoiceLearner):
+class DQN(EpsilonGreedy, ChoiceLearner):
     """Deep Q-network for one discrete choice: double, duelling and n-step as options."""
 
     learning_rate: Number = 1e-4
     """Step size."""
-    first_epsilon: Number = 1.0
-    """Chance of a random choice before the first update."""
-    last_epsilon: Number = 0.05
-    """Chance of a random choice after ``epsilon_updates`` updates."""
-    epsilon_updates: Number = 10_000.0
-    """Updates over which the chance falls, linearly."""
     huber: Number = 1.0
     """Error, in units of reward, beyond which the loss is linear; a large one squares every error."""
     double: bool = eqx.field(static=True, default=True)
@@ -57,6 +40,8 @@ class DQN(ChoiceLearner):
     feed: Replay = eqx.field(static=True, default=Replay(batch=64, warmup=1_000, every=4))
     """Replay: capacity, batch, warmup, every, updates, length (n-step)."""
 
+    members: ClassVar[int] = 1
+    turns: ClassVar[Turns] = EachStep()
     name: ClassVar[str] = "dqn"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Human-level control through deep reinforcement learning", "Mnih et al.", 2015, "Nature 518"),
@@ -68,26 +53,6 @@ class DQN(ChoiceLearner):
         "Huber loss, Adam, global gradient norm clipped",
         "n-step windows are cut at an episode's end and discounted by their own length",
     )
-
-    def policy(self, state: ChoiceState, mode: Mode) -> DQNPolicy:
-        """The net and epsilon: falling while it explores, the last one when sampled, 0 when greedy."""
-        progress = jnp.clip(state.updates / self.epsilon_updates, 0.0, 1.0)
-        falling = self.first_epsilon + progress * (self.last_epsilon - self.first_epsilon)
-        epsilon = {Mode.EXPLORE: falling, Mode.SAMPLE: self.last_epsilon, Mode.EXPLOIT: 0.0}[mode]
-        return DQNPolicy(state.critic, jnp.asarray(epsilon, "float32"))
-
-    def begin(self, policy: DQNPolicy, n: int) -> tuple[()]:
-        """No memory."""
-        return ()
-
-    def act(self, policy: DQNPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
-        """The best legal choice, or a random legal one with chance epsilon."""
-
-        def one(memory, view, key):
-            values = legal_values(policy.critic, view)[0]
-            return epsilon_greedy(values, view.legal, policy.epsilon, key), memory, ()
-
-        return act_rows(one, memory, view, key)
 
     def update(self, state: ChoiceState, batch: Batch, key: Key[Array, ""]) -> tuple[ChoiceState, Report]:
         """One step of the net; the target is copied every ``target_every`` updates."""

@@ -62,6 +62,7 @@ class NQ(ChoiceLearner):
     feed: Rollouts = eqx.field(static=True, default=Rollouts(length=5, envs=8))
     """Rollouts: length, envs."""
 
+    members: ClassVar[int] = 1
     name: ClassVar[str] = "nq"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Asynchronous Methods for Deep Reinforcement Learning", "Mnih et al.", 2016, "arXiv:1602.01783"),

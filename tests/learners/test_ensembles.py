@@ -1,0 +1,111 @@
+"""Members that learn side by side: who they believe, what each learns from, and whose choice is played."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from worlds import Walk
+
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.feeds import Replay
+from thespis.core.laws import as_numpy, close
+from thespis.core.records import Batch, View
+from thespis.core.samples import random_steps
+from thespis.core.spaces import Box, Discrete
+from thespis.learners.backup import backup
+from thespis.learners.categorical import Mixture, Own, dealt, following
+from thespis.learners.greedy import EachEpisode, EachStep
+from thespis.methods.online.c51 import C51
+from thespis.methods.online.ensemble_c51 import EnsembleC51
+
+SPEC, KEY, ROWS, MEMBERS = Walk(Discrete(4), legal=True).spec, jax.random.key(0), 6, 3
+SIZES = {"hidden": (5,), "atoms": 7, "lowest": -2.0, "highest": 2.0, "max_gradient_norm": 1e9}
+METHOD = C51(**SIZES, members=MEMBERS, target_every=2, feed=Replay(batch=ROWS))
+
+
+def batch():
+    steps = random_steps(SPEC, np.random.default_rng(0), 1, ROWS)
+    return Batch(steps, jnp.ones((1, ROWS), bool), (), jnp.zeros((), "int32"))
+
+
+def member(tree, i):
+    return jax.tree.map(lambda x: x[i : i + 1] if x.ndim else x, tree)
+
+
+@pytest.mark.parametrize("believed", [Own(), Mixture()])
+def test_targets_against_numpy(believed):
+    state, data = METHOD.init(SPEC, KEY), backup(batch(), METHOD.discount)
+    found = following(believed, state.target, dealt(data, MEMBERS))
+    atoms = np.linspace(-2.0, 2.0, 7)
+    assert found.shape == (MEMBERS, ROWS // MEMBERS, 7)
+    assert not np.all(data.next_view.legal) and np.any(data.discount == 0)
+    for i, row in enumerate(range(ROWS)):
+        o = jax.tree.map(lambda x, row=row: x[row], data.next_view)
+        every = np.asarray(jax.vmap(lambda critic, o=o: critic.chances(o.observation))(state.target), np.float64)
+        chances = every.mean(axis=0) if isinstance(believed, Mixture) else every[i // 2]
+        best = max(np.flatnonzero(o.legal), key=lambda a, chances=chances: chances[a] @ atoms)
+        wanted = np.zeros(7)
+        for z, p in zip(atoms, chances[best], strict=True):
+            x = np.clip(float(data.earned[row]) + float(data.discount[row]) * z, -2.0, 2.0)
+            wanted += p * np.maximum(1 - np.abs(x - atoms) / (atoms[1] - atoms[0]), 0)
+        np.testing.assert_allclose(found[i // 2, i % 2], wanted, atol=1e-5)
+
+
+def test_members_that_believe_themselves_learn_as_if_alone():
+    state, data = METHOD.init(SPEC, KEY), batch()
+    together = METHOD.update(METHOD.update(state, data, KEY)[0], data, KEY)[0]
+    alone = dataclasses.replace(METHOD, members=1)
+    for i in range(MEMBERS):
+        share = Batch(
+            jax.tree.map(lambda x, i=i: x[:, 2 * i : 2 * i + 2], data.steps), data.mask[:, :2], (), data.index
+        )
+        one = member(state, i)
+        for _ in range(2):
+            one, _ = alone.update(one, share, KEY)
+        close(as_numpy(one), as_numpy(member(together, i)), "a member is a net alone", 1e-5)
+
+
+def test_members_that_believe_each_other_do_not():
+    mixed, data = dataclasses.replace(METHOD, believed=Mixture()), batch()
+    state = METHOD.init(SPEC, KEY)
+    one, other = (method.update(state, data, KEY)[0].critic.out.weight for method in (METHOD, mixed))
+    assert jnp.abs(one - other).max() > 1e-4
+    alike = eqx.tree_at(lambda s: s.target, state, jax.tree.map(lambda x: x[:1].repeat(MEMBERS, 0), state.target))
+    one, other = (method.update(alike, data, KEY)[0].critic.out.weight for method in (METHOD, mixed))
+    np.testing.assert_allclose(one, other, atol=1e-6)  # where all say the same, so does their average
+
+
+@pytest.mark.parametrize("turns", [EachEpisode(), EachStep()])
+def test_one_member_explores_and_all_exploit(turns):
+    method = dataclasses.replace(METHOD, turns=turns, last_epsilon=0.0)
+    state, rows = method.init(SPEC, KEY), 64
+    view = View(jnp.tile(jnp.array([0.3, -1.0, 2.0]), (rows, 1)), jnp.ones((rows, 4), bool))
+    every = np.asarray(jax.vmap(lambda critic: critic.all(view.observation[0]))(state.critic))
+    bests = every.argmax(axis=1)
+    greedy = method.policy(state, Mode.EXPLOIT)
+    action, _, _ = method.act(greedy, method.begin(greedy, rows), view, KEY)
+    assert set(np.asarray(action).tolist()) == {every.mean(axis=0).argmax()}
+
+    sampled = method.policy(state, Mode.SAMPLE)
+    memory, taken = method.begin(sampled, rows), []
+    for i in range(3):
+        action, memory, _ = method.act(sampled, memory, view, jax.random.fold_in(KEY, i))
+        taken.append(np.asarray(action))
+    assert len(set(bests.tolist())) > 1, "a test of one opinion shows nothing"
+    assert {x.item() for x in np.unique(taken)} == set(bests.tolist())
+    assert all((x == taken[0]).all() for x in taken) == isinstance(turns, EachEpisode)
+
+
+def test_what_cannot_be():
+    with pytest.raises(UserError, match="cannot be dealt to 4 members"):
+        dataclasses.replace(METHOD, members=4).update(METHOD.init(SPEC, KEY), batch(), KEY)
+    with pytest.raises(UserError, match="from lowest to a greater highest"):
+        C51(lowest=1.0, highest=1.0).init(SPEC, KEY)
+    with pytest.raises(UserError, match="ensemble-c51 needs one discrete choice"):
+        EnsembleC51().init(Walk(Box((1,), -1.0, 1.0)).spec, KEY)
