@@ -77,6 +77,7 @@ from thespis.methods.language.spin import SPIN
 from thespis.methods.language.spiral import Spiral
 from thespis.methods.language.sweet import SWEET
 from thespis.methods.online.a2c import A2C
+from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.c51 import C51
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
@@ -157,6 +158,7 @@ CASES = {
     "ddpg": Case(DDPG(hidden=SMALL, feed=replay()), Walk()),
     "ddpg with choices": Case(DDPG(hidden=SMALL, feed=replay()), CHOICE),
     "td3": Case(TD3(hidden=SMALL, feed=replay(length=2)), Walk()),
+    "aro-ddpg": Case(ARODDPG(hidden=SMALL, feed=replay(length=2)), Walk()),
     "mdpo": Case(MDPO(hidden=SMALL, epochs=2, minibatch=6, feed=Rollouts(8, envs=3)), EVERYTHING),
     "mdpo-off": Case(OffPolicyMDPO(hidden=SMALL, hold=Steps(every=2), feed=replay(length=2)), Walk()),
     "mdpo-off with choices": Case(OffPolicyMDPO(hidden=SMALL, feed=replay()), CHOICE),

@@ -16,6 +16,7 @@ from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.keys import key_of
 from thespis.envs import registry
+from thespis.envs.compiled.lasting import Lasting
 from thespis.envs.host.compiled import AsHost
 from thespis.evaluation.play import play
 from thespis.trained import Run
@@ -51,6 +52,21 @@ def elsewhere(episodes: int = 50, mode: str = "greedy", **changed: Any) -> Measu
         return play(run.method, run.states, worlds, seeds, Mode(mode), stream="elsewhere").returns.mean(axis=1)
 
     return Measure(f"{mode} return with " + ", ".join(f"{name} = {value}" for name, value in changed.items()), of)
+
+
+def average_reward(steps: int = 1_000, episodes: int = 5) -> Measure:
+    """Mean reward per step of greedy play in the long run: over ``steps`` steps, whatever the world's own limit.
+
+    The world should be a compiled one that does not terminate: see :class:`thespis.envs.compiled.lasting.Lasting`.
+    """
+
+    def of(run: Run) -> Float[np.ndarray, " seed"]:
+        seeds = run.config["seeds"]
+        worlds = AsHost(Lasting(registry.compiled(run.config["env"]), steps), episodes * len(seeds))
+        played = play(run.method, run.states, worlds, seeds, Mode.EXPLOIT, stream="lasting")
+        return (played.returns / played.lengths).mean(axis=1)
+
+    return Measure(f"reward per step over {steps:,} greedy steps", of)
 
 
 def success_rate(threshold: float, mode: str = "greedy") -> Measure:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from thespis.core.spaces import Box, Space, map_space, shape_of
+from thespis.objectives.normalise import mean
 
 
 class Moments(eqx.Module):
@@ -151,5 +152,38 @@ class ReturnScale(eqx.Module):
         return state.merge(totals.ravel(), None if mask is None else mask.ravel())
 
 
+class Centred(eqx.Module):
+    """Rewards less their running mean: with a discount of 1, values are differential and what is climbed is the
+    average reward. The units are the world's, but values are relative and known up to a constant only.
+    """
+
+    rate: float | Float[Array, ""] = 0.1
+    """Share of the newest rollout in the mean; the first counts whole."""
+
+    def init(self) -> PyTree:
+        """The mean, and whether there is one."""
+        return jnp.zeros(()), jnp.zeros((), bool)
+
+    def apply(self, state: PyTree, reward: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Rewards, centred."""
+        return reward - state[0]
+
+    def unit(self, state: PyTree) -> Float[Array, ""]:
+        """One."""
+        return jnp.ones(())
+
+    def update(
+        self,
+        state: PyTree,
+        reward: Float[Array, "time row"],
+        ended: Bool[Array, "time row"],
+        discount: Any,
+        mask: Bool[Array, "time row"] | None = None,
+    ) -> PyTree:
+        """The mean with a rollout's rewards added, those that ``mask`` lets through."""
+        newest = mean(reward, mask)
+        return jnp.where(state[1], state[0] + self.rate * (newest - state[0]), newest), jnp.ones((), bool)
+
+
 ObservationScale = AsTheyAre | RunningScale
-RewardScale = RawReward | ReturnScale
+RewardScale = RawReward | ReturnScale | Centred

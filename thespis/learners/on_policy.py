@@ -56,7 +56,7 @@ class OnPolicy(eqx.Module):
     observations: ObservationScale = AsTheyAre()
     """Scaling of observations: AsTheyAre or RunningScale."""
     rewards: RewardScale = RawReward()
-    """Scaling of rewards: RawReward or ReturnScale."""
+    """Scaling of rewards: RawReward, ReturnScale or Centred."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Units of each hidden layer, of actor and critic."""
     memory: GRU | None = eqx.field(static=True, default=None)

@@ -15,6 +15,7 @@ NAMES = {
     "acorm": "thespis.methods.teams.acorm:ACORM",
     "alphazero": "thespis.methods.games.alphazero:AlphaZero",
     "archer": "thespis.methods.language.archer:ArCHer",
+    "aro-ddpg": "thespis.methods.online.aro_ddpg:ARODDPG",
     "bayesian": "thespis.methods.teams.bayesian:Bayesian",
     "bc": "thespis.methods.imitation.bc:BC",
     "c51": "thespis.methods.online.c51:C51",

@@ -19,6 +19,7 @@ from thespis.learners.roles import ActionRoles
 from thespis.learners.subgoals import Subgoals, WorldsReward
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
+from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
@@ -66,7 +67,7 @@ class Trial:
 
 def trials() -> list[Trial]:
     """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
-    return [*_alone(), *_descended(), *_of_values(), *_together()]
+    return [*_alone(), *_descended(), *_of_values(), *_lasting(), *_together()]
 
 
 def _alone() -> list[Trial]:
@@ -107,6 +108,11 @@ def _of_values() -> list[Trial]:
     return [
         Trial(EnsembleC51(**_QUICK | ends, members=2), "masked", 8_000),
     ]
+
+
+def _lasting() -> list[Trial]:
+    aro = ARODDPG(learning_rate=1e-2, average_rate=1e-2, target_rate=0.1, hidden=(16,), feed=_REPLAY)
+    return [Trial(aro, "match-continuous", 8_000)]
 
 
 def _together() -> list[Trial]:
