@@ -49,6 +49,7 @@ from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Renewed, Separate
 from thespis.learners.subgoals import Subgoals
 from thespis.learners.temperature import TunedTemperature
+from thespis.learners.trajectories import FixedLength, MultiLevel
 from thespis.learners.tuning import Adapters
 from thespis.learners.utterance_critic import UtteranceCritic
 from thespis.learners.utterances import Unheld
@@ -86,6 +87,7 @@ from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.mac import MAC
 from thespis.methods.online.mdpo import MDPO
 from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.nq import NQ
@@ -175,6 +177,10 @@ CASES = {
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
+    "mac": Case(MAC(hidden=SMALL, length=MultiLevel(2), feed=Rollouts(1, envs=3)), EVERYTHING),
+    "mac of fixed length": Case(
+        MAC(hidden=SMALL, length=FixedLength(2), descent="adagrad-norm", feed=Rollouts(3, envs=3)), CHOICE
+    ),
     "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
     "mra": Case(MRA(Modes(ppo(others=Attention(4), memory=GRU(4), minibatch=16), modes=3)), CREW),

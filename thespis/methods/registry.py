@@ -37,6 +37,7 @@ NAMES = {
     "impala": "thespis.methods.online.impala:IMPALA",
     "ippo": "thespis.methods.teams.ippo:IPPO",
     "kto": "thespis.methods.language.kto:KTO",
+    "mac": "thespis.methods.online.mac:MAC",
     "maddpg": "thespis.methods.teams.maddpg:MADDPG",
     "mappo": "thespis.methods.teams.mappo:MAPPO",
     "masac": "thespis.methods.teams.masac:MASAC",

@@ -18,6 +18,7 @@ from thespis.learners.normalisers import AsTheyAre, RawReward
 from thespis.learners.roles import ActionRoles
 from thespis.learners.subgoals import Subgoals, WorldsReward
 from thespis.learners.temperature import FixedTemperature
+from thespis.learners.trajectories import MultiLevel
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.clam import CLAM
@@ -27,6 +28,7 @@ from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.es import ES
 from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.mac import MAC
 from thespis.methods.online.mdpo import MDPO
 from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.nq import NQ
@@ -67,7 +69,7 @@ class Trial:
 
 def trials() -> list[Trial]:
     """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
-    return [*_alone(), *_descended(), *_of_values(), *_lasting(), *_together()]
+    return [*_alone(), *_descended(), *_of_values(), *_lasting(), *_averaged(), *_together()]
 
 
 def _alone() -> list[Trial]:
@@ -113,6 +115,11 @@ def _of_values() -> list[Trial]:
 def _lasting() -> list[Trial]:
     aro = ARODDPG(learning_rate=1e-2, average_rate=1e-2, target_rate=0.1, hidden=(16,), feed=_REPLAY)
     return [Trial(aro, "match-continuous", 8_000)]
+
+
+def _averaged() -> list[Trial]:
+    rates: dict[str, Any] = {"actor_learning_rate": 0.1, "critic_learning_rate": 0.1, "hidden": (16,)}
+    return [Trial(MAC(**rates, length=MultiLevel(3), feed=Rollouts(length=1, envs=8)), "late", 20_000)]
 
 
 def _together() -> list[Trial]:
