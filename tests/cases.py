@@ -35,6 +35,7 @@ from thespis.learners.crowd import EachAlone
 from thespis.learners.entropies import CausalEntropy
 from thespis.learners.experience import Successes
 from thespis.learners.following import Sarsa
+from thespis.learners.gains import Whole as WholeGains
 from thespis.learners.held import Steps
 from thespis.learners.likeness import RoleContrast
 from thespis.learners.merits import Merits
@@ -94,6 +95,7 @@ from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
+from thespis.methods.online.subpo import SubPO
 from thespis.methods.online.td3 import TD3
 from thespis.methods.teams.acorm import ACORM
 from thespis.methods.teams.bayesian import Bayesian, Fading
@@ -164,6 +166,11 @@ CASES = {
     "mdpo": Case(MDPO(hidden=SMALL, epochs=2, minibatch=6, feed=Rollouts(8, envs=3)), EVERYTHING),
     "mdpo-off": Case(OffPolicyMDPO(hidden=SMALL, hold=Steps(every=2), feed=replay(length=2)), Walk()),
     "mdpo-off with choices": Case(OffPolicyMDPO(hidden=SMALL, feed=replay()), CHOICE),
+    "subpo": Case(SubPO(hidden=SMALL, feed=Episodes(5, envs=3)), CHOICE),
+    "subpo with memory": Case(
+        SubPO(hidden=SMALL, memory=GRU(4), observations=RunningScale(), gains=WholeGains(), feed=Episodes(5, envs=3)),
+        EVERYTHING,
+    ),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with a hypernetwork": Case(SAC(hidden=SMALL, critic=Hypernetwork((8, 6), 5), feed=replay()), Walk()),
     "sac of many parts": Case(

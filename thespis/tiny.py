@@ -59,10 +59,11 @@ class Demonstrates(Protocol):
 def prepared(method: Method, env: Any) -> Method:
     """The method, fitted to the world that it will speak in; a tiny model is taught if it has not been yet.
 
-    Raises ``UserError`` for a world that shows nothing to learn from.
+    One that does not speak and learns from whole episodes without a limit is given that of the world. Raises
+    ``UserError`` for a world that shows nothing to learn from.
     """
     if not isinstance(method, Speaks):
-        return method
+        return _limited(method, env)
     if env is None and method.origin.name == TINY:
         raise UserError("a tiny model is taught by its world: --env NAME, --model blank, or a checkpoint")
     if env is None:
@@ -84,6 +85,14 @@ def prepared(method: Method, env: Any) -> Method:
     if origin.name == TINY and isinstance(spec.action, Text) and not origin.directory(spec).exists():
         _teach(origin, spec, demonstrations_of(env, world, origin.teaching.conversations))
     return fitted
+
+
+def _limited(method: Method, env: Any) -> Method:
+    feed: Any = method.feed
+    if env is None or not isinstance(feed, Episodes) or feed.turns or registry.resolve(env).kind != "compiled":
+        return method
+    limit = registry.compiled(env).spec.time_limit
+    return dataclasses.replace(method, feed=dataclasses.replace(feed, turns=limit or 0))  # pyright: ignore[reportArgumentType]
 
 
 def demonstrations_of(env: Any, world: Any, count: int) -> tuple[Any, ...]:

@@ -202,8 +202,12 @@ class Assessor(eqx.Module):
     def assess(self, network: Network, scales: Scales, batch: Batch) -> Evaluated:
         """Values, advantages and value targets of every step."""
         seen = self.see(network, scales, batch)
-        advantage = seen.estimated(functools.partial(gae, discount=self.discount, trace=self.trace))
+        advantage = self.ahead(seen)
         return seen.judged(advantage, seen.value + advantage)
+
+    def ahead(self, seen: Seen) -> Float[Array, "time row"]:
+        """Generalised advantages of every step."""
+        return seen.estimated(functools.partial(gae, discount=self.discount, trace=self.trace))
 
     def learn_scales(self, scales: Scales, batch: Batch) -> Scales:
         """Scales with this rollout added. Called after learning, so that learning sees what acting saw."""

@@ -61,6 +61,7 @@ NAMES = {
     "sft": "thespis.methods.language.sft:SFT",
     "spin": "thespis.methods.language.spin:SPIN",
     "spiral": "thespis.methods.language.spiral:Spiral",
+    "subpo": "thespis.methods.online.subpo:SubPO",
     "sweet-rl": "thespis.methods.language.sweet:SWEET",
     "td3": "thespis.methods.online.td3:TD3",
     "vdn": "thespis.methods.teams.vdn:VDN",

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from thespis.core.contracts import Method
-from thespis.core.feeds import Replay, Rollouts
+from thespis.core.feeds import Episodes, Replay, Rollouts
 from thespis.critics.attending import Attending
 from thespis.critics.embedding import Embedded
 from thespis.critics.matching import Matched
@@ -35,6 +35,7 @@ from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
+from thespis.methods.online.subpo import SubPO
 from thespis.methods.online.td3 import TD3
 from thespis.methods.teams.acorm import ACORM
 from thespis.methods.teams.bayesian import Bayesian
@@ -69,7 +70,7 @@ class Trial:
 
 def trials() -> list[Trial]:
     """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
-    return [*_alone(), *_descended(), *_of_values(), *_lasting(), *_averaged(), *_together()]
+    return [*_alone(), *_descended(), *_of_values(), *_lasting(), *_averaged(), *_of_whole_episodes(), *_together()]
 
 
 def _alone() -> list[Trial]:
@@ -120,6 +121,10 @@ def _lasting() -> list[Trial]:
 def _averaged() -> list[Trial]:
     rates: dict[str, Any] = {"actor_learning_rate": 0.1, "critic_learning_rate": 0.1, "hidden": (16,)}
     return [Trial(MAC(**rates, length=MultiLevel(3), feed=Rollouts(length=1, envs=8)), "late", 20_000)]
+
+
+def _of_whole_episodes() -> list[Trial]:
+    return [Trial(SubPO(**_BASE, feed=Episodes(5, envs=8)), "late", 20_000)]
 
 
 def _together() -> list[Trial]:
