@@ -93,6 +93,7 @@ from thespis.methods.online.mdpo import MDPO
 from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.r2ac import R2AC
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.subpo import SubPO
@@ -110,6 +111,7 @@ from thespis.methods.teams.qmix import QMIX
 from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
+from thespis.nets.elstm import ELSTM
 from thespis.nets.relations import Attention
 from thespis.nets.residual import Residual
 
@@ -155,6 +157,7 @@ CASES = {
     "dqn": Case(DQN(hidden=SMALL, duelling=True, target_every=3, feed=replay(length=3)), CHOICE),
     "c51": Case(C51(hidden=SMALL, target_every=3, feed=replay(length=3)), CHOICE),
     "ensemble-c51": Case(EnsembleC51(hidden=SMALL, members=3, target_every=3, feed=replay(length=2)), CHOICE),
+    "r2ac": Case(R2AC(hidden=SMALL, memory=ELSTM(4), feed=Rollouts(5, envs=3, lag=1)), EVERYTHING),
     "nq": Case(NQ(hidden=SMALL, target_every=3, epsilon_updates=4.0, feed=Rollouts(5, envs=3)), CHOICE),
     "nq with sarsa": Case(
         NQ(hidden=SMALL, duelling=True, following=Sarsa(), trace=0.5, feed=Rollouts(5, envs=3)), CHOICE

@@ -20,6 +20,7 @@ from thespis.learners.gradient import Number
 from thespis.learners.networks import Network
 from thespis.learners.normalisers import ObservationScale, RewardScale
 from thespis.nets.body import GRU, Body, unroll
+from thespis.nets.elstm import ELSTM
 from thespis.nets.mlp import orthogonal
 from thespis.nets.relations import Attention
 from thespis.objectives.decisions import at_decisions
@@ -44,7 +45,7 @@ class ActorCritic(eqx.Module):
         hidden: tuple[int, ...],
         key: Key[Array, ""],
         *,
-        memory: GRU | None = None,
+        memory: GRU | ELSTM | None = None,
         activation: Callable[[Array], Array] = jnp.tanh,
         others: Attention | None = None,
     ):
@@ -73,13 +74,13 @@ class ActorCritic(eqx.Module):
 
     def distributions(self, memory: Any, views: View, first: Bool[Array, "time row"]) -> Distribution:
         """The distributions of a whole rollout, leaves ``[time, row, ...]``."""
-        features, _ = unroll(self.body, memory[0], views.observation, first)
+        features, _ = unroll(self.body, self.body.resumed(memory[0]), views.observation, first)
         return jax.vmap(jax.vmap(self.head))(features, views.legal)
 
     def values(self, memory: Any, seen: PyTree, first: Bool[Array, "time row"]) -> tuple[Float[Array, "time row"], Any]:
         """State values of a whole rollout of what the critic sees, and its memory after each step."""
         begun = memory[1] if self.carried else self.critic.body.begin(first.shape[1])
-        features, memories = unroll(self.critic.body, begun, seen, first)
+        features, memories = unroll(self.critic.body, self.critic.body.resumed(begun), seen, first)
         return jax.vmap(jax.vmap(self.critic.out))(features)[..., 0], memories
 
     def next_values(self, memories: Any, seen: PyTree) -> Float[Array, "time row"]:

@@ -23,6 +23,7 @@ from thespis.learners.minibatches import columns, epochs
 from thespis.learners.networks import Network
 from thespis.learners.normalisers import AsTheyAre, ObservationScale, RawReward, RewardScale
 from thespis.nets.body import GRU
+from thespis.nets.elstm import ELSTM
 from thespis.nets.relations import Attention
 from thespis.objectives.normalise import explained_variance, mean
 from thespis.objectives.policies import policy_gradient
@@ -59,8 +60,8 @@ class OnPolicy(eqx.Module):
     """Scaling of rewards: RawReward, ReturnScale or Centred."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Units of each hidden layer, of actor and critic."""
-    memory: GRU | None = eqx.field(static=True, default=None)
-    """Recurrent core after the hidden layers: None or GRU."""
+    memory: GRU | ELSTM | None = eqx.field(static=True, default=None)
+    """Recurrent core after the hidden layers: None, GRU or ELSTM."""
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
     """Activation of the hidden layers."""
     others: Attention | None = eqx.field(static=True, default=None)

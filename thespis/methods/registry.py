@@ -51,6 +51,7 @@ NAMES = {
     "ppo": "thespis.methods.online.ppo:PPO",
     "ppo-lm": "thespis.methods.language.ppo_lm:LanguagePPO",
     "qmix": "thespis.methods.teams.qmix:QMIX",
+    "r2ac": "thespis.methods.online.r2ac:R2AC",
     "reinforce": "thespis.methods.language.reinforce:REINFORCE",
     "rloo": "thespis.methods.language.rloo:RLOO",
     "rode": "thespis.methods.teams.rode:RODE",

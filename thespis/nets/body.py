@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, leaves, map_space
 from thespis.nets.cnn import CNN
+from thespis.nets.elstm import ELSTM, ELSTMCell
 from thespis.nets.mlp import MLP, Initialiser
 from thespis.nets.relations import Attended, Attention, attend, is_set
 
@@ -113,7 +114,7 @@ class Body(eqx.Module):
 
     encoder: Encoder
     mlp: MLP
-    core: eqx.nn.GRUCell | None
+    core: eqx.nn.GRUCell | ELSTMCell | None
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Body(eqx.Module):
         *,
         init: Initialiser,
         activation: Callable[[Array], Array],
-        memory: GRU | None = None,
+        memory: GRU | ELSTM | None = None,
         image: Image = CNN,
         others: Attention | None = None,
     ):
@@ -141,14 +142,22 @@ class Body(eqx.Module):
         return self.mlp.layers[-1].bias.shape[-1] if self.mlp.layers else self.encoder.size
 
     def begin(self, n: int) -> Any:
-        """Memory of ``n`` fresh episodes: ``Float[n, size]``, or ``()`` without a core."""
+        """Memory of ``n`` fresh episodes: ``Float[n, size]``, ``Cells``, or ``()`` without a core."""
+        if isinstance(self.core, ELSTMCell):
+            return self.core.begin(n)
         return () if self.core is None else jnp.zeros((n, self.core.hidden_size))
+
+    def resumed(self, memory: Any) -> Any:
+        """The memory with which a rollout that is learnt from begins: the same, with its past as a gradient."""
+        return self.core.resumed(memory) if isinstance(self.core, ELSTMCell) else memory
 
     def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, " size"], Any]:
         """Features of one observation, and the memory after it."""
         features = self.mlp(self.encoder(observation))
         if self.core is None:
             return features, memory
+        if isinstance(self.core, ELSTMCell):
+            return self.core(features, memory)
         memory = self.core(features, memory)
         return memory, memory
 
@@ -180,7 +189,7 @@ def unroll(
 
     def step(memory, inputs):
         observation, first = inputs
-        memory = jax.tree.map(lambda m: jnp.where(first[:, None], 0.0, m), memory)
+        memory = jax.tree.map(lambda m: jnp.where(first.reshape(-1, *[1] * (m.ndim - 1)), 0.0, m), memory)
         features, memory = jax.vmap(body)(memory, observation)
         return memory, (features, memory)
 

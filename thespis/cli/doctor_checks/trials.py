@@ -33,6 +33,7 @@ from thespis.methods.online.mdpo import MDPO
 from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.r2ac import R2AC
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.subpo import SubPO
@@ -50,6 +51,7 @@ from thespis.methods.teams.qmix import QMIX
 from thespis.methods.teams.rode import RODE
 from thespis.methods.teams.vdn import VDN
 from thespis.nets.body import GRU
+from thespis.nets.elstm import ELSTM
 
 _BASE: dict[str, Any] = {"learning_rate": 1e-2, "discount": 0.9, "hidden": (16,)}
 _FRESH: dict[str, Any] = _BASE | {"feed": Rollouts(length=32, envs=8)}
@@ -70,7 +72,16 @@ class Trial:
 
 def trials() -> list[Trial]:
     """Every method with a critic, on worlds that together show all that may go wrong; the most telling come first."""
-    return [*_alone(), *_descended(), *_of_values(), *_lasting(), *_averaged(), *_of_whole_episodes(), *_together()]
+    return [
+        *_alone(),
+        *_descended(),
+        *_of_values(),
+        *_lasting(),
+        *_averaged(),
+        *_of_whole_episodes(),
+        *_recalling(),
+        *_together(),
+    ]
 
 
 def _alone() -> list[Trial]:
@@ -125,6 +136,13 @@ def _averaged() -> list[Trial]:
 
 def _of_whole_episodes() -> list[Trial]:
     return [Trial(SubPO(**_BASE, feed=Episodes(5, envs=8)), "late", 20_000)]
+
+
+def _recalling() -> list[Trial]:
+    """Rollouts of one and a half episodes: of every other one the sign was seen a rollout before the turn."""
+    settings: dict[str, Any] = _BASE | {"learning_rate": 5e-3, "feed": Rollouts(length=6, envs=8)}
+    r2ac = R2AC(**settings, memory=ELSTM(16, forget=1.0), trace=0.9, entropy_weight=0.03, optimiser="adam")
+    return [Trial(r2ac, "maze", 60_000)]
 
 
 def _together() -> list[Trial]:
