@@ -96,6 +96,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2ac import R2AC
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
+from thespis.methods.online.srl import SRL
 from thespis.methods.online.subpo import SubPO
 from thespis.methods.online.td3 import TD3
 from thespis.methods.teams.acorm import ACORM
@@ -191,6 +192,7 @@ CASES = {
     "mac of fixed length": Case(
         MAC(hidden=SMALL, length=FixedLength(2), descent="adagrad-norm", feed=Rollouts(3, envs=3)), CHOICE
     ),
+    "srl": Case(SRL(hidden=SMALL, model=SMALL, length=3, observations=RunningScale(), feed=replay()), Walk()),
     "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
     "mra": Case(MRA(Modes(ppo(others=Attention(4), memory=GRU(4), minibatch=16), modes=3)), CREW),

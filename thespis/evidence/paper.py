@@ -32,8 +32,9 @@ class Arm:
     method: Method
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Further arguments of :func:`thespis.train`: ``envs``, ``lag``, ``feedback`` ..."""
-    env: str = ""
-    """Trained and played in this world instead of the trial's: the same task, seen otherwise."""
+    env: str | Mapping[str, str] = ""
+    """Trained and played in this world instead of the trial's, or for each of them in another: the same task, seen
+    otherwise."""
     steps: int = 0
     """Steps instead of the trial's (0: those), where an arm that learns from data counts updates and others do not."""
 
@@ -41,6 +42,10 @@ class Arm:
         """Raises ``ValueError`` for a name that cannot be a directory's."""
         if not self.name or set(self.name) & set("/\\:"):
             raise ValueError(f"an arm's name cannot become that of a directory: {self.name!r}")
+
+    def world(self, env: str) -> str:
+        """Where it is trained and played when the trial's world is ``env``."""
+        return (self.env if isinstance(self.env, str) else self.env[env]) or env
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Trial:
         return {
             "arms": {
                 arm.name: {"method": to_config(arm.method), "options": to_config(dict(arm.options))}
-                | ({"env": arm.env} if arm.env else {})
+                | ({"env": arm.env if isinstance(arm.env, str) else dict(arm.env)} if arm.env else {})
                 | ({"steps": arm.steps} if arm.steps else {})
                 for arm in self.arms
             },

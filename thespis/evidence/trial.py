@@ -106,7 +106,7 @@ def _finished(trial: Trial, piece: Piece, directory: Path, listeners: list[Liste
     else:
         run = api.train(
             piece.arm.method,
-            piece.arm.env or piece.env,
+            piece.arm.world(piece.env),
             steps=piece.arm.steps or trial.steps,
             seeds=list(piece.seeds),
             episodes=trial.episodes,
@@ -123,5 +123,5 @@ def _name(trial: Trial, piece: Piece) -> str:
     """A directory's name that changes with whatever changes results."""
     arm, steps = piece.arm, piece.arm.steps or trial.steps
     declared = [to_config(arm.method), to_config(dict(arm.options)), steps, trial.episodes]
-    env = (piece.arm.env or piece.env).replace(":", "-").replace("/", "-")
+    env = piece.arm.world(piece.env).replace(":", "-").replace("/", "-")
     return f"{piece.arm.name}-{env}-{digest(declared)}-seeds-{piece.seeds[0]}-{piece.seeds[-1]}".replace(" ", "-")

@@ -63,6 +63,7 @@ NAMES = {
     "spin": "thespis.methods.language.spin:SPIN",
     "spiral": "thespis.methods.language.spiral:Spiral",
     "subpo": "thespis.methods.online.subpo:SubPO",
+    "srl": "thespis.methods.online.srl:SRL",
     "sweet-rl": "thespis.methods.language.sweet:SWEET",
     "td3": "thespis.methods.online.td3:TD3",
     "vdn": "thespis.methods.teams.vdn:VDN",

@@ -36,6 +36,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2ac import R2AC
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
+from thespis.methods.online.srl import SRL
 from thespis.methods.online.subpo import SubPO
 from thespis.methods.online.td3 import TD3
 from thespis.methods.teams.acorm import ACORM
@@ -82,6 +83,7 @@ def trials() -> list[Trial]:
         *_recalling(),
         *_together(),
     ]
+    return [*_alone(), *_descended(), *_sequenced(), *_together()]
 
 
 def _alone() -> list[Trial]:
@@ -143,6 +145,10 @@ def _recalling() -> list[Trial]:
     settings: dict[str, Any] = _BASE | {"learning_rate": 5e-3, "feed": Rollouts(length=6, envs=8)}
     r2ac = R2AC(**settings, memory=ELSTM(16, forget=1.0), trace=0.9, entropy_weight=0.03, optimiser="adam")
     return [Trial(r2ac, "maze", 60_000)]
+
+
+def _sequenced() -> list[Trial]:
+    return [Trial(SRL(**_HARD, model=(16,), length=1), "match-continuous", 8_000)]
 
 
 def _together() -> list[Trial]:
