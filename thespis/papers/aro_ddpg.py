@@ -52,9 +52,9 @@ PAPER = Paper(
     remarks="Episodes have 200 steps in training and 1,000 in the evaluation, where the paper has 1,000 and 10,000; "
     "neither world ever terminates. The rivals of the paper, average-reward TRPO and APO, are stood in for by PPO "
     "without discount whose rewards are less their running mean; APO's constraint on the mean of its values is not "
-    "here. The claim on DDPG, discounted at 0.97, is not the paper's; its margin is 0.05 of reward per step. Sizes and "
-    "step sizes are those of the other arms. What was read of the paper is the version once submitted to ICLR. A look at "
-    "one seed of each arm came after the claims and changed nothing.",
+    "here. The claim on DDPG, discounted at 0.97, is not the paper's; its margin is 0.05 of reward per step. Sizes "
+    "and step sizes are those of the other arms. What was read of the paper is the version once submitted to ICLR. "
+    "A look at one seed of each arm came after the claims and changed nothing.",
     full=Trial(
         arms=(
             Arm("ARO-DDPG", ARODDPG()),

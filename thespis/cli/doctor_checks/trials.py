@@ -81,9 +81,9 @@ def trials() -> list[Trial]:
         *_averaged(),
         *_of_whole_episodes(),
         *_recalling(),
+        *_sequenced(),
         *_together(),
     ]
-    return [*_alone(), *_descended(), *_sequenced(), *_together()]
 
 
 def _alone() -> list[Trial]:
