@@ -26,6 +26,7 @@ from thespis.envs.text.take_back import TakeBack
 from thespis.envs.text.task import Spoken
 from thespis.learners.anchors import Magnet
 from thespis.learners.appraising import Onlooker, SoftReturn, Success
+from thespis.learners.augmentation import RandomShift
 from thespis.learners.bands import LowPass
 from thespis.learners.baselines import Alone, Mean
 from thespis.learners.cloning import Cloning
@@ -40,6 +41,7 @@ from thespis.learners.held import Steps
 from thespis.learners.likeness import RoleContrast
 from thespis.learners.merits import Merits
 from thespis.learners.normalisers import ReturnScale, RunningScale
+from thespis.learners.paces import Adaptive
 from thespis.learners.preferring import Squared
 from thespis.learners.process import Attribution
 from thespis.learners.process_reward import ProcessReward
@@ -84,6 +86,7 @@ from thespis.methods.online.c51 import C51
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
+from thespis.methods.online.drq import DrQ
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.es import ES
@@ -187,6 +190,11 @@ CASES = {
     "sac with choices": Case(SAC(hidden=SMALL, feed=replay()), CHOICE),
     "sac-v": Case(SACV(hidden=SMALL, feed=replay(length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
+    "drq-v2": Case(
+        DrQ(hidden=SMALL, trunk=4, augmentation=RandomShift(1), pace=Adaptive(2, every=4, over=2, gap=1.0),
+            feed=replay(length=2)),
+        Walk(observation=TREE),
+    ),
     "dsac": Case(DSAC(hidden=(8, 8, 8), observations=RunningScale(), feed=replay(length=2)), Walk()),
     "mac": Case(MAC(hidden=SMALL, length=MultiLevel(2), feed=Rollouts(1, envs=3)), EVERYTHING),
     "mac of fixed length": Case(

@@ -29,6 +29,7 @@ from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.td3 import TD3
 from thespis.nets.body import GRU
+from thespis.nets.elstm import ELSTM
 from thespis.runs.settings import slots
 
 ROLLOUT = {"epochs": 2, "minibatch": 12, "feed": Rollouts(8, envs=3)}
@@ -46,6 +47,7 @@ SMALLER = {
     Dormancy: Dormancy(every=3),
     Steps: Steps(every=2),
     GRU: GRU(4),
+    ELSTM: ELSTM(4),
 }
 """Parts at a size that shows what they do within a few updates; all others as they are."""
 

@@ -7,7 +7,7 @@ What critics take for an action is its ``answer``, through which gradients reach
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -74,6 +74,20 @@ class DeterministicActor(eqx.Module):
         return NoisyPolicy(self, deviation, pull, random, mode)
 
 
+@runtime_checkable
+class Direct(Protocol):
+    """What answers an observation with an action."""
+
+    @property
+    def space(self) -> Box:
+        """Of its actions."""
+        ...
+
+    def __call__(self, observation: PyTree) -> Float[Array, "*action"]:
+        """The action for one observation, in ``[-1, 1]``."""
+        ...
+
+
 class NoisyPolicy(eqx.Module):
     """What a deterministic actor carries while it explores: itself, its noise, and whether to start at random.
 
@@ -81,7 +95,7 @@ class NoisyPolicy(eqx.Module):
     it an Ornstein-Uhlenbeck process, which pushes one way for about ``1 / pull`` steps.
     """
 
-    actor: DeterministicActor
+    actor: Direct
     deviation: Float[Array, ""]
     pull: Float[Array, ""]
     random: Bool[Array, ""]

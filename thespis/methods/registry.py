@@ -28,6 +28,7 @@ NAMES = {
     "direct-advantage": "thespis.methods.language.direct_advantage:DirectAdvantage",
     "dpo": "thespis.methods.language.dpo:DPO",
     "dqn": "thespis.methods.online.dqn:DQN",
+    "drq-v2": "thespis.methods.online.drq:DrQ",
     "dsac": "thespis.methods.online.dsac:DSAC",
     "ensemble-c51": "thespis.methods.online.ensemble_c51:EnsembleC51",
     "es": "thespis.methods.online.es:ES",

@@ -24,6 +24,7 @@ from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
+from thespis.methods.online.drq import DrQ
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.es import ES
@@ -76,6 +77,7 @@ def trials() -> list[Trial]:
     return [
         *_alone(),
         *_descended(),
+        *_seen(),
         *_of_values(),
         *_lasting(),
         *_averaged(),
@@ -117,6 +119,11 @@ def _descended() -> list[Trial]:
         Trial(mdpo, "late", 20_000),
         Trial(OffPolicyMDPO(**_HARD, hold=Steps(weight=0.1, every=50)), "match-continuous", 8_000),
     ]
+
+
+def _seen() -> list[Trial]:
+    drq = DrQ(**_STORED | {"learning_rate": 3e-3}, trunk=8, first_noise=0.5, noise_updates=300.0)
+    return [Trial(drq, "match-continuous", 8_000)]
 
 
 def _of_values() -> list[Trial]:
