@@ -58,7 +58,7 @@ def arm(angle: Float[Array, "2"], side: int) -> Float[Array, "side side"]:
 
 
 def light(start: Float[Array, "2"], end: Float[Array, "2"], side: int) -> Float[Array, "side side"]:
-    """How near every pixel's centre is to a line: 1 on it, 0 from :data:`THICK` on; rows go down, columns to the right."""
+    """How near pixels' centres are to a line: 1 on it, 0 from :data:`THICK` on; rows go down, columns to the right."""
     reach = JOINTS * LINK + THICK
     centres = reach * ((2 * jnp.arange(side) + 1) / side - 1)
     pixels = jnp.stack(jnp.meshgrid(centres, -centres), axis=-1)
