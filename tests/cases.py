@@ -48,6 +48,8 @@ from thespis.learners.process_reward import ProcessReward
 from thespis.learners.pupils import AnswersFirst
 from thespis.learners.resets import Dormancy
 from thespis.learners.revisions import Revisions
+from thespis.learners.risks import EntropicValue
+from thespis.learners.risks import Mean as MeanCost
 from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Renewed, Separate
 from thespis.learners.subgoals import Subgoals
@@ -84,6 +86,7 @@ from thespis.methods.online.a2c import A2C
 from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.c51 import C51
 from thespis.methods.online.clam import CLAM
+from thespis.methods.online.convex_scoring import ConvexScoring
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq import DrQ
@@ -173,6 +176,12 @@ CASES = {
     "mdpo": Case(MDPO(hidden=SMALL, epochs=2, minibatch=6, feed=Rollouts(8, envs=3)), EVERYTHING),
     "mdpo-off": Case(OffPolicyMDPO(hidden=SMALL, hold=Steps(every=2), feed=replay(length=2)), Walk()),
     "mdpo-off with choices": Case(OffPolicyMDPO(hidden=SMALL, feed=replay()), CHOICE),
+    "convex-scoring": Case(ConvexScoring(ppo(discount=1.0), feed=Episodes(5, envs=3)), Walk()),
+    "convex-scoring of the mean": Case(ConvexScoring(ppo(), MeanCost(), feed=Episodes(5, envs=3)), CHOICE),
+    "convex-scoring of entropic value": Case(
+        ConvexScoring(ppo(memory=GRU(4), observations=RunningScale()), EntropicValue(), feed=Episodes(5, envs=3)),
+        EVERYTHING,
+    ),
     "subpo": Case(SubPO(hidden=SMALL, feed=Episodes(5, envs=3)), CHOICE),
     "subpo with memory": Case(
         SubPO(hidden=SMALL, memory=GRU(4), observations=RunningScale(), gains=WholeGains(), feed=Episodes(5, envs=3)),

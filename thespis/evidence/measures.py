@@ -77,6 +77,21 @@ def success_rate(threshold: float, mode: str = "greedy") -> Measure:
     )
 
 
+def tail_return(share: float, mode: str = "greedy") -> Measure:
+    """Mean of the worst ``share`` of the final evaluation's returns: the expected shortfall with its sign changed."""
+
+    def of(run: Run) -> Float[np.ndarray, " seed"]:
+        returns = np.sort(_returns(run, mode), axis=1)
+        return returns[:, : max(1, round(share * returns.shape[1]))].mean(axis=1)
+
+    return Measure(f"mean of the worst {share:.0%} of {mode} returns", of)
+
+
+def variance_of_returns(mode: str = "greedy") -> Measure:
+    """Variance of the final evaluation's returns."""
+    return Measure(f"variance of {mode} returns", lambda run: _returns(run, mode).var(axis=1), False)
+
+
 def learning_area() -> Measure:
     """Mean training return over all steps: the area under the learning curve over its length.
 

@@ -22,6 +22,7 @@ NAMES = {
     "cfr": "thespis.methods.games.cfr:CFR",
     "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
     "clam": "thespis.methods.online.clam:CLAM",
+    "convex-scoring": "thespis.methods.online.convex_scoring:ConvexScoring",
     "critic-control": "thespis.methods.language.critic_control:CriticControl",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "decentralized": "thespis.methods.teams.decentralized:Decentralized",

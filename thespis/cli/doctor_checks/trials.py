@@ -15,6 +15,7 @@ from thespis.learners.contrast import Contrast
 from thespis.learners.held import Steps
 from thespis.learners.likeness import RoleContrast
 from thespis.learners.normalisers import AsTheyAre, RawReward
+from thespis.learners.risks import Mean
 from thespis.learners.roles import ActionRoles
 from thespis.learners.subgoals import Subgoals, WorldsReward
 from thespis.learners.temperature import FixedTemperature
@@ -22,6 +23,7 @@ from thespis.learners.trajectories import MultiLevel
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.clam import CLAM
+from thespis.methods.online.convex_scoring import ConvexScoring
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq import DrQ
@@ -144,7 +146,12 @@ def _averaged() -> list[Trial]:
 
 
 def _of_whole_episodes() -> list[Trial]:
-    return [Trial(SubPO(**_BASE, feed=Episodes(5, envs=8)), "late", 20_000)]
+    episodes = Episodes(5, envs=8)
+    whole: dict[str, Any] = _BASE | {"discount": 1.0}
+    return [
+        Trial(SubPO(**_BASE, feed=episodes), "late", 20_000),
+        Trial(ConvexScoring(PPO(**whole, epochs=4), Mean(), feed=episodes), "late", 20_000),
+    ]
 
 
 def _recalling() -> list[Trial]:
