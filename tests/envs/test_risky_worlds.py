@@ -11,8 +11,8 @@ import pytest
 
 from thespis.core.conformance import check_environment
 from thespis.envs.compiled.accumulated import Accumulated
+from thespis.envs.compiled.pair_trading import FLAT, PairTrading, Position
 from thespis.envs.compiled.pair_trading import TOLD as PAIRS
-from thespis.envs.compiled.pair_trading import PairTrading, Position
 from thespis.envs.compiled.risky_path import TOLD as PATH
 from thespis.envs.compiled.risky_path import RiskyPath
 from thespis.evidence.claims import AtLeast
@@ -71,6 +71,14 @@ def test_what_was_earned_is_seen():
     _, answers = played(Accumulated(PairTrading(), unit=2.0), jnp.ones((5, 1)), 4)
     earned = np.cumsum(answers.reward, axis=0)
     np.testing.assert_allclose(np.asarray(answers.observation["earned"])[..., 0], earned / 2, atol=1e-6)
+
+
+def test_holdings_and_prices_begin_as_wide_as_told():
+    keys = jax.random.split(jax.random.key(2), 4_000)
+    begun = jax.vmap(lambda key: PairTrading().reset(PairTrading().spec.params, key)[0])(keys)
+    assert np.std(begun.price) == pytest.approx(4 * SIGMA / np.sqrt(2 * KAPPA), rel=0.05)
+    assert np.std(begun.held) == pytest.approx(10 / np.sqrt(12), rel=0.05) and np.abs(begun.held).max() <= 5
+    assert FLAT.reset(FLAT.spec.params, keys[0])[0].inner.held == 0
 
 
 @pytest.mark.parametrize("world", [PAIRS, PATH])

@@ -10,7 +10,7 @@ from thespis.learners.risks import Mean, Risk, Shortfall, Variance
 from thespis.methods.online.convex_scoring import ConvexScoring
 from thespis.methods.online.ppo import PPO
 
-_PAIRS = "thespis.envs.compiled.pair_trading:TOLD"
+_PAIRS = "thespis.envs.compiled.pair_trading:FLAT"
 _PATH = "thespis.envs.compiled.risky_path:TOLD"
 _TAIL = tail_return(0.2)
 
@@ -22,7 +22,7 @@ def _small(risk: Risk, **changed: float) -> ConvexScoring:
 
 def _on_the_path(risk: Risk) -> Arm:
     name = "mean on the path" if isinstance(risk, Mean) else "shortfall on the path"
-    return Arm(name, _small(risk, spread=2.0), env=_PATH, steps=200_000)
+    return Arm(name, _small(risk, spread=2.0), env=_PATH)
 
 
 PAPER = Paper(
@@ -53,7 +53,7 @@ PAPER = Paper(
             _on_the_path(Shortfall(0.8)),
         ),
         envs=(_PAIRS,),
-        steps=400_000,
+        steps=200_000,
         claims=(
             Better("shortfall", "mean", _TAIL),
             Better("variance", "mean", variance_of_returns()),
@@ -64,10 +64,14 @@ PAPER = Paper(
         episodes=1_000,
     ),
     remarks="The paper's text was not to be had beyond its abstract; algorithm and sizes of the trade are those of a "
-    "reproduction by others. The rival is risk-neutral: the same code with the score of the mean. On the path the best "
-    "that can be had is known by dynamic programming over what was earned so far: 8 for the worst fifth, 6.4 on "
-    "average (tests/envs/test_risky_worlds.py); each bound allows a quarter more. First looks at two seeds decided "
-    "step size, epochs and budget. Entropic value at risk is tested in closed form only.",
+    "reproduction by others, but here nothing is held at first. First looks at two seeds, where holdings began "
+    "anywhere as they do there, told no shortfall apart, and dynamic programming on a grid said why: of the worst "
+    "fifth, which is then that of bad beginnings, the best for the shortfall loses 0.65 and the best on average "
+    "0.68. From nothing the latter loses 0.12, and 0 can be had. Looks also decided step size and epochs; in the "
+    "last one the shortfall came out ahead. The rival is risk-neutral: the same code with the score of the mean. On "
+    "the path the best that can be had is known by dynamic programming over what was earned so far: 8 for the worst "
+    "fifth, 6.4 on average (tests/envs/test_risky_worlds.py); each bound allows a quarter more; in a look one of "
+    "two seeds found the safe lane. Entropic value at risk is tested in closed form only.",
     full=Trial(
         arms=(
             Arm("mean", ConvexScoring(PPO(discount=1.0), Mean(), feed=Episodes(envs=8192))),

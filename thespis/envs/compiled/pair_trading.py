@@ -57,12 +57,13 @@ class PairTrading(eqx.Module):
     """``steps`` orders in ``[-order, order]``, of which at most ``most`` units are held; then it is over.
 
     Seen are time, the price less its mean and the holding over ``most``. Both begin at random: the price with four
-    times its stationary deviation, the holding anywhere. ``spec.params`` is a :class:`Market`.
+    times its stationary deviation, the holding anywhere in ``[-start, start]``. ``spec.params`` is a :class:`Market`.
     """
 
     steps: int = eqx.field(static=True, default=5)
     order: float = eqx.field(static=True, default=2.0)
     most: float = eqx.field(static=True, default=5.0)
+    start: float = eqx.field(static=True, default=5.0)
 
     @property
     def spec(self) -> EnvSpec:
@@ -76,7 +77,7 @@ class PairTrading(eqx.Module):
         price_key, held_key = jax.random.split(key)
         wide = 4 * params.volatility / jnp.sqrt(2 * params.reversion)
         price = params.mean + wide * jax.random.normal(price_key)
-        held = jax.random.uniform(held_key, minval=-self.most, maxval=self.most)
+        held = jax.random.uniform(held_key, minval=-self.start, maxval=self.start)
         state = Position(price, held, jnp.zeros((), "int32"), params)
         return state, self._answer(state, jnp.zeros(()))
 
@@ -98,3 +99,5 @@ class PairTrading(eqx.Module):
 
 
 TOLD = Accumulated(PairTrading())
+FLAT = Accumulated(PairTrading(start=0.0))
+"""Nothing is held at first, so that what is risked is the trader's own doing."""
