@@ -57,14 +57,20 @@ PAPER = Paper(
         looks=2,
         episodes=100,
     ),
-    remarks="A maze of sixteen cells, told in words, in which one's last step can be taken back, and a decoder of two "
-    "layers, taught by a demonstrator that is lost in six of ten cells, stand for three environments and a model of "
-    "8B. Eight conversations from each beginning stand for Monte Carlo tree search. The first error is the first "
-    "utterance after which none of them went well, where in the paper the actor itself is asked whether a step was "
-    "good: a model that was made here cannot be asked. Every batch is an iteration; theirs are few and large, and "
-    "ask for more from one to the next. That one changes one's mind is said by saying nothing, which this world "
-    "understands, and answers as it did before the error; in theirs nothing is taken back, and a sentence of "
-    "reflection is answered by a fixed word. A wrong step can be walked back, too, for as many turns, so that good "
-    "conversations hold recoveries of their own. Revision at the end of a bad trajectory, general data mixed in, and "
-    "preferences are not tried. Sizes were set by looks at single seeds.",
+    remarks="A maze of sixteen cells, told in words, in which one's last step can be taken back, and a decoder of two"
+    " layers, taught by a demonstrator that is lost in six of ten cells, stand for three environments and a "
+    "model of 8B. Eight conversations from each beginning stand for Monte Carlo tree search. The first error "
+    "is the first utterance after which none of them went well, where in the paper the actor itself is asked "
+    "whether a step was good: a model that was made here cannot be asked. Every batch is an iteration; theirs"
+    " are few and large, and ask for more from one to the next. That one changes one's mind is said by saying"
+    " nothing, which this world understands, and answers as it did before the error; in theirs nothing is "
+    "taken back, and a sentence of reflection is answered by a fixed word. A wrong step can be walked back, "
+    "too, for as many turns, so that good conversations hold recoveries of their own. Revision at the end of "
+    "a bad trajectory, general data mixed in, and preferences are not tried. Sizes were set by looks at "
+    "single seeds. Second look: the code revises what the declaration says, and the two arms end alike (0.87 "
+    "and 0.89); what is contradicted is the area. Revised are conversations that went wrong, a quarter of "
+    "them halfway and fewer later. With them the actor stays more spread out (an entropy of 0.64 to 0.67 "
+    "against 0.52 to 0.56 halfway), for in the same places it learns both to go on and to say nothing. Here a"
+    " wrong step can also be walked back at the cost of one turn more, which good conversations show, so that"
+    " there likely is nothing to gain by another way to do that.",
 )

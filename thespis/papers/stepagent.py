@@ -66,12 +66,18 @@ PAPER = Paper(
         episodes=100,
     ),
     remarks="A maze of four cells, told in words; all begin as a decoder of two layers that was taught by a "
-    "demonstrator who is lost in six of ten cells, and hear of eight conversations of one who is not, in place of "
-    "models of 7B that were cloned from the expert first. Arms that learn from data make 300 updates; those that play "
-    "hear 150 times 64 conversations more, which only the outcome arm is paid for by the world. Details were not "
-    "checked against the paper, of which only the abstract could be read: the implicit variant is SPIN's loss at one "
-    "turn of each conversation of the expert, its opponent renewed every 50 updates; the inverse variant pays the "
-    "logit of the discriminator. Beta is 1, as utterances are short: with 0.1 and larger steps looks found the "
-    "expert's words driven away with one's own. Trajectory DPO and its other rivals, and iterations over fresh data, "
-    "are not tried. Sizes were set by looks at one seed.",
+    "demonstrator who is lost in six of ten cells, and hear of eight conversations of one who is not, in "
+    "place of models of 7B that were cloned from the expert first. Arms that learn from data make 300 "
+    "updates; those that play hear 150 times 64 conversations more, which only the outcome arm is paid for by"
+    " the world. Details were not checked against the paper, of which only the abstract could be read: the "
+    "implicit variant is SPIN's loss at one turn of each conversation of the expert, its opponent renewed "
+    "every 50 updates; the inverse variant pays the logit of the discriminator. Beta is 1, as utterances are "
+    "short: with 0.1 and larger steps looks found the expert's words driven away with one's own. Trajectory "
+    "DPO and its other rivals, and iterations over fresh data, are not tried. Sizes were set by looks at one "
+    "seed. Second look: the inverse variant pays what its declaration says, and it is not the loop that fails"
+    " it, for the outcome arm learns by the same one. In the first five seeds its discriminator told expert "
+    "and actor apart ever better (its loss fell from 1.39, which is not at all, to 0.83), while the return "
+    "fell from 0.62 to 0.38; in the other five the loss stayed near 1.3 and the return in training rose to "
+    "0.73. So it likely is the discriminator: eight conversations are soon known by heart, and what is paid "
+    "then is to be one of them, not to do as well.",
 )

@@ -124,8 +124,8 @@ def _descended() -> list[Trial]:
 
 
 def _seen() -> list[Trial]:
-    drq = DrQ(**_STORED | {"learning_rate": 3e-3}, trunk=8, first_noise=0.5, noise_updates=300.0)
-    return [Trial(drq, "match-continuous", 8_000)]
+    slower: dict[str, Any] = _STORED | {"learning_rate": 3e-3}
+    return [Trial(DrQ(**slower, trunk=8, first_noise=0.5, noise_updates=300.0), "match-continuous", 8_000)]
 
 
 def _of_values() -> list[Trial]:
