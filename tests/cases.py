@@ -9,7 +9,7 @@ from worlds import BOX, TREE, TREE_ACTION, Crew, Walk
 
 from thespis.actors.experts import Experts
 from thespis.core.feeds import Episodes, Logged, LoggedEpisodes, Pairs, Replay, Rollouts
-from thespis.core.spaces import Discrete
+from thespis.core.spaces import Discrete, MultiDiscrete
 from thespis.critics.attending import Attending
 from thespis.critics.embedding import Embedded
 from thespis.critics.hyper import Hypernetwork
@@ -88,6 +88,7 @@ from thespis.methods.online.c51 import C51
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.convex_scoring import ConvexScoring
 from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.decqn import DecQN
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq import DrQ
 from thespis.methods.online.dsac import DSAC
@@ -100,6 +101,7 @@ from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2ac import R2AC
+from thespis.methods.online.revalued import REValueD
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.srl import SRL
@@ -165,6 +167,8 @@ CASES = {
     "c51": Case(C51(hidden=SMALL, target_every=3, feed=replay(length=3)), CHOICE),
     "ensemble-c51": Case(EnsembleC51(hidden=SMALL, members=3, target_every=3, feed=replay(length=2)), CHOICE),
     "r2ac": Case(R2AC(hidden=SMALL, memory=ELSTM(4), feed=Rollouts(5, envs=3, lag=1)), EVERYTHING),
+    "decqn": Case(DecQN(hidden=SMALL, feed=replay(length=3)), Walk(MultiDiscrete((2, 4)), legal=True)),
+    "revalued": Case(REValueD(hidden=SMALL, members=3, feed=replay(length=2)), Walk()),
     "nq": Case(NQ(hidden=SMALL, target_every=3, epsilon_updates=4.0, feed=Rollouts(5, envs=3)), CHOICE),
     "nq with sarsa": Case(
         NQ(hidden=SMALL, duelling=True, following=Sarsa(), trace=0.5, feed=Rollouts(5, envs=3)), CHOICE

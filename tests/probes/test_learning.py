@@ -30,6 +30,8 @@ PAIRS = {
     "ppo-gru": ["constant", "coin", "signal", "maze"],  # whose observations mean the same with a fresh memory
     "c51": CHOICES,
     "ensemble-c51": ["ending", "coin", "masked", "late"],
+    "decqn": ["constant-continuous", "ending-continuous", "delayed-continuous", "coin-continuous", "bound"],
+    "revalued": ["ending-continuous", "coin-continuous", "signal-continuous"],
     "dqn": CHOICES,
     "dqn-3-step": CHOICES,
     "dqn-duelling": ["ending", "masked", "late"],
@@ -104,7 +106,7 @@ def test_played_at_random_a_sum_of_values_misses_the_better_game(method, game):
 @pytest.mark.parametrize("method", [m for m in METHODS if m not in ("dqn-duelling", "ppo-gru") and m not in TEAMS])
 def test_a_time_limit_of_a_thousand_steps_is_no_end_either(method):
     """At discount 0.99 the value is 100; a critic that takes the limit for an end values the average state below 90."""
-    name = "constant-1000-continuous" if method in ("ddpg", "td3", "dsac") else "constant-1000"
+    name = "constant-1000-continuous" if method in ("ddpg", "td3", "dsac", "decqn", "revalued") else "constant-1000"
     chosen, steps = tuned(method, name)
     check(chosen, name, steps)
 

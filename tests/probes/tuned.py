@@ -14,12 +14,14 @@ from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.c51 import C51
 from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.decqn import DecQN
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.revalued import REValueD
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
@@ -60,6 +62,8 @@ METHODS = {
     "dqn-duelling": DQN(**_OFF, **_QUICK, duelling=True),
     "c51": C51(**_OFF, **_QUICK, **_ENDS),
     "ensemble-c51": EnsembleC51(**_BASE, **_QUICK, **_ENDS, members=2, feed=dataclasses.replace(REPLAY, batch=128)),
+    "decqn": DecQN(**_OFF, target_rate=0.1, epsilon_updates=300.0),
+    "revalued": REValueD(**_OFF, target_rate=0.1, epsilon_updates=300.0, members=3),
     "ddpg": DDPG(**_OFF | _SLOWER),
     "td3": TD3(**_OFF | _SLOWER),
     "sac": SAC(**_OFF | _SLOWER, temperature=FixedTemperature(0.0)),

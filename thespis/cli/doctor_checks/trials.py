@@ -25,6 +25,7 @@ from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.convex_scoring import ConvexScoring
 from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.decqn import DecQN
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq import DrQ
 from thespis.methods.online.dsac import DSAC
@@ -37,6 +38,7 @@ from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2ac import R2AC
+from thespis.methods.online.revalued import REValueD
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.srl import SRL
@@ -129,9 +131,12 @@ def _seen() -> list[Trial]:
 
 
 def _of_values() -> list[Trial]:
-    ends: dict[str, Any] = {"lowest": -2.0, "highest": 12.0, "adam_epsilon": 1e-8}
+    ends: dict[str, Any] = _QUICK | {"lowest": -2.0, "highest": 12.0, "adam_epsilon": 1e-8}
+    spread: dict[str, Any] = _STORED | {"epsilon_updates": 300.0}
     return [
-        Trial(EnsembleC51(**_QUICK | ends, members=2), "masked", 8_000),
+        Trial(EnsembleC51(**ends, members=2), "masked", 8_000),
+        Trial(REValueD(**spread, members=2), "signal-continuous", 8_000),
+        Trial(DecQN(**spread), "ending-continuous", 8_000),
     ]
 
 
