@@ -53,6 +53,7 @@ from thespis.learners.risks import Mean as MeanCost
 from thespis.learners.roles import ActionRoles
 from thespis.learners.sharing import Renewed, Separate
 from thespis.learners.subgoals import Subgoals
+from thespis.learners.targets import Chain
 from thespis.learners.temperature import TunedTemperature
 from thespis.learners.trajectories import FixedLength, MultiLevel
 from thespis.learners.tuning import Adapters
@@ -94,6 +95,7 @@ from thespis.methods.online.drq import DrQ
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.es import ES
+from thespis.methods.online.i_dqn import IDQN
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.mac import MAC
 from thespis.methods.online.mdpo import MDPO
@@ -167,6 +169,7 @@ CASES = {
     "c51": Case(C51(hidden=SMALL, target_every=3, feed=replay(length=3)), CHOICE),
     "ensemble-c51": Case(EnsembleC51(hidden=SMALL, members=3, target_every=3, feed=replay(length=2)), CHOICE),
     "r2ac": Case(R2AC(hidden=SMALL, memory=ELSTM(4), feed=Rollouts(5, envs=3, lag=1)), EVERYTHING),
+    "i-dqn": Case(IDQN(hidden=SMALL, targets=Chain(3, 2), target_every=3, feed=replay(length=2)), CHOICE),
     "decqn": Case(DecQN(hidden=SMALL, feed=replay(length=3)), Walk(MultiDiscrete((2, 4)), legal=True)),
     "revalued": Case(REValueD(hidden=SMALL, members=3, feed=replay(length=2)), Walk()),
     "nq": Case(NQ(hidden=SMALL, target_every=3, epsilon_updates=4.0, feed=Rollouts(5, envs=3)), CHOICE),

@@ -10,6 +10,7 @@ from thespis.critics.mixing import Monotonic
 from thespis.learners.following import Sarsa
 from thespis.learners.likeness import RoleContrast
 from thespis.learners.roles import ActionRoles
+from thespis.learners.targets import Chain
 from thespis.learners.temperature import FixedTemperature
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.c51 import C51
@@ -18,6 +19,7 @@ from thespis.methods.online.decqn import DecQN
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ensemble_c51 import EnsembleC51
+from thespis.methods.online.i_dqn import IDQN
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
@@ -60,6 +62,7 @@ METHODS = {
     "dqn": DQN(**_OFF, **_QUICK),
     "dqn-3-step": DQN(**_BASE, **_QUICK, feed=WINDOWS),
     "dqn-duelling": DQN(**_OFF, **_QUICK, duelling=True),
+    "i-dqn": IDQN(**_OFF, **_QUICK, targets=Chain(3, 4)),
     "c51": C51(**_OFF, **_QUICK, **_ENDS),
     "ensemble-c51": EnsembleC51(**_BASE, **_QUICK, **_ENDS, members=2, feed=dataclasses.replace(REPLAY, batch=128)),
     "decqn": DecQN(**_OFF, target_rate=0.1, epsilon_updates=300.0),

@@ -68,17 +68,20 @@ def fit_critics(
     critics: Critic,
     opt_state: PyTree,
     data: Backup,
-    target: Float[Array, " row"],
+    target: Float[Array, "row *members"],
     loss: Any = jnp.square,
 ) -> tuple[Critic, PyTree, dict[str, Array]]:
-    """One step of every member of an ensemble towards the targets; members' mean losses are summed."""
+    """One step of every member of an ensemble towards the targets, which may be its own; members' mean losses are
+    summed.
+    """
+    wanted = target if target.ndim > 1 else target[:, None]
 
     def objective(critics):
         values = jax.vmap(lambda o, a: evaluate_ensemble(critics, o, _one(a))[:, 0])(data.seen, data.action)
-        return jnp.sum(data.means(loss(values - target[:, None]))), values
+        return jnp.sum(data.means(loss(values - wanted))), values
 
     critics, opt_state, values, norm = gradient_step(optimiser, objective, critics, opt_state)
-    metrics = {"critic_loss": loss(values - target[:, None]), "value": values}
+    metrics = {"critic_loss": loss(values - wanted), "value": values}
     found = {name: jnp.mean(data.means(x)) for name, x in metrics.items()}
     return critics, opt_state, found | {"critic_gradient": norm}
 

@@ -48,7 +48,6 @@ class ChoiceLearner(eqx.Module):
 
     name: eqx.AbstractClassVar[str]
     target_every: eqx.AbstractVar[int]
-    members: eqx.AbstractVar[int]
 
     discount: Number = 0.99
     """Discount per step, in [0, 1]."""
@@ -58,6 +57,11 @@ class ChoiceLearner(eqx.Module):
     """Separate streams of state value and advantage."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer."""
+
+    @property
+    @abc.abstractmethod
+    def members(self) -> int:
+        """How many nets learn side by side."""
 
     @abc.abstractmethod
     def stepper(self) -> Optimiser:

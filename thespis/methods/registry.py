@@ -37,6 +37,7 @@ NAMES = {
     "glam": "thespis.methods.language.glam:GLAM",
     "gmah": "thespis.methods.teams.gmah:GMAH",
     "grpo": "thespis.methods.language.grpo:GRPO",
+    "i-dqn": "thespis.methods.online.i_dqn:IDQN",
     "impala": "thespis.methods.online.impala:IMPALA",
     "ippo": "thespis.methods.teams.ippo:IPPO",
     "kto": "thespis.methods.language.kto:KTO",

@@ -18,6 +18,7 @@ from thespis.learners.normalisers import AsTheyAre, RawReward
 from thespis.learners.risks import Mean
 from thespis.learners.roles import ActionRoles
 from thespis.learners.subgoals import Subgoals, WorldsReward
+from thespis.learners.targets import Chain
 from thespis.learners.temperature import FixedTemperature
 from thespis.learners.trajectories import MultiLevel
 from thespis.methods.online.a2c import A2C
@@ -31,6 +32,7 @@ from thespis.methods.online.drq import DrQ
 from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ensemble_c51 import EnsembleC51
 from thespis.methods.online.es import ES
+from thespis.methods.online.i_dqn import IDQN
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.mac import MAC
 from thespis.methods.online.mdpo import MDPO
@@ -133,8 +135,10 @@ def _seen() -> list[Trial]:
 def _of_values() -> list[Trial]:
     ends: dict[str, Any] = _QUICK | {"lowest": -2.0, "highest": 12.0, "adam_epsilon": 1e-8}
     spread: dict[str, Any] = _STORED | {"epsilon_updates": 300.0}
+    chained: dict[str, Any] = _QUICK | {"learning_rate": 3e-3}
     return [
         Trial(EnsembleC51(**ends, members=2), "masked", 8_000),
+        Trial(IDQN(**chained, targets=Chain(3, 4)), "choice", 8_000),
         Trial(REValueD(**spread, members=2), "signal-continuous", 8_000),
         Trial(DecQN(**spread), "ending-continuous", 8_000),
     ]

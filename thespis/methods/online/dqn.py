@@ -1,7 +1,8 @@
 """Deep Q-network: regress ``Q(s, a)`` on ``r + gamma max_a' Q_target(s', a')`` from replay, act epsilon-greedily.
 
 ``double`` lets the online net choose ``a'`` and the target net evaluate it (van Hasselt et al., 2016);
-``duelling`` splits state value and advantage (Wang et al., 2016); ``feed.length`` steps give n-step targets.
+``duelling`` splits state value and advantage (Wang et al., 2016); ``feed.length`` steps give n-step targets;
+``targets`` may be those of a chain of nets (Vincent et al., 2024).
 
 Source: Mnih et al., 2015.
 Differs from common code: epsilon falls with updates, not with environment steps; illegal choices are neither
@@ -23,6 +24,7 @@ from thespis.learners.backup import backup, fit_critics
 from thespis.learners.choices import ChoiceLearner, ChoiceState, legal_values
 from thespis.learners.gradient import Adam, Number
 from thespis.learners.greedy import EachStep, EpsilonGreedy, Turns
+from thespis.learners.targets import Copied, Targets
 from thespis.objectives.values import double_q, huber
 
 
@@ -35,12 +37,13 @@ class DQN(EpsilonGreedy, ChoiceLearner):
     """Error, in units of reward, beyond which the loss is linear; a large one squares every error."""
     double: bool = eqx.field(static=True, default=True)
     """Choose the next action by the online net."""
+    targets: Targets = Copied()
+    """How the target follows: Copied, or a Chain of nets that learn several Bellman updates at once."""
     target_every: int = eqx.field(static=True, default=1_000)
     """Updates between copies of the net to the target."""
     feed: Replay = eqx.field(static=True, default=Replay(batch=64, warmup=1_000, every=4))
     """Replay: capacity, batch, warmup, every, updates, length (n-step)."""
 
-    members: ClassVar[int] = 1
     turns: ClassVar[Turns] = EachStep()
     name: ClassVar[str] = "dqn"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -54,19 +57,25 @@ class DQN(EpsilonGreedy, ChoiceLearner):
         "n-step windows are cut at an episode's end and discounted by their own length",
     )
 
+    @property
+    def members(self) -> int:
+        """How many nets there are."""
+        return self.targets.members
+
     def update(self, state: ChoiceState, batch: Batch, key: Key[Array, ""]) -> tuple[ChoiceState, Report]:
-        """One step of the net; the target is copied every ``target_every`` updates."""
+        """One step of every net; targets follow, at every ``target_every``-th update at the latest."""
         data = backup(batch, self.discount)
-        following = jax.vmap(lambda view: legal_values(state.target, view)[0])(data.next_view)
+        following = jax.vmap(lambda view: legal_values(state.target, view))(data.next_view)
         chooser = following
         if self.double:
-            chooser = jax.vmap(lambda view: legal_values(state.critic, view)[0])(data.next_view)
-        next_value = jax.vmap(double_q)(chooser, following)
+            chooser = jax.vmap(lambda view: legal_values(state.critic, view))(data.next_view)
+        next_value = jax.vmap(jax.vmap(double_q))(chooser, following)
         critic, opt, metrics = fit_critics(
-            self.stepper(), state.critic, state.opt, data, data.earned + data.discount * next_value,
+            self.stepper(), state.critic, state.opt, data, data.earned[:, None] + data.discount[:, None] * next_value,
             lambda error: huber(error, self.huber),
         )  # fmt: skip
-        return self.renewed(state, critic, opt), Report(metrics)
+        critic, target = self.targets.renewed(critic, state.target, state.updates + 1, self.target_every)
+        return ChoiceState(critic, target, opt, state.updates + 1), Report(metrics)
 
     def stepper(self) -> Adam:
         """How gradients become steps."""
