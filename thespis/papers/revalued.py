@@ -61,7 +61,7 @@ PAPER = Paper(
     remarks="Twelve levers with noise on what they earn stand for bodies with many joints, for their values are known; "
     "the swing-up has one dimension, in which nothing can spoil another. Five members for the authors' ten. The "
     "regulariser is written after what is said about it: the authors' code has none. A look at one or two seeds on the "
-    "levers showed that they are learnt at this size (there plain DecQN was ahead, by a tenth), and decided nothing.",
+    "levers showed that they are learnt at this size (DecQN was ahead), and decided nothing.",
     full=Trial(
         arms=_arms({}, 10),
         envs=ROBOTS,
