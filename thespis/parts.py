@@ -25,14 +25,17 @@ def fitted(method: Method, env: Any) -> Method:
 
 
 def feedback_from(feedback: Any) -> Any:
-    """A feedback by name (``environment``, ``rnd``) or as it is."""
+    """A feedback by name (``environment``, ``rnd``, ``counts``) or as it is."""
+    from thespis.feedback.counts import Counts
     from thespis.feedback.environment import EnvironmentReward
     from thespis.feedback.rnd import RandomNetworkDistillation
 
-    named = {None: EnvironmentReward, "environment": EnvironmentReward, "rnd": RandomNetworkDistillation}
+    named = {
+        None: EnvironmentReward, "environment": EnvironmentReward, "rnd": RandomNetworkDistillation, "counts": Counts,
+    }  # fmt: skip
     if feedback is None or isinstance(feedback, str):
         if feedback not in named:
-            raise UserError(f"unknown feedback {feedback!r}: it is environment or rnd")
+            raise UserError(f"unknown feedback {feedback!r}: it is environment, rnd or counts")
         return named[feedback]()
     return feedback
 

@@ -10,12 +10,13 @@ from thespis.core.contracts import Feedback
 from thespis.core.records import Batch, EnvSpec, Transition, View
 from thespis.core.samples import random_steps
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, map_space, shape_of
+from thespis.feedback.counts import Counts
 from thespis.feedback.environment import EnvironmentReward
 from thespis.feedback.rnd import RandomNetworkDistillation
 
 TREE = dict_space(picture=Box((5, 6, 1), 0.0, 255.0, "uint8"), turns=MultiDiscrete((2, 3)), vector=Box((3,)))
 SPACES = {"box": Box((3,)), "discrete": Discrete(12), "tree": TREE}
-FEEDBACKS = [EnvironmentReward(), RandomNetworkDistillation(hidden=(16,), features=8)]
+FEEDBACKS = [EnvironmentReward(), RandomNetworkDistillation(hidden=(16,), features=8), Counts()]
 KEY = jax.random.key(0)
 update = eqx.filter_jit(lambda feedback, state, batch: feedback.update(state, batch, KEY))
 score = eqx.filter_jit(lambda feedback, state, batch: feedback.score(state, batch.steps))

@@ -25,6 +25,7 @@ from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Discrete, dict_space
 from thespis.curricula.domain_randomisation import DomainRandomisation
 from thespis.curricula.fixed import Fixed
+from thespis.feedback.counts import Counts
 from thespis.feedback.environment import EnvironmentReward
 from thespis.feedback.rnd import RandomNetworkDistillation
 
@@ -35,7 +36,9 @@ def test_methods(name):
 
 
 @pytest.mark.parametrize("spec", [Walk().spec, Walk(Discrete(4), TREE, legal=True).spec], ids=["numbers", "tree"])
-@pytest.mark.parametrize("feedback", [EnvironmentReward(), RandomNetworkDistillation(hidden=(8,), features=4)])
+@pytest.mark.parametrize(
+    "feedback", [EnvironmentReward(), RandomNetworkDistillation(hidden=(8,), features=4), Counts()]
+)
 def test_feedbacks(feedback, spec):
     check_feedback(feedback, spec)
 

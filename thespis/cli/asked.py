@@ -30,8 +30,9 @@ class Asked:
     demonstrations first), or blank (random). The same as --set model=."""
     set: Annotated[tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")] = ()
     """Settings of the method, such as learning_rate=3e-4 hidden=64,64 (thespis list methods METHOD)."""
-    feedback: Literal["environment", "rnd"] = "environment"
-    """Where the learning signal comes from: the environment's reward, or a bonus for novelty added to it."""
+    feedback: Literal["environment", "rnd", "counts"] = "environment"
+    """Where the learning signal comes from: the environment's reward, or a bonus for novelty added to it, by what a
+    predictor has not learnt yet (rnd) or by counting visits (counts)."""
     vary: Annotated[
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=LOW..HIGH ..")
     ] = ()

@@ -152,8 +152,8 @@ def command(config: dict[str, Any]) -> str:
     given["seeds"] = _seeds(config.get("seeds", [0]))
     options = config.get("options") or {}
     given |= {name: options.get(name) or None for name in _FLAGS} | {"loop": options.get("loop")}
-    if class_of(config.get("feedback")) == "RandomNetworkDistillation":
-        given["feedback"] = "rnd"
+    bonus = {"RandomNetworkDistillation": "rnd", "Counts": "counts"}.get(class_of(config.get("feedback")))
+    given |= {"feedback": bonus} if bonus else {}
     for name, value in given.items():
         parts += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     for field, low, high in (config.get("curriculum") or {}).get("ranges", []):
