@@ -88,6 +88,8 @@ from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.c51 import C51
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.convex_scoring import ConvexScoring
+from thespis.methods.online.cqn import CQN
+from thespis.methods.online.cqn_as import CQNAS
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.decqn import DecQN
 from thespis.methods.online.dqn import DQN
@@ -217,6 +219,8 @@ CASES = {
         MAC(hidden=SMALL, length=FixedLength(2), descent="adagrad-norm", feed=Rollouts(3, envs=3)), CHOICE
     ),
     "srl": Case(SRL(hidden=SMALL, model=SMALL, length=3, observations=RunningScale(), feed=replay()), Walk()),
+    "cqn": Case(CQN(hidden=SMALL, levels=2, bins=3, target_every=3, feed=replay(length=3)), Walk()),
+    "cqn-as": Case(CQNAS(hidden=SMALL, levels=2, bins=3, returns=2, target_every=3, feed=replay(length=4)), Walk()),
     "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
     "mra": Case(MRA(Modes(ppo(others=Attention(4), memory=GRU(4), minibatch=16), modes=3)), CREW),

@@ -61,6 +61,24 @@ class Adam(eqx.Module):
         return self.transform().init(params)
 
 
+class AdamW(eqx.Module):
+    """Adam with decoupled weight decay (Loshchilov & Hutter, 2019): a step also takes away ``decay`` times its size."""
+
+    learning_rate: Rate
+    decay: Number = 0.01
+    epsilon: Number = 1e-8
+
+    def transform(self) -> Any:
+        """The optax chain."""
+        rate: Any = self.learning_rate
+        decay: Any = self.decay
+        return optax.adamw(rate, eps=self.epsilon, weight_decay=decay)
+
+    def init(self, params: PyTree) -> PyTree:
+        """Fresh optimiser state."""
+        return self.transform().init(params)
+
+
 class RMSProp(eqx.Module):
     """RMSProp with epsilon added to the mean square, which starts at 1 (as the authors of A3C had it)."""
 
@@ -80,7 +98,7 @@ class RMSProp(eqx.Module):
         return self.transform().init(params)
 
 
-Optimiser = Adam | RMSProp
+Optimiser = Adam | AdamW | RMSProp
 
 
 def _clipped(max_norm: Any, transform: optax.GradientTransformation) -> optax.GradientTransformation:

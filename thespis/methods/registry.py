@@ -23,6 +23,8 @@ NAMES = {
     "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
     "clam": "thespis.methods.online.clam:CLAM",
     "convex-scoring": "thespis.methods.online.convex_scoring:ConvexScoring",
+    "cqn": "thespis.methods.online.cqn:CQN",
+    "cqn-as": "thespis.methods.online.cqn_as:CQNAS",
     "critic-control": "thespis.methods.language.critic_control:CriticControl",
     "ddpg": "thespis.methods.online.ddpg:DDPG",
     "decentralized": "thespis.methods.teams.decentralized:Decentralized",

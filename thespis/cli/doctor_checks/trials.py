@@ -25,6 +25,7 @@ from thespis.methods.online.a2c import A2C
 from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.convex_scoring import ConvexScoring
+from thespis.methods.online.cqn import CQN
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.decqn import DecQN
 from thespis.methods.online.dqn import DQN
@@ -171,7 +172,13 @@ def _recalling() -> list[Trial]:
 
 
 def _sequenced() -> list[Trial]:
-    return [Trial(SRL(**_HARD, model=(16,), length=1), "match-continuous", 8_000)]
+    base: dict[str, Any] = _BASE | {"learning_rate": 3e-3, "weight_decay": 0.0, "target_every": 20}
+    rows = CQN(**base, sequence=2, returns=2, feed=dataclasses.replace(_REPLAY, length=2))
+    return [
+        Trial(SRL(**_HARD, model=(16,), length=1), "match-continuous", 8_000),
+        Trial(CQN(**base, returns=1, feed=_REPLAY), "match-continuous", 8_000),
+        Trial(rows, "delayed-continuous", 8_000),
+    ]
 
 
 def _together() -> list[Trial]:

@@ -107,3 +107,9 @@ def turned(
 
 def _along(angle: Float[Array, ""]) -> Float[Array, "2"]:
     return jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+
+
+SPARSE = Reacher(sparse=True)
+"""Paid for being within 0.1 m of the goal alone."""
+NOISY = Reacher(noise=0.5)
+"""Motors that do what they are told only in the mean: noise as strong as half of the largest action."""

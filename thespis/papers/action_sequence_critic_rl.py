@@ -1,0 +1,75 @@
+"""Reinforcement learning with action sequences: a critic of what the next actions are worth together."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from thespis.core.feeds import Replay
+from thespis.evidence.claims import Better, NoWorse
+from thespis.evidence.control import LARGE_SAC, LONG, ROBOTS, SMALL_SAC
+from thespis.evidence.measures import final_return
+from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.methods.online.cqn import CQN
+from thespis.methods.online.cqn_as import CQNAS
+
+_WORLD = "thespis.envs.compiled.reacher"
+
+
+def _rows(sequence: int) -> CQN:
+    """Values of so many actions in a row; nothing else differs."""
+    feed = Replay(batch=64, warmup=1_000, every=2, length=max(3, sequence))
+    return CQN(learning_rate=1e-3, discount=0.97, hidden=(64, 64), sequence=sequence, feed=feed)
+
+
+_LARGE = CQNAS()
+
+PAPER = Paper(
+    id="action-sequence-critic-rl",
+    name="CQN-AS",
+    citation=CQNAS.citations[0],
+    family="off-policy-ac",
+    does="No actor: a critic values the bins in which the next actions lie, from coarse to fine and for every "
+    "dimension, each value in the light of the actions before it; plans for the same step are averaged.",
+    claim="Values of sequences are easier to learn from sparse rewards and noisy trajectories than those of single "
+    "actions: it outperforms the same method without sequences, and the usual actor-critics.",
+    parts=(
+        "thespis.methods.online.cqn_as:CQNAS",
+        "thespis.methods.online.cqn:CQN",
+        "thespis.critics.coarse:CoarseValue",
+        "thespis.actors.ensembling:Plans",
+        "thespis.learners.gradient:AdamW",
+    ),
+    use="thespis train cqn-as --env Pendulum-v1 --set warmup=1000 hidden=128,128",
+    miniature=Trial(
+        arms=(
+            Arm("sequences of 4", _rows(4)),
+            Arm("sequences of 8", _rows(8)),
+            Arm("single actions", _rows(1)),
+            Arm("SAC", SMALL_SAC),
+        ),
+        envs=(f"{_WORLD}:SPARSE", f"{_WORLD}:NOISY"),
+        steps=10_000,
+        claims=(
+            Better("sequences of 4", "single actions", final_return()),
+            Better("sequences of 8", "single actions", final_return()),
+            NoWorse("sequences of 4", "SAC", final_return(), margin=5.0),
+        ),
+        episodes=20,
+    ),
+    remarks="Two reachers stand for humanoids and robots' tables: one is paid for being at the goal alone, the other's "
+    "motors add noise to what they are told. Nets have two layers of 64 units, the critic makes one step for two steps "
+    "of the world as the authors' does, with ten to twenty times the step size. A return of 5 is the margin of what is "
+    "no worse: a twentieth of what the sparse world can pay. There are no demonstrations, which most of the paper's "
+    "tasks have, and so no imitation loss; behaviour cloning with chunks is therefore not among the rivals.",
+    full=Trial(
+        arms=(
+            Arm("CQN-AS", _LARGE),
+            Arm("CQN", dataclasses.replace(_LARGE, sequence=1)),
+            Arm("SAC", LARGE_SAC),
+        ),
+        envs=ROBOTS,
+        steps=LONG,
+        claims=(Better("CQN-AS", "CQN", final_return()), Better("CQN-AS", "SAC", final_return())),
+        looks=1,
+    ),
+)
