@@ -102,6 +102,7 @@ from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.mac import MAC
 from thespis.methods.online.mdpo import MDPO
 from thespis.methods.online.mdpo_off import OffPolicyMDPO
+from thespis.methods.online.meow import MEow
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2ac import R2AC
@@ -196,6 +197,7 @@ CASES = {
         SubPO(hidden=SMALL, memory=GRU(4), observations=RunningScale(), gains=WholeGains(), feed=Episodes(5, envs=3)),
         EVERYTHING,
     ),
+    "meow": Case(MEow(hidden=SMALL, shift_hidden=SMALL, observations=RunningScale(), feed=replay(length=2)), Walk()),
     "sac": Case(SAC(hidden=SMALL, observations=RunningScale(), feed=replay(length=3, every=1)), Walk()),
     "sac with a hypernetwork": Case(SAC(hidden=SMALL, critic=Hypernetwork((8, 6), 5), feed=replay()), Walk()),
     "sac of many parts": Case(

@@ -49,6 +49,7 @@ NAMES = {
     "masac": "thespis.methods.teams.masac:MASAC",
     "mdpo": "thespis.methods.online.mdpo:MDPO",
     "mdpo-off": "thespis.methods.online.mdpo_off:OffPolicyMDPO",
+    "meow": "thespis.methods.online.meow:MEow",
     "mmd": "thespis.methods.games.mmd:MMD",
     "mra": "thespis.methods.teams.mra:MRA",
     "nfsp": "thespis.methods.games.nfsp:NFSP",

@@ -38,6 +38,7 @@ from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.mac import MAC
 from thespis.methods.online.mdpo import MDPO
 from thespis.methods.online.mdpo_off import OffPolicyMDPO
+from thespis.methods.online.meow import MEow
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2ac import R2AC
@@ -93,6 +94,7 @@ def trials() -> list[Trial]:
         *_sequenced(),
         *_together(),
     ]
+    return [*_alone(), *_descended(), *_lasting(), *_flowing(), *_together()]
 
 
 def _alone() -> list[Trial]:
@@ -179,6 +181,11 @@ def _sequenced() -> list[Trial]:
         Trial(CQN(**base, returns=1, feed=_REPLAY), "match-continuous", 8_000),
         Trial(rows, "delayed-continuous", 8_000),
     ]
+
+
+def _flowing() -> list[Trial]:
+    meow = MEow(**_STORED, alpha=0.01, log_std=(-3.0, 0.5), shift_hidden=(16,))
+    return [Trial(meow, "signal-continuous", 8_000)]
 
 
 def _together() -> list[Trial]:

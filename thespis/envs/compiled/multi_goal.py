@@ -70,6 +70,10 @@ class MultiGoal(eqx.Module):
         return Point(place, time), TimeStep(place, paid, there, (time >= self.limit) & ~there)
 
 
+LONG = MultiGoal(limit=1_000)
+"""Who walks at random gets to a goal: exploration sees them all."""
+
+
 def squared_distances(place: Float[Array, "*axes 2"]) -> Float[Array, "*axes 4"]:
     """From ``place`` to each of :data:`GOALS`."""
     return jnp.sum((place[..., None, :] - jnp.array(GOALS)) ** 2, axis=-1)
