@@ -40,6 +40,7 @@ from thespis.learners.gains import Whole as WholeGains
 from thespis.learners.held import Steps
 from thespis.learners.likeness import RoleContrast
 from thespis.learners.merits import Merits
+from thespis.learners.meta_gradient import OneHead
 from thespis.learners.normalisers import ReturnScale, RunningScale
 from thespis.learners.paces import Adaptive
 from thespis.learners.preferring import Squared
@@ -103,6 +104,7 @@ from thespis.methods.online.mac import MAC
 from thespis.methods.online.mdpo import MDPO
 from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.meow import MEow
+from thespis.methods.online.meta_a2c import MetaA2C
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2ac import R2AC
@@ -223,6 +225,12 @@ CASES = {
     "srl": Case(SRL(hidden=SMALL, model=SMALL, length=3, observations=RunningScale(), feed=replay()), Walk()),
     "cqn": Case(CQN(hidden=SMALL, levels=2, bins=3, target_every=3, feed=replay(length=3)), Walk()),
     "cqn-as": Case(CQNAS(hidden=SMALL, levels=2, bins=3, returns=2, target_every=3, feed=replay(length=4)), Walk()),
+    "meta-a2c": Case(
+        MetaA2C(A2C(hidden=SMALL, discount=0.8, observations=RunningScale(), feed=Rollouts(5, envs=3))), EVERYTHING
+    ),
+    "meta-a2c with one head": Case(
+        MetaA2C(A2C(hidden=SMALL, discount=0.8, feed=Rollouts(5, envs=3)), OneHead()), CHOICE
+    ),
     "es": Case(ES(feed=Rollouts(2, envs=3)), Walk()),
     "ippo in a crew": Case(IPPO(ppo()), CREW),
     "mra": Case(MRA(Modes(ppo(others=Attention(4), memory=GRU(4), minibatch=16), modes=3)), CREW),

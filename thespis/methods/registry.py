@@ -50,6 +50,7 @@ NAMES = {
     "mdpo": "thespis.methods.online.mdpo:MDPO",
     "mdpo-off": "thespis.methods.online.mdpo_off:OffPolicyMDPO",
     "meow": "thespis.methods.online.meow:MEow",
+    "meta-a2c": "thespis.methods.online.meta_a2c:MetaA2C",
     "mmd": "thespis.methods.games.mmd:MMD",
     "mra": "thespis.methods.teams.mra:MRA",
     "nfsp": "thespis.methods.games.nfsp:NFSP",

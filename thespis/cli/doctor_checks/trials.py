@@ -39,6 +39,7 @@ from thespis.methods.online.mac import MAC
 from thespis.methods.online.mdpo import MDPO
 from thespis.methods.online.mdpo_off import OffPolicyMDPO
 from thespis.methods.online.meow import MEow
+from thespis.methods.online.meta_a2c import MetaA2C
 from thespis.methods.online.nq import NQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2ac import R2AC
@@ -154,7 +155,12 @@ def _lasting() -> list[Trial]:
 
 def _averaged() -> list[Trial]:
     rates: dict[str, Any] = {"actor_learning_rate": 0.1, "critic_learning_rate": 0.1, "hidden": (16,)}
-    return [Trial(MAC(**rates, length=MultiLevel(3), feed=Rollouts(length=1, envs=8)), "late", 20_000)]
+    short: dict[str, Any] = _FRESH | {"learning_rate": 5e-3, "discount": 0.7, "feed": Rollouts(length=4, envs=8)}
+    meta = MetaA2C(A2C(**short, trace=0.9, optimiser="adam"), discount=0.9, outer_trace=0.9)
+    return [
+        Trial(MAC(**rates, length=MultiLevel(3), feed=Rollouts(length=1, envs=8)), "late", 20_000),
+        Trial(meta, "late", 60_000),
+    ]
 
 
 def _of_whole_episodes() -> list[Trial]:
