@@ -3,7 +3,7 @@ r"""A number that learning depends on, learnt itself by what the step that it le
 .. math:: \frac{d L'(\theta', \tau')}{d \eta} = \frac{\partial L'}{\partial \theta'} \cdot \frac{d \theta'}{d \eta},
           \qquad \theta' = \theta - f(\theta, \tau, \eta)
 
-(Xu, van Hasselt and Silver 2018, equation 4, of one step.) As :math:`\eta` is one number, :math:`d\theta'/d\eta` is as
+(After Xu, van Hasselt and Silver 2018; of one step.) As :math:`\eta` is one number, :math:`d\theta'/d\eta` is as
 large as :math:`\theta`: it is carried along, exactly, until the next rollout :math:`\tau'` gives the rest.
 """
 

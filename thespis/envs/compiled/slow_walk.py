@@ -1,7 +1,7 @@
 r"""A walk along a windy line with a lure at one end and the prize at the other: a world that mixes slowly.
 
 Whoever steps to the right with the same chance :math:`p` everywhere (his choice and the wind's together) walks a
-birth-and-death chain. Beside 1 its eigenvalues are (Feller 1968, chapter XVI.3, with both ends holding)
+birth-and-death chain. Beside 1 its eigenvalues are (a walk with reflecting barriers)
 
 .. math:: \lambda_k = stay + (1 - stay) \, 2 \sqrt{p (1 - p)} \cos(\pi k / n), \qquad k = 1 ... n - 1
 """

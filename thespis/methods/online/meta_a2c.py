@@ -6,9 +6,9 @@ rollout says of :math:`\theta'` by advantages under the outer discount, differen
 learnt discount, which undervalues what is far off and so favours discounts under which that goes on; ``TwoHeads``
 learns a critic under the outer discount for them.
 
-Source: Bonnet et al., 2022 (abstract and the authors' code read, not the paper's text), on Xu et al., 2018. Sizes are
-those of their run on Snake, but for nets, worlds and RMSProp, which are A2C's here. Differs from their code: the next rollout
-serves the outer objective, as in Xu et al., theirs is drawn for it and thrown away; nets are not told the discount.
+Source: Bonnet et al., 2022 (abstract and the authors' code read, not the paper's text), on Xu et al., 2018 (not read).
+Sizes are those of their run on Snake; nets, worlds and RMSProp are A2C's here. Differs from their code: the rollout
+learnt from next serves the outer objective, theirs is drawn for it and thrown away; nets are not told the discount.
 """
 
 from __future__ import annotations
