@@ -55,9 +55,6 @@ PAPER = Paper(
     "here. The claim on DDPG, discounted at 0.97, is not the paper's; its margin is 0.05 of reward per step. Sizes "
     "and step sizes are those of the other arms. What was read of the paper is the version once submitted to ICLR. "
     "A look at one seed of each arm came after the claims and changed nothing.",
-    "here. The claim on DDPG, discounted at 0.97, is not the paper's; its margin is 0.05 of reward per step. Sizes and "
-    "step sizes are those of the other arms. What was read of the paper is the version once submitted to ICLR. A look "
-    "at one seed of each arm came after the claims and changed nothing.",
     full=Trial(
         arms=(
             Arm("ARO-DDPG", ARODDPG()),

@@ -29,8 +29,8 @@ PAPER = Paper(
     name="MEow",
     citation=MEow.citations[0],
     family="off-policy-ac",
-    does="One normalising flow over actions is actor and critic: its log-density splits into a soft action value and "
-    "its exact soft value, and is trained by the soft Bellman error alone, with learnt shifts of reward.",
+    does="One normalising flow over actions is actor and critic: its log-density splits into a soft action value "
+    "and its exact soft value, and is trained by the soft Bellman error alone, with learnt shifts of reward.",
     claim="Soft values without estimates, policies of several modes, and higher returns than SAC on MuJoCo.",
     parts=(
         "thespis.methods.online.meow:MEow",
@@ -55,17 +55,17 @@ PAPER = Paper(
             Better("MEow", "SAC", _ERROR),
         ),
     ),
-    remarks="Weights of entropy are fixed and the same in both arms of a world; among the goals they, the discount, the "
-    "range of deviations, the target's rate, the episodes of 1,000 steps and the number of steps are those of "
-    "the authors' code for that world. Goals are counted over 100 sampled episodes that begin in the very "
-    "middle and have 30 steps. Returns are of sampled actions, as in the settings of that code for all its "
-    "tasks. On the pendulum the error is that of the least soft value against the soft return that followed, "
-    "entropy included. The nets of the shifts have 64 units a layer, as the others. First looks at one or two "
-    "seeds: with training episodes of 30 steps one seed of MEow pushed into a corner for ever (actions within "
-    "0.00001 of their bounds are valued as if they were that far inside, also in the authors' code, so that a "
-    "flow whose mass lies far beyond is not called back), hence their longer episodes; with greedy actions, "
-    "which were claimed on first, MEow returned -371 on the pendulum after 15,000 steps, with samples -211; "
-    "these steps were then cut for time's sake.",
+    remarks="Weights of entropy are fixed and the same in both arms of a world; among the goals they, the discount, "
+    "the range of deviations, the target's rate, the episodes of 1,000 steps and the number of steps are those of "
+    "the authors' code for that world. Goals are counted over 100 sampled episodes that begin in the very middle "
+    "and have 30 steps. Returns are of sampled actions, as in the settings of that code for all its tasks. On the "
+    "pendulum the error is that of the least soft value against the soft return that followed, entropy included. "
+    "The nets of the shifts have 64 units a layer, as the others. First looks at one or two seeds: with training "
+    "episodes of 30 steps one seed of MEow pushed into a corner for ever (actions within 0.00001 of their bounds "
+    "are valued as if they were that far inside, also in the authors' code, so that a flow whose mass lies far "
+    "beyond is not called back), hence their longer episodes; with greedy actions, which were claimed on first, "
+    "MEow returned -371 on the pendulum after 15,000 steps, with samples -211; these steps were then cut for time's "
+    "sake.",
     full=Trial(
         arms=(Arm("MEow", MEow()), Arm("SAC", LARGE_SAC)),
         envs=ROBOTS,
