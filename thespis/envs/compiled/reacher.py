@@ -109,7 +109,7 @@ def _along(angle: Float[Array, ""]) -> Float[Array, "2"]:
     return jnp.stack([jnp.cos(angle), jnp.sin(angle)])
 
 
-SPARSE = Reacher(sparse=True)
-"""Paid for being within 0.1 m of the goal alone."""
+SPARSE = Reacher(sparse=True, near=0.2)
+"""Paid for being within 0.2 m of the goal alone."""
 NOISY = Reacher(noise=0.5)
 """Motors that do what they are told only in the mean: noise as strong as half of the largest action."""
