@@ -62,9 +62,9 @@ PAPER = Paper(
     "step size; four worlds run side by side. SAC makes a step for every step of its one world. A return of 5 is the "
     "margin of what is no worse: a twentieth of what the sparse world can pay. There are no demonstrations, which most "
     "of the paper's tasks have, so no imitation loss and no behaviour cloning among the rivals. Looks at two seeds "
-    "decided the budget: within 0.1 m nobody learnt in 10,000 steps, and the arm of 64 units twice took too long. In "
-    "the look at that size, with an update a step, single actions were ahead of sequences of 4 in both worlds; what is "
-    "claimed was left as it was.",
+    "decided the budget: within 0.1 m nobody learnt in 10,000 steps, and two layers of 64 units took too long. In them "
+    "single actions were ahead: of sequences of 4 in both worlds at that size with an update a step, of sequences of 8 "
+    "in the sparse world at the trial's. What is claimed was left as it was.",
     full=Trial(
         arms=(
             Arm("CQN-AS", _LARGE),

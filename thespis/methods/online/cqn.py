@@ -5,10 +5,10 @@ Every level, dimension and, with ``sequence`` above 1, every action in a row has
 what the critic now thinks best. The action of now is a mean of what was planned for it (see
 :mod:`thespis.actors.ensembling`). Sequences that reach beyond an episode's end repeat its last action.
 
-Source: Seo et al., 2024; sequences: Seo and Abbeel, 2025; read were their abstracts and the authors' code. Sizes are
-those of their code for the control suite seen by its state, which, like that for humanoids, fits single values; their
-distributions of returns, advantage streams and demonstrations, all for pictures, are left out. Differs from that code:
-one net of the same units for sequences and single actions; every dimension starts as the layers of sac do here.
+Source: Seo et al., 2024; sequences: Seo and Abbeel, 2025; read were their abstracts and the second paper's code, which
+holds both. Sizes are those of that code for the control suite seen by its state, which, like that for humanoids, fits
+single values; its distributions of returns, advantage streams and demonstrations, all for pictures, are left out.
+Differs: one net of the same units for sequences and single actions; dimensions start as the layers of sac do here.
 """
 
 from __future__ import annotations
