@@ -64,6 +64,7 @@ def test_exact_fits_are_value_iteration():
             np.testing.assert_allclose(target[0], iterates[update // 4], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_each_net_learns_as_a_lone_one_from_its_own_target():
     state, other = CHAIN.init(SPEC, KEY), CHAIN.init(SPEC, jax.random.key(1))
     state = dataclasses.replace(state, target=other.target)

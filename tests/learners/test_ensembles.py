@@ -57,6 +57,7 @@ def test_targets_against_numpy(believed):
         np.testing.assert_allclose(found[i // 2, i % 2], wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_members_that_believe_themselves_learn_as_if_alone():
     state, data = METHOD.init(SPEC, KEY), batch()
     together = METHOD.update(METHOD.update(state, data, KEY)[0], data, KEY)[0]

@@ -23,9 +23,11 @@ from thespis.learners.temperature import FixedTemperature
 from thespis.learners.trajectories import MultiLevel
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.aro_ddpg import ARODDPG
+from thespis.methods.online.c51 import C51
 from thespis.methods.online.clam import CLAM
 from thespis.methods.online.convex_scoring import ConvexScoring
 from thespis.methods.online.cqn import CQN
+from thespis.methods.online.cqn_as import CQNAS
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.decqn import DecQN
 from thespis.methods.online.dqn import DQN
@@ -89,13 +91,13 @@ def trials() -> list[Trial]:
         *_seen(),
         *_of_values(),
         *_lasting(),
+        *_flowing(),
         *_averaged(),
         *_of_whole_episodes(),
         *_recalling(),
         *_sequenced(),
         *_together(),
     ]
-    return [*_alone(), *_descended(), *_lasting(), *_flowing(), *_together()]
 
 
 def _alone() -> list[Trial]:
@@ -141,6 +143,7 @@ def _of_values() -> list[Trial]:
     spread: dict[str, Any] = _STORED | {"epsilon_updates": 300.0}
     chained: dict[str, Any] = _QUICK | {"learning_rate": 3e-3}
     return [
+        Trial(C51(**ends), "choice", 8_000),
         Trial(EnsembleC51(**ends, members=2), "masked", 8_000),
         Trial(IDQN(**chained, targets=Chain(3, 4)), "choice", 8_000),
         Trial(REValueD(**spread, members=2), "signal-continuous", 8_000),
@@ -181,7 +184,7 @@ def _recalling() -> list[Trial]:
 
 def _sequenced() -> list[Trial]:
     base: dict[str, Any] = _BASE | {"learning_rate": 3e-3, "weight_decay": 0.0, "target_every": 20}
-    rows = CQN(**base, sequence=2, returns=2, feed=dataclasses.replace(_REPLAY, length=2))
+    rows = CQNAS(**base, sequence=2, returns=2, feed=dataclasses.replace(_REPLAY, length=2))
     return [
         Trial(SRL(**_HARD, model=(16,), length=1), "match-continuous", 8_000),
         Trial(CQN(**base, returns=1, feed=_REPLAY), "match-continuous", 8_000),
