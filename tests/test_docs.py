@@ -68,7 +68,8 @@ LONG = {
     "README",
     "adding-a-paper", "arena", "concepts", "games", "language-actors", "language-data", "listed-utterances",
     "runs", "scaling",
-    "search", "self-play", "serving", "sweeps", "team-methods", "teams", "using-methods", "workers", "worlds-of-strings",
+    "search", "self-play", "serving", "sweeps", "team-methods", "teams", "using-methods", "workers",
+    "worlds-of-strings",
     "writing-a-method", "writing-an-environment",
 }  # fmt: skip
 """Pages whose blocks train for long: they run with the slow tests, the README's also in every check of the whole."""
