@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.heads import act_rows
-from thespis.actors.soft import Soft, SoftPolicy
+from thespis.actors.soft import AS_PUBLISHED, Soft, SoftPolicy
 from thespis.core.contracts import Mode
 from thespis.core.keys import key_of
 from thespis.core.records import Critique, Transition, View
@@ -115,11 +115,6 @@ def candidates(distribution: Any, key: Key[Array, ""]) -> Candidates:
     return distribution.candidates(key)
 
 
-def expected(weights: Float[Array, " k"], q: Float[Array, " k"], bonus: Float[Array, " k"]) -> Float[Array, ""]:
-    """The soft value: values and bonuses, weighed."""
-    return jnp.sum(weights * (q + bonus))
-
-
 def soft_value(
     actor: Soft,
     evaluate: Evaluate,
@@ -128,7 +123,7 @@ def soft_value(
     key: Key[Array, ""],
     privileged: PyTree = None,
     draw: Draw = candidates,
-    rise: Rise = expected,
+    rise: Rise = AS_PUBLISHED.rise,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """``E_a[Q(o, a) - alpha log pi(a|o)]`` of one view, and the actor's entropy there in nats.
 
@@ -152,7 +147,7 @@ def climb(
     alive: Bool[Array, " row"] | None = None,
     cost: Cost | None = None,
     draw: Draw = candidates,
-    rise: Rise = expected,
+    rise: Rise = AS_PUBLISHED.rise,
 ) -> tuple[Actor, PyTree, tuple[Float[Array, " row"], Float[Array, ""]], Float[Array, ""]]:
     """One step of the actor up the mean soft value of ``views`` ``[row, ...]``, those where it is ``alive``.
 
