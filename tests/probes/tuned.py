@@ -62,7 +62,9 @@ METHODS = {
     "dqn": DQN(**_OFF, **_QUICK),
     "dqn-3-step": DQN(**_BASE, **_QUICK, feed=WINDOWS),
     "dqn-duelling": DQN(**_OFF, **_QUICK, duelling=True),
-    "i-dqn": IDQN(**_OFF, **_QUICK, targets=Chain(3, 4)),
+    "i-dqn": IDQN(  # without double Q-learning the noise of large steps is taken for value
+        **_OFF | _QUICK | {"learning_rate": 3e-3}, targets=Chain(3, 4), double=True, huber=1.0
+    ),
     "c51": C51(**_OFF, **_QUICK, **_ENDS),
     "ensemble-c51": EnsembleC51(**_BASE, **_QUICK, **_ENDS, members=2, feed=dataclasses.replace(REPLAY, batch=128)),
     "decqn": DecQN(**_OFF, target_rate=0.1, epsilon_updates=300.0),

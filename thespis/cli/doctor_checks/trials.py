@@ -141,11 +141,11 @@ def _seen() -> list[Trial]:
 def _of_values() -> list[Trial]:
     ends: dict[str, Any] = _QUICK | {"lowest": -2.0, "highest": 12.0, "adam_epsilon": 1e-8}
     spread: dict[str, Any] = _STORED | {"epsilon_updates": 300.0}
-    chained: dict[str, Any] = _QUICK | {"learning_rate": 3e-3}
+    chained: dict[str, Any] = _QUICK | {"double": True, "huber": 1.0}
     return [
         Trial(C51(**ends), "choice", 8_000),
         Trial(EnsembleC51(**ends, members=2), "masked", 8_000),
-        Trial(IDQN(**chained, targets=Chain(3, 4)), "choice", 8_000),
+        Trial(IDQN(**chained, targets=Chain(3, 4)), "masked", 8_000),
         Trial(REValueD(**spread, members=2), "signal-continuous", 8_000),
         Trial(DecQN(**spread), "ending-continuous", 8_000),
     ]
