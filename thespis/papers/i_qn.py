@@ -56,9 +56,9 @@ PAPER = Paper(
     remarks="Two worlds of classic control stand for games of the Atari console; the chain's targets stay for three "
     "quarters of the time of the lone net's, as in the authors' settings. All arms have the same steps and updates; a "
     "chain computes as many times more as it has nets. Only the method for choices is tried: the actor-critic variant "
-    "is not here. First looks at two seeds decided the budget: while targets stayed for 150 and 200 updates the lone net "
-    "did not learn Acrobot in 20,000 steps, so they stay for 45 and 60, and there are 30,000; what lead the chain had on "
-    "the pole was gone with it.",
+    "is not here. First looks at two seeds decided the budget: while targets stayed for 150 and 200 updates the lone "
+    "net did not learn Acrobot in 20,000 steps, so they stay for 45 and 60, and there are 30,000; what lead the chain "
+    "had on the pole was gone with it.",
     full=Trial(
         arms=_arms({}, 2_000, 8),
         envs=("gymnax:Breakout-MinAtar", "gymnax:SpaceInvaders-MinAtar", "gymnax:Asterix-MinAtar"),
