@@ -29,7 +29,7 @@ PAIRS = {
     "ppo": [*CHOICES, "pair", "hybrid", "match-continuous", "bound"],
     "ppo-gru": ["constant", "coin", "signal", "maze"],  # whose observations mean the same with a fresh memory
     "c51": CHOICES,
-    "ensemble-c51": ["ending", "coin", "masked", "late"],
+    "ensemble-c51": ["ending", "masked", "late"],
     "i-dqn": ["ending", "coin", "masked", "late"],
     "decqn": ["constant-continuous", "ending-continuous", "delayed-continuous", "coin-continuous", "bound"],
     "revalued": ["ending-continuous", "coin-continuous", "signal-continuous"],

@@ -125,8 +125,8 @@ ON_1000 = {
     "ppo": ({}, 300_000),
     "nq": ({"learning_rate": 5e-4, "trace": 0.9}, 500_000),  # all choices earn the same: long returns are true
     "nq-sarsa": ({"learning_rate": 5e-4}, 500_000),
-    "c51": ({"lowest": 0.0, "highest": 120.0}, 16_000),
-    "ensemble-c51": ({"lowest": 0.0, "highest": 120.0}, 16_000),
+    "c51": ({"lowest": 0.0, "highest": 120.0, "target_every": 5}, 32_000),
+    "ensemble-c51": ({"lowest": 0.0, "highest": 120.0, "target_every": 5}, 32_000),
     "td3": ({"noise": 0.5}, 128_000),  # where it smooths targets it must have acted, or it trusts slopes it made up
 }
 """Settings and steps where values are far from 0, beside a discount of 0.99."""
