@@ -62,7 +62,7 @@ PAPER = Paper(
     "per sample is read as: as good a curve as one net's, although five share the steps of the world that one has to "
     "itself there. The paper's worlds are games of the Atari console, and the lunar lander in the authors' code; here "
     "they are two compiled ones of classic control, with atoms wide enough for both. First looks at two seeds "
-    "decided sizes, by what they cost, and steps: of 20,000 few learnt Acrobot.",
+    "decided sizes, by what they cost, and steps: in 20,000 few learnt Acrobot.",
     full=Trial(
         arms=_arms(_LARGE, C51(hidden=(512,))),
         envs=("gymnax:Breakout-MinAtar", "gymnax:Asterix-MinAtar"),
