@@ -1,5 +1,7 @@
 """The laws of the contract for every feedback, and what the bonus is for."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -117,6 +119,16 @@ def test_the_target_never_moves_and_gets_no_gradient():
     assert equal(moved.target, state.target) and not equal(moved.predictor, state.predictor)
     slope = jax.grad(lambda target: feedback.score(eqx.tree_at(lambda s: s.target, state, target), batch.steps).sum())
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(slope(state.target)))
+
+
+def test_more_epochs_of_smaller_minibatches_teach_the_predictor_more():
+    known = []
+    for settings in ({}, {"epochs": 4}, {"epochs": 4, "minibatch": 2}):
+        feedback = RandomNetworkDistillation(learning_rate=1e-3, hidden=(16,), features=8, **settings)
+        state, batch = made(feedback, SPACES["box"])
+        after, _ = update(feedback, state, batch)
+        known.append(float(jnp.mean(score(feedback, dataclasses.replace(after, errors=state.errors), batch))))
+    assert known[0] > known[1] > known[2]
 
 
 def test_weight_scales_the_bonus_alone():

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from thespis.core.records import Batch, Citation, EnvSpec, Report, Transition
 from thespis.core.spaces import Space
 from thespis.learners.gradient import Adam, Number, gradient_step
+from thespis.learners.minibatches import Columns, epochs
 from thespis.learners.normalisers import Moments, RunningScale, fresh_moments
 from thespis.nets.body import Body
 from thespis.nets.mlp import Linear, orthogonal
@@ -71,6 +72,10 @@ class RandomNetworkDistillation(eqx.Module):
     """Length of the feature vector."""
     scale: RunningScale = RunningScale(clip=5.0)
     """How float observations are scaled; bytes and choices pass."""
+    epochs: int = eqx.field(static=True, default=1)
+    """Times the predictor sees a batch. On rollouts the paper's sees it as often as the policy does: four times."""
+    minibatch: int | None = eqx.field(static=True, default=None)
+    """Steps of the world in one gradient step, or None for all of the batch."""
 
     name: ClassVar[str] = "rnd"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -95,25 +100,35 @@ class RandomNetworkDistillation(eqx.Module):
         return steps.reward + self.weight * error / jnp.sqrt(state.errors.variance + 1e-8)
 
     def update(self, state: RNDState, batch: Batch, key: Key[Array, ""]) -> tuple[RNDState, Report]:
-        """One gradient step of the predictor, and the batch added to the moments."""
+        """All epochs of the predictor on one batch, which is also added to the moments."""
         mask = batch.mask.ravel()
         rows: Any = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch.steps.next_view.observation)
         moments = tuple(
             m if m is None else m.merge(x, mask) for m, x in zip(state.observations, jax.tree.leaves(rows), strict=True)
         )
         state = dataclasses.replace(state, observations=moments)
+        errors = state.errors.merge(self._errors(state, state.predictor, rows), mask)
 
-        def loss(predictor: FeatureNet) -> tuple[Array, tuple[Array, Array]]:
-            errors = jax.vmap(self._error, in_axes=(None, None, 0))(state, predictor, rows)
-            mean = jnp.sum(jnp.where(mask, errors, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
-            return mean, (mean, errors)
+        def step(carry: tuple[FeatureNet, PyTree], data: tuple[Any, Any]):
+            seen, counts = jax.tree.map(lambda x: x[0], data[0])
 
-        predictor, opt_state, (mean, errors), norm = gradient_step(
-            Adam(self.learning_rate), loss, state.predictor, state.opt_state
-        )
-        errors = state.errors.merge(errors, mask)
+            def loss(predictor: FeatureNet) -> tuple[Array, Array]:
+                wrong = jnp.where(counts, self._errors(state, predictor, seen), 0.0)
+                mean = jnp.sum(wrong) / jnp.maximum(jnp.sum(counts), 1)
+                return mean, mean
+
+            predictor, opt_state, mean, norm = gradient_step(Adam(self.learning_rate), loss, *carry)
+            return (predictor, opt_state), {"rnd_error": mean, "rnd_gradient": norm}
+
+        data = Columns(jax.tree.map(lambda x: x[None], (rows, mask)), ((), ()))
+        learnt = (state.predictor, state.opt_state)
+        size = self.minibatch or mask.size
+        (predictor, opt_state), metrics = epochs(step, learnt, data, self.epochs, size, key)
         state = dataclasses.replace(state, predictor=predictor, opt_state=opt_state, errors=errors)
-        return state, Report({"rnd_error": mean, "rnd_gradient": norm})
+        return state, Report(metrics)
+
+    def _errors(self, state: RNDState, predictor: FeatureNet, rows: PyTree) -> Float[Array, " rows"]:
+        return jax.vmap(self._error, in_axes=(None, None, 0))(state, predictor, rows)
 
     def _error(self, state: RNDState, predictor: FeatureNet, observation: PyTree) -> Float[Array, ""]:
         observation = self.scale.apply(state.observations, observation)
