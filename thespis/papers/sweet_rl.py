@@ -53,13 +53,17 @@ PAPER = Paper(
         episodes=200,
     ),
     remarks="One animal of four is to be found in three questions and guesses, by a decoder of two layers that was "
-    "taught by somebody who asks and guesses anything every second time; the paper's agents are Llamas of 8B and more "
-    "that write programs and pages with a simulated partner. Of its benchmark nothing is here. Pairs are of games with "
-    "the same animal, one won and one lost. The critic learns in the first third of the updates; the others learn in "
-    "all. Beta of the actors' preferences is 1, as utterances are short; theirs and the critic's is 0.1. Four "
-    "utterances are ranked where the paper has sixteen. Sizes were set by looks at one seed: in these the actor "
-    "bettered what it began with, but by guessing at once, in which the critic finds more merit than in a question, "
-    "and likelihood of games that were won did better; preference of whole conversations lost, in a longer game, what "
-    "the model had been taught, at smaller steps too. The claims are as they were before. Wins by a judge, and value "
-    "functions as rivals, are not tried.",
+    "taught by somebody who asks and guesses anything every second time; the paper's agents are Llamas of 8B and "
+    "more that write programs and pages with a simulated partner. Of its benchmark nothing is here. Pairs are of "
+    "games with the same animal, one won and one lost. The critic learns in the first third of the updates; the "
+    "others learn in all. Beta of the actors' preferences is 1, as utterances are short; theirs and the critic's is "
+    "0.1. Four utterances are ranked where the paper has sixteen. Sizes were set by looks at one seed: in these the "
+    "actor bettered what it began with, but by guessing at once, in which the critic finds more merit than in a "
+    "question, and likelihood of games that were won did better; preference of whole conversations lost, in a "
+    "longer game, what the model had been taught, at smaller steps too. The claims are as they were before. Wins by "
+    "a judge, and value functions as rivals, are not tried. In ten seeds likelihood of the games that were won "
+    "ended far ahead (0.71 of games against 0.37): with half of the teacher's sentences drawn at random a game that "
+    "was won holds more about what to ask than the order of a critic that reads its merits off pairs, and by which "
+    "a lucky guess is the best thing to say. What the critic is told changed little: with four animals three turns "
+    "of a conversation tell it nearly as much.",
 )
