@@ -123,8 +123,10 @@ def test_the_target_never_moves_and_gets_no_gradient():
 
 def test_more_epochs_of_smaller_minibatches_teach_the_predictor_more():
     known = []
-    for settings in ({}, {"epochs": 4}, {"epochs": 4, "minibatch": 2}):
-        feedback = RandomNetworkDistillation(learning_rate=1e-3, hidden=(16,), features=8, **settings)
+    for epochs, minibatch in ((1, None), (4, None), (4, 2)):
+        feedback = RandomNetworkDistillation(
+            learning_rate=1e-3, hidden=(16,), features=8, epochs=epochs, minibatch=minibatch
+        )
         state, batch = made(feedback, SPACES["box"])
         after, _ = update(feedback, state, batch)
         known.append(float(jnp.mean(score(feedback, dataclasses.replace(after, errors=state.errors), batch))))

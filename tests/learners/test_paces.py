@@ -23,7 +23,7 @@ def run(pace, shares):
     """Which updates are made when the critic's share of active units is as told."""
     state, made = pace.init(), []
     for i, share in enumerate(shares):
-        made.append(bool(pace.made(state, jnp.array(i))))
+        made.append(bool(pace.chosen(state, jnp.array(i), True, False)))
         state = pace.told(state, jnp.array(share), jnp.array(i))
     return made, state
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from thespis.learners.gradient import Number
+
+T = TypeVar("T")
 
 
 class Steady(eqx.Module):
@@ -16,9 +21,9 @@ class Steady(eqx.Module):
         """Nothing is kept."""
         return ()
 
-    def made(self, state: PyTree, index: Int[Array, ""]) -> Bool[Array, ""] | bool:
-        """Yes."""
-        return True
+    def chosen(self, state: PyTree, index: Int[Array, ""], new: T, old: T) -> T:
+        """The new one."""
+        return new
 
     def told(self, state: PyTree, active: Float[Array, ""], index: Int[Array, ""]) -> PyTree:
         """Nothing is kept."""
@@ -60,6 +65,11 @@ class Adaptive(eqx.Module):
     def made(self, state: Watched, index: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether the update ``index`` is."""
         return state.raised | (index % self.one_in == 0)
+
+    def chosen(self, state: Watched, index: Int[Array, ""], new: T, old: T) -> T:
+        """The new one if the update ``index`` is made, else the old one."""
+        made = self.made(state, index)
+        return jax.tree.map(lambda a, b: jnp.where(made, a, b), new, old)
 
     def told(self, state: Watched, active: Float[Array, ""], index: Int[Array, ""]) -> Watched:
         """After one more update, in which the share of active units was ``active``."""

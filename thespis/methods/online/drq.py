@@ -144,7 +144,6 @@ class DrQ(Deterministic):
             Looking(encoder, net, space), critics, polyak(state.targets, critics, self.target_rate),
             (actor_opt, critic_opt), state.updates + 1, state.pace,
         )  # fmt: skip
-        made = self.pace.made(state.pace, batch.index)
-        new = new if made is True else jax.tree.map(lambda a, b: jnp.where(made, a, b), new, state)
+        new = self.pace.chosen(state.pace, batch.index, new, state)
         new = eqx.tree_at(lambda s: s.pace, new, self.pace.told(state.pace, active, batch.index))
         return new, Report({"critic_loss": loss, "value": value, "active_units": active, "updates_made": new.updates})

@@ -1,7 +1,7 @@
 r"""Iterated deep Q-network: a chain of five nets, each fitted to one Bellman update of the one before it.
 
-So five updates of value iteration are learnt at once. While it explores, each step is the choice of one net, drawn
-uniformly; the best choice is that of the nets' mean value.
+Five updates of value iteration are learnt at once; after ``target_every`` updates (the paper's ``T``) the chain moves
+on. While it explores, each step is one net's choice, drawn uniformly; the best choice is that of the nets' mean value.
 
 Source: Vincent et al., 2024, and the authors' code, whose sizes these are in updates, one every four steps. Differs
 from it: a warm-up of 1,000 steps for 20,000; Adam adds 1e-8 for 1.5e-4; the gradient's norm is clipped over all nets;
@@ -25,21 +25,13 @@ class IDQN(DQN):
     """Iterated deep Q-network for one discrete choice."""
 
     learning_rate: Number = 6.25e-5
-    """Step size."""
     last_epsilon: Number = 0.01
-    """Chance of a random choice after ``epsilon_updates`` updates."""
     epsilon_updates: Number = 62_500.0
-    """Updates over which the chance falls, linearly."""
     huber: Number = 1e6
-    """Error, in units of reward, beyond which the loss is linear; a large one squares every error."""
     double: bool = eqx.field(static=True, default=False)
-    """Choose the next action by the online nets."""
     targets: Targets = Chain()
-    """How the targets follow: Chain or Copied."""
     target_every: int = eqx.field(static=True, default=1_500)
-    """Updates after which the chain moves on (the paper's ``T``)."""
     feed: Replay = eqx.field(static=True, default=Replay(batch=32, warmup=1_000, every=4))
-    """Replay: capacity, batch, warmup, every, updates, length (n-step)."""
 
     name: ClassVar[str] = "i-dqn"
     citations: ClassVar[tuple[Citation, ...]] = (

@@ -28,15 +28,10 @@ class MDPO(PPO):
     clip: Number = 1e9
     """Largest change of the ratio that still earns: any."""
     anchor: Anchor = Proximal()
-    """What else draws the policy: Proximal, Free, Magnet or Tether."""
     observations: ObservationScale = RunningScale()
-    """Scaling of observations: RunningScale or AsTheyAre."""
     rewards: RewardScale = ReturnScale()
-    """Scaling of rewards: ReturnScale or RawReward."""
     minibatch: int = eqx.field(static=True, default=512)
-    """Transitions per gradient step; with memory, rounded to whole sequences."""
     feed: Rollouts = eqx.field(static=True, default=Rollouts(length=2048, envs=1))
-    """Rollouts: length, envs."""
 
     name: ClassVar[str] = "mdpo"
     citations: ClassVar[tuple[Citation, ...]] = (

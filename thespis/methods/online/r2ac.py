@@ -26,15 +26,10 @@ class R2AC(IMPALA):
     """R2AC; any tree of actions."""
 
     entropy_weight: Number = 0.01
-    """Weight of the entropy bonus."""
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256,))
-    """Units of each hidden layer, of actor and critic."""
     memory: GRU | ELSTM | None = eqx.field(static=True, default=ELSTM(256))
-    """Recurrent core after the hidden layers: None, GRU or ELSTM."""
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.relu)
-    """Activation of the hidden layers."""
     feed: Rollouts = eqx.field(static=True, default=Rollouts(length=50, envs=32, lag=1))
-    """Rollouts: length, envs, lag."""
 
     name: ClassVar[str] = "r2ac"
     citations: ClassVar[tuple[Citation, ...]] = (
