@@ -40,7 +40,11 @@ PAPER = Paper(
     remarks="Only the abstract and the beginning of the introduction could be read; the filter's shape and width (a "
     "normal of deviation 0.2, where actions reach from -1 to 1, by eight draws) are this project's, and so is what "
     "happens at the bounds. Compiled worlds stand for Gym's. What the paper derives for linear critics is a test: "
-    "components of a value are damped by their frequency and nothing else. Robustness to noise is not tried.",
+    "components of a value are damped by their frequency and nothing else. Robustness to noise is not tried. Ten "
+    "seeds of each arm end alike in all three worlds, in return and in spread. A likely cause is that there is "
+    "nothing to leave out: values of torques vary slowly in these worlds, and small nets fit slow things first by "
+    "themselves, so the filter, which halves what has three to four half waves between the bounds, finds little "
+    "there. A second reading of the filter against its closed form found nothing to mend.",
     full=Trial(
         arms=_arms(LARGE_SAC),
         envs=ROBOTS,
