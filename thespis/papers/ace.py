@@ -13,7 +13,7 @@ from thespis.evidence.claims import AtLeast, Better
 from thespis.evidence.control import LARGE_SAC, LONG, ROBOTS, SMALL_SAC, STEPS
 from thespis.evidence.measures import Measure, final_return, learning_area
 from thespis.evidence.paper import Arm, Paper, Trial
-from thespis.learners.entropies import CausalEntropy
+from thespis.learners.entropies import CausalEntropy, PlainEntropy
 from thespis.learners.resets import Dormancy
 from thespis.methods.online.sac import SAC
 from thespis.trained import Run
@@ -21,6 +21,8 @@ from thespis.trained import Run
 
 def _more_weight() -> Measure:
     def of(run: Run) -> Float[np.ndarray, " seed"]:
+        if isinstance(run.method.entropy, PlainEntropy):
+            return np.zeros(len(run.config["seeds"]))  # all count alike
         weights = np.asarray(run.states.entropy.weights, np.float64)
         return weights[:, :JOINTS].mean(axis=1) - weights[:, JOINTS:].mean(axis=1)
 
