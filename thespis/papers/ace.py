@@ -13,7 +13,7 @@ from thespis.evidence.claims import AtLeast, Better
 from thespis.evidence.control import LARGE_SAC, LONG, ROBOTS, SMALL_SAC, STEPS
 from thespis.evidence.measures import Measure, final_return, learning_area
 from thespis.evidence.paper import Arm, Paper, Trial
-from thespis.learners.entropies import CausalEntropy, PlainEntropy
+from thespis.learners.entropies import CausalEntropy, Causes
 from thespis.learners.resets import Dormancy
 from thespis.methods.online.sac import SAC
 from thespis.trained import Run
@@ -21,9 +21,10 @@ from thespis.trained import Run
 
 def _more_weight() -> Measure:
     def of(run: Run) -> Float[np.ndarray, " seed"]:
-        if isinstance(run.method.entropy, PlainEntropy):
+        found = run.states.entropy
+        if not isinstance(found, Causes):
             return np.zeros(len(run.config["seeds"]))  # all count alike
-        weights = np.asarray(run.states.entropy.weights, np.float64)
+        weights = np.asarray(found.weights, np.float64)
         return weights[:, :JOINTS].mean(axis=1) - weights[:, JOINTS:].mean(axis=1)
 
     return Measure("weight of the actions that count less that of the others", of)

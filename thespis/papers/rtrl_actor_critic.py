@@ -33,8 +33,8 @@ PAPER = Paper(
     family="architecture",
     does="A recurrent core whose units depend on their own past alone carries what its cells change by with each "
     "weight, so that an actor-critic learns from short rollouts by the gradient of whole episodes.",
-    claim="Where memory matters, exact real-time recurrent learning is no worse than backpropagation through truncated "
-    "time, and learns what lies beyond the truncation.",
+    claim="Where memory matters, exact real-time recurrent learning is no worse than backpropagation through "
+    "truncated time, and learns what lies beyond the truncation.",
     parts=(
         "thespis.nets.elstm:ELSTM",
         "thespis.methods.online.r2ac:R2AC",
@@ -56,13 +56,18 @@ PAPER = Paper(
             NoWorse("RTRL, 5 steps", "truncated, 40 steps", final_return(), margin=0.2),
         ),
     ),
-    remarks="A T-maze with a corridor of 20 noisy steps stands for the memory tasks of DMLab: who remembers is paid 4, "
-    "who does not 1.95 on average. All arms have the same nets, make as many updates and learn from 80 steps in each: "
-    "rollouts of 5 steps from 16 worlds, of 10 from 8 and so on. Sizes are small, steps are Adam's, not RMSProp's, "
-    "with traces of 0.9, cells keep 88% of themselves at first, and nothing comes before the core, so that all of what "
-    "it learns is exact. Looks at two seeds decided the budget: with this corridor only the arm with sensitivities was "
-    "looked at, and both seeds had learnt after 400,000 steps; with one of 10 steps and 300,000 steps so it was, too, "
-    "with truncation after 20 steps, and neither seed learnt with truncation after 5.",
+    remarks="A T-maze with a corridor of 20 noisy steps stands for the memory tasks of DMLab: who remembers is paid "
+    "4, who does not 1.95 on average. All arms have the same nets, make as many updates and learn from 80 steps in "
+    "each: rollouts of 5 steps from 16 worlds, of 10 from 8 and so on. Sizes are small, steps are Adam's, not "
+    "RMSProp's, with traces of 0.9, cells keep 88% of themselves at first, and nothing comes before the core, so "
+    "that all of what it learns is exact. Looks at two seeds decided the budget: with this corridor only the arm "
+    "with sensitivities was looked at, and both seeds had learnt after 400,000 steps; with one of 10 steps and "
+    "300,000 steps so it was, too, with truncation after 20 steps, and neither seed learnt with truncation after 5. "
+    "In ten seeds six learn to remember with sensitivities, none with gradients cut after 5 or 10 steps, none after "
+    "20 and two after 40, so that the bound of 3.5 on the mean of the middle seeds is missed by little and the "
+    "comparison with 10 steps is nearly decided. Sensitivities say how a state came about and not which choices led "
+    "to the turn: the four others walk there and guess, and neither a larger budget nor other rewards were tried "
+    "for them.",
     full=Trial(
         arms=(
             Arm("RTRL", R2AC(**_LARGE)),
