@@ -54,16 +54,16 @@ PAPER = Paper(
         ),
     ),
     remarks="Two worlds of classic control stand for games of the Atari console; the chain's targets stay for three "
-    "quarters of the time of the lone net's, as in the authors' settings. All arms have the same steps and updates; "
-    "a chain computes as many times more as it has nets. Only the method for choices is tried: the actor-critic "
-    "variant is not here. First looks at two seeds decided the budget: while targets stayed for 150 and 200 updates "
-    "the lone net did not learn Acrobot in 20,000 steps, so they stay for 45 and 60, and there are 30,000; what "
-    "lead the chain had on the pole was gone with it. In ten seeds the chain of five is the slowest, that of two as "
-    "good as one. The likely cause is the regime: a chain pays where the number of Bellman updates is what is "
-    "short, as with targets that stay for thousands of steps; with targets as short-lived as learning Acrobot here "
-    "asked for, a lone net makes over a hundred updates, and the later nets of a chain are fitted to ones that are "
-    "not fitted themselves. A second reading against the paper's procedure (window, copies, who acts) found no "
-    "difference but that here nets share no layers.",
+    "quarters of the time of the lone net's, as in the authors' settings. All arms have the same steps and "
+    "updates; a chain computes as many times more as it has nets. Only the method for choices is tried: the "
+    "actor-critic variant is not here. First looks at two seeds decided the budget: while targets stayed for 150 "
+    "and 200 updates the lone net did not learn Acrobot in 20,000 steps, so they stay for 45 and 60, and there "
+    "are 30,000; what lead the chain had on the pole was gone with it. In ten seeds the chain of five is the "
+    "slowest, that of two as good as one. The likely cause is the regime: a chain pays where the number of "
+    "Bellman updates is what is short, as with targets that stay for thousands of steps; with targets as "
+    "short-lived as learning Acrobot here asked for, a lone net makes over a hundred updates, and the later nets "
+    "of a chain are fitted to ones that are not fitted themselves. A second reading against the paper's procedure"
+    " (window, copies, who acts) found nothing to mend.",
     full=Trial(
         arms=_arms({}, 2_000, 8),
         envs=("gymnax:Breakout-MinAtar", "gymnax:SpaceInvaders-MinAtar", "gymnax:Asterix-MinAtar"),
