@@ -75,7 +75,11 @@ PAPER = Paper(
     "where all numbers count alike the weights would have nothing to say. Looks for causes and resets are ten to "
     "twenty times as frequent as in the paper, as is fit for a run that is fifty times as short. Steps of actor and "
     "targets are made at every update, in the authors' code at every second; the nets are small, theirs have three "
-    "layers of 1024.",
+    "layers of 1024. In ten seeds ACE ends above SAC, but so do both of its halves, and none is told from another. "
+    "The weights it finds differ by a hundredth at most: a torque changes the distance to the target in a direction "
+    "that depends on where the arm is, so that on average there is no linear effect of one number of the action on "
+    "reward, which is all that is looked for, whereas in locomotion reward is a velocity that torques push one way. "
+    "Without weights, causal entropy is a plain one; what its arm gains over SAC's is then luck.",
     full=Trial(
         arms=_arms(LARGE_SAC, CausalEntropy(), Dormancy()),
         envs=ROBOTS,
