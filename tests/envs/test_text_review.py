@@ -64,8 +64,8 @@ def test_lines_are_of_all_kinds():
 @pytest.mark.parametrize(("constancy", "wandering"), [(0.8, 1.0), (0.5, 1.0), (0.8, 0.0)])
 def test_moods_last_as_long_as_they_are_said_to(constancy, wandering):
     world, rows = Spoken(Review(constancy=constancy, wandering=wandering)), 4000
-    state, begun = jax.vmap(world.reset, in_axes=(None, 0))((), per_index(key_of(0), rows))
-    said = jax.vmap(world.demonstrated)(state, per_index(key_of(1), rows))
+    state, begun = jax.jit(jax.vmap(lambda key: world.reset((), key)))(per_index(key_of(0), rows))
+    said = jax.jit(jax.vmap(world.demonstrated))(state, per_index(key_of(1), rows))
     tokens = words(world.spec.action.vocabulary.words)
     texts = [f"{tokens.decode(a)} {tokens.decode(b)}" for a, b in zip(np.array(begun.observation), said, strict=True)]
     moods = []

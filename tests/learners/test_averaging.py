@@ -75,17 +75,17 @@ def test_leaving_the_average_costs_reward():
     """An update is the one without a magnet, from rewards less what the divergence of each action costs."""
     mirror = dataclasses.replace(mirror_descent(), hidden=(8,), learning_rate=0.05, epochs=1, minibatch=12)
     drawn, free = MMD(mirror, magnet=0.7), MMD(mirror, magnet=None)
-    start = free.init(SEAT, key_of(0))
-    state, _ = free.update(start, batch_of(free, start), key_of(1))
+    start, update = free.init(SEAT, key_of(0)), jax.jit(free.update)
+    state, _ = update(start, batch_of(free, start), key_of(1))
     batch = batch_of(free, state, 1)
     log_average = log_chance(free, free.policy(state, Mode.SAMPLE), batch.steps)
     cost = 0.7 * (batch.steps.extras["log_prob"] - log_average)
     assert float(jnp.abs(cost).max()) > 1e-4
-    wanted, _ = free.update(state, batch_of(free, state, 1, batch.steps.reward - cost), key_of(2))
-    found, _ = drawn.update(state, batch, key_of(2))
+    wanted, _ = update(state, batch_of(free, state, 1, batch.steps.reward - cost), key_of(2))
+    found, _ = jax.jit(drawn.update)(state, batch, key_of(2))
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    unmoved, _ = free.update(state, batch, key_of(2))
+    unmoved, _ = update(state, batch, key_of(2))
     assert max(np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (found, unmoved)), strict=True)) > 1e-3
 
 
