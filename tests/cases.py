@@ -371,10 +371,8 @@ CASES = {
     ),
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
-FAST = {
-    "bc", "cfr-plus", "dqn", "mappo", "ppo", "ppo with memory", "sac",
-}  # fmt: skip
-"""One case of every kind of feed, memory, action and company; all others run with the slow tests."""
+FAST = {"bc", "dqn", "ppo", "sac"}
+"""One case of logged and replayed data, rollouts and continuous actions; all others run with the slow tests."""
 
 FAST_IN_LOOPS = {"dqn", "ppo with memory"}
 """In loops every case costs two compiled runs."""

@@ -126,14 +126,15 @@ def test_only_best_replies_teach_and_the_average_plays():
     extras = {"best": best, "own": {"log_prob": -jnp.ones((4, 3))}}
     batch = Batch(type(steps)(**{**vars(steps), "extras": extras}), jnp.ones((4, 3), bool), method.begin(explore, 3),
                   jnp.int32(0))  # fmt: skip
-    after, _ = method.update(state, jax.tree.map(jnp.asarray, batch), key_of(1))
+    update = jax.jit(method.update)
+    after, _ = update(state, jax.tree.map(jnp.asarray, batch), key_of(1))
     assert int(after.played.seen) == 4
     np.testing.assert_array_equal(after.played.items[1][:4], steps.action[:, 0])
     others = jax.tree.map(
         lambda x: np.where(best, x, x + 1) if x.dtype == "float32" and x.shape == (4, 3) else x, steps
     )
     batch = Batch(type(steps)(**{**vars(others), "extras": extras}), batch.mask, batch.memory, batch.index)
-    same, _ = method.update(state, jax.tree.map(jnp.asarray, batch), key_of(1))
+    same, _ = update(state, jax.tree.map(jnp.asarray, batch), key_of(1))
     for a, b in zip(jax.tree.leaves(after.best.network), jax.tree.leaves(same.best.network), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -57,28 +57,27 @@ def test_targets_against_numpy(believed):
         np.testing.assert_allclose(found[i // 2, i % 2], wanted, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_members_that_believe_themselves_learn_as_if_alone():
-    state, data = METHOD.init(SPEC, KEY), batch()
-    together = METHOD.update(METHOD.update(state, data, KEY)[0], data, KEY)[0]
-    alone = dataclasses.replace(METHOD, members=1)
+    state, data, update = METHOD.init(SPEC, KEY), batch(), jax.jit(METHOD.update)
+    together = update(update(state, data, KEY)[0], data, KEY)[0]
+    alone = jax.jit(dataclasses.replace(METHOD, members=1).update)
     for i in range(MEMBERS):
         share = Batch(
             jax.tree.map(lambda x, i=i: x[:, 2 * i : 2 * i + 2], data.steps), data.mask[:, :2], (), data.index
         )
         one = member(state, i)
         for _ in range(2):
-            one, _ = alone.update(one, share, KEY)
+            one, _ = alone(one, share, KEY)
         close(as_numpy(one), as_numpy(member(together, i)), "a member is a net alone", 1e-5)
 
 
 def test_members_that_believe_each_other_do_not():
     mixed, data = dataclasses.replace(METHOD, believed=Mixture()), batch()
-    state = METHOD.init(SPEC, KEY)
-    one, other = (method.update(state, data, KEY)[0].critic.out.weight for method in (METHOD, mixed))
+    state, updates = METHOD.init(SPEC, KEY), [jax.jit(method.update) for method in (METHOD, mixed)]
+    one, other = (update(state, data, KEY)[0].critic.out.weight for update in updates)
     assert jnp.abs(one - other).max() > 1e-4
     alike = eqx.tree_at(lambda s: s.target, state, jax.tree.map(lambda x: x[:1].repeat(MEMBERS, 0), state.target))
-    one, other = (method.update(alike, data, KEY)[0].critic.out.weight for method in (METHOD, mixed))
+    one, other = (update(alike, data, KEY)[0].critic.out.weight for update in updates)
     np.testing.assert_allclose(one, other, atol=1e-6)  # where all say the same, so does their average
 
 

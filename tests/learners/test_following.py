@@ -99,7 +99,7 @@ def test_the_target_is_the_return_bootstrapped_from_the_target_net(trace):
         target[t] = np.asarray(steps.reward[t]) + 0.9 * bootstrap
     taken = np.take_along_axis(now, np.asarray(steps.action)[..., None], -1)[..., 0]
     batch = Batch(steps, jnp.ones((TIME, ROWS), bool), jnp.zeros(ROWS), jnp.zeros((), "int32"))
-    new, report = method.update(state, batch, KEY)
+    new, report = jax.jit(method.update)(state, batch, KEY)
     loss = float(np.mean((net(new.critic, steps.view.observation) - now) ** 2))
     assert loss > 0  # it moved
     assert float(report.metrics["critic_loss"]) == pytest.approx(np.mean((taken - target) ** 2), rel=1e-4)

@@ -109,7 +109,8 @@ def test_the_upper_level_learns_from_whole_periods():
         reward=jnp.array(reward)[None], terminated=to.terminated, next_view=RODE.choices.above(told, to.next_view),
         next_privileged=to.next_privileged,
     )  # fmt: skip
-    wanted = RODE.upper.update(state.upper, Batch(whole, jnp.array(mask)[None], (), batch.index), fold(KEY, "upper"))
+    one = Batch(whole, jnp.array(mask)[None], (), batch.index)
+    wanted = jax.jit(RODE.upper.update)(state.upper, one, fold(KEY, "upper"))
     for name, value in wanted[1].metrics.items():
         np.testing.assert_allclose(report.metrics[f"upper_{name}"], value, rtol=1e-4, atol=1e-6)
 

@@ -234,9 +234,9 @@ def test_dpo_ends_where_the_closed_form_says():
 def test_the_reference_is_renewed_when_it_is_due(batches):
     method = with_array_leaves(dataclasses.replace(METHODS["dpo"], renewed=3))
     _, state = begun("dpo")
-    steps, mask = batches[Pairs]
+    (steps, mask), update = batches[Pairs], jax.jit(lambda *given: method.update(*given))
     for index, same in ((2, False), (3, True)):
-        new, report = method.update(state, Batch(steps, mask, (), jnp.int32(index)), key_of(0))
+        new, report = update(state, Batch(steps, mask, (), jnp.int32(index)), key_of(0))
         kept = jax.tree.leaves(state.model if same else state.reference)
         assert all((a == b).all() for a, b in zip(jax.tree.leaves(new.reference), kept, strict=True))
         assert (float(report.metrics["policy_loss"]) == pytest.approx(np.log(2), abs=1e-4)) == same

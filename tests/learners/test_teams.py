@@ -185,7 +185,7 @@ def test_critics_of_all_actions_are_fitted_to_the_equation():
         wanted = other.of[name].actor, other.of[name].critic
         at = lambda s, name=name: (s.of[name].target_actor, s.of[name].target_critic)  # noqa: E731
         state = eqx.tree_at(at, state, wanted)
-    _, report = method.update(state, batch, KEY)
+    _, report = jax.jit(method.update)(state, batch, KEY)
     steps = jax.tree.map(lambda x: x[0], batch.steps)
 
     def scene(view, actions, row, name, i):
