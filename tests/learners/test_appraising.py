@@ -63,7 +63,7 @@ def test_a_lol_weighs_by_what_was_beyond_expectation(drawn, ratio, prioritised):
     method, state = begun(ALoL(**SMALL, ratio=ratio, prioritised=prioritised))
     values = jnp.broadcast_to(some_values(steps)[:1, :, :1], some_values(steps).shape)
     lesson, ratios = lesson_of(method, state, steps, mask, values)
-    slope = jax.grad(lambda model: method.lost(model, lesson)[0])(state.model)
+    slope = jax.jit(jax.grad(lambda model: method.lost(model, lesson)[0]))(state.model)
     told = lesson.told
     advantage = np.maximum(np.asarray(told.returns) - np.asarray(values[0, :, 0]), 0)
     assert (advantage > 0).any() and (advantage == 0).any()
@@ -124,8 +124,8 @@ def test_oreo_moves_each_step_by_its_own_ratio(drawn):
     def by_hand(model):  # the derivative of a square, later ids held
         return jnp.sum(jax.lax.stop_gradient(2 * off * 0.2 / count) * told.log_probs_by(model, method.sampling)[0])
 
-    pairs = zip(*(jax.tree.leaves(jax.grad(f)(state.model)) for f in (lambda m: method.lost(m, lesson)[0], by_hand)),
-                strict=True)  # fmt: skip
+    losses = (lambda m: method.lost(m, lesson)[0], by_hand)
+    pairs = zip(*(jax.tree.leaves(jax.jit(jax.grad(f))(state.model)) for f in losses), strict=True)
     for a, b in pairs:
         np.testing.assert_allclose(a, b, atol=1e-5)
 
@@ -205,7 +205,7 @@ def test_an_opponent_s_utterances_are_drawn_by_its_probabilities():
     method, state = begun(SPIN(**SMALL))
     length = WORLD.spec.observation.length
     before = jnp.full((4000, length), -1).at[:, :4].set(jnp.array([4, 5, 6, 3]))
-    said = say(state.model, method.sampling, state.talking, before, key_of(0))
+    said = jax.jit(lambda model: say(model, method.sampling, state.talking, before, key_of(0)))(state.model)
     features = state.model(jnp.array([4, 5, 6, 3]), jnp.arange(4))
     chance = jax.nn.softmax(state.model.logits(features[-1]))
     np.testing.assert_allclose(np.bincount(said[:, 0], minlength=len(chance)) / 4000, chance, atol=0.03)

@@ -85,7 +85,7 @@ def test_answers_come_first_and_then_what_was_said_in_whole_conversations(drawn,
             return -jnp.concatenate(rows).mean()
         return -jnp.stack([x.mean() for x in rows]).mean()
 
-    loss, slope = jax.value_and_grad(lambda model: method.lost(model, lesson)[0])(state.model)
+    loss, slope = jax.jit(jax.value_and_grad(lambda model: method.lost(model, lesson)[0]))(state.model)
     wanted, by = jax.value_and_grad(by_hand)(state.model)
     assert float(loss) == pytest.approx(float(wanted), rel=1e-4)
     for a, b in zip(jax.tree.leaves(slope), jax.tree.leaves(by), strict=True):
@@ -96,9 +96,9 @@ def test_the_update_counts_updates(drawn):
     """What is learnt changes with the batch's number alone."""
     steps, mask = drawn
     method = with_array_leaves(SFT(model="blank", layers=1, width=32, learnt=AnswersFirst(UNTIL)))
-    state = method.init(WORLD.spec, key_of(1))
+    state, update = method.init(WORLD.spec, key_of(1)), jax.jit(lambda *given: method.update(*given)[1].metrics)
     lost = [
-        float(method.update(state, Batch(steps, mask, (), jnp.int32(i)), key_of(0))[1].metrics["policy_loss"])
+        float(update(state, Batch(steps, mask, (), jnp.int32(i)), key_of(0))["policy_loss"])
         for i in (0, UNTIL - 1, UNTIL, 2 * UNTIL)
     ]
     assert lost[0] == lost[1] != lost[2] == lost[3]
