@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import logits_of
 
 from thespis.core.keys import key_of
 from thespis.language.generation import Speaker, place
@@ -84,8 +85,7 @@ def said(text, drawn, row):
 
 def logs_of(text, sampling):
     """Log-probabilities of all tokens but the first, by one pass over the whole text."""
-    features = MODEL(jnp.array(text), jnp.arange(len(text)))
-    logs = sampling.log_probs(MODEL.logits(features))
+    logs = sampling.log_probs(logits_of(MODEL, jnp.array(text)))
     return np.take_along_axis(np.asarray(logs[:-1]), np.array(text[1:])[:, None], axis=1)[:, 0]
 
 

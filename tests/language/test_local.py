@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import logits_of
 from talkers import parts, talker, user
 
 from thespis.core.keys import key_of
@@ -22,9 +23,9 @@ def prompt(text: str) -> list[int]:
     return TOKENIZER.encode(f"user:\n{text}<end>\nassistant:\n")
 
 
-def logits_of(ids: list[int]) -> np.ndarray:
+def logits(ids: list[int]) -> np.ndarray:
     """By one pass over the whole text, without a cache."""
-    return np.asarray(MODEL.logits(MODEL(jnp.array(ids), jnp.arange(len(ids)))))
+    return np.asarray(logits_of(MODEL, jnp.array(ids)))
 
 
 def greedy(text: str, length: int) -> list[int]:
@@ -56,7 +57,7 @@ def test_log_probs_are_those_of_the_distribution_that_was_sampled():
     (answer,) = talker().answers([user("where is it?")], request)
     (reply,) = answer.replies
     ids = [*prompt("where is it?"), *reply.tokens]
-    logs = Sampling(0.7, 40, 0.95, 0.01).log_probs(jnp.asarray(logits_of(ids)))
+    logs = Sampling(0.7, 40, 0.95, 0.01).log_probs(jnp.asarray(logits(ids)))
     start = len(ids) - len(reply.tokens)
     wanted = [float(logs[start - 1 + i, token]) for i, token in enumerate(reply.tokens)]
     np.testing.assert_allclose(reply.log_probs, wanted, atol=1e-4)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import features_of
 
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Episodes
@@ -59,7 +60,7 @@ def test_targets_stand_before_each_id_and_behind_the_last():
     verdict, _ = method.verdict(mind, told)
 
     def value(row: int, count: int) -> float:
-        features = mind.model(told.transcript[row, :count], jnp.arange(count))[-1]
+        features = features_of(mind.model, told.transcript[row, :count])[-1]
         return float(features @ mind.weight / 32**0.5 + mind.bias)
 
     counts = [[(0, 0, 2), (0, 1, 3), (0, 2, 4), (1, 0, 6), (1, 1, 7)], [(0, 0, 2), (0, 1, 3), (0, 2, 4)]]

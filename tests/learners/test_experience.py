@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import features_of
 
 from thespis.actors.language import Talking
 from thespis.core.keys import key_of
@@ -141,7 +142,7 @@ def test_an_estimator_looks_at_each_utterance_and_at_nothing_behind_it():
     for turn, count in ((0, 1), (1, 2)):
         start = int(talks.starts[turn, 0])
         seen = start + count
-        features = MODEL(jnp.maximum(talks.transcript[0], 0)[:seen], jnp.arange(seen))[-1]
+        features = features_of(MODEL, jnp.maximum(talks.transcript[0], 0)[:seen])[-1]
         assert after[turn, 0] == pytest.approx(float(features @ estimator.weight) / 32**0.5, abs=1e-4)
 
 

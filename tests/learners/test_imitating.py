@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import features_of
 from talks import KEY, MODEL, TALKING, TIME, held
 
 from thespis.core.conformance import check_method
@@ -47,7 +48,7 @@ def test_the_loss_is_the_cross_entropy_of_turns():
         for row in range(talks.alive.shape[1]):
             for t in range(turns):
                 count = 4 + 3 * t  # up to the end of the utterance, and no further
-                features = MODEL(talks.transcript[row, :count], jnp.arange(count))[-1]
+                features = features_of(MODEL, talks.transcript[row, :count])[-1]
                 d = 1 / (1 + np.exp(-float(judge.value(features))))
                 lost.append(-np.log(d if label else 1 - d))
         return float(np.mean(lost))

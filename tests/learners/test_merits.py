@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import logits_of
 
 from thespis.core.feeds import Pairs
 from thespis.core.keys import key_of
@@ -48,7 +49,7 @@ def log_ratio(model, reference, before, said):
     whole = jnp.asarray(before + said)
 
     def logs(decoder):
-        scores = jax.nn.log_softmax(decoder.logits(decoder(whole, jnp.arange(len(whole)))))
+        scores = jax.nn.log_softmax(logits_of(decoder, whole))
         return sum(float(scores[len(before) - 1 + i, token]) for i, token in enumerate(said))
 
     return logs(model) - logs(reference), len(said)
@@ -82,6 +83,7 @@ def test_pairs_are_of_the_same_secret(drawn):
     assert (returns[0::2] > returns[1::2]).all()
 
 
+@pytest.mark.slow
 def test_one_of_the_better_half_is_preferred_to_one_of_the_worse(drawn):
     steps, mask = jax.tree.map(lambda x: x[:, :2], drawn)
     method, state = begun(SWEET(**SMALL, candidates=5, likelihood=0.2))
@@ -89,7 +91,7 @@ def test_one_of_the_better_half_is_preferred_to_one_of_the_worse(drawn):
     told = Told.of(steps, mask)
     lesson = Lesson(told, jnp.zeros(told.said.shape), judge, steps, state.talking, reference, key_of(5))
     before, turn, rows = lesson.any_turn()
-    said, merit = method.ranked(lesson, before, turn, rows)
+    said, merit = jax.jit(lambda *given: method.ranked(lesson, *given))(before, turn, rows)
     assert said.shape[:2] == (len(rows), 5) and (np.diff(merit, axis=1) >= 0).all()
     for row in range(len(rows)):
         seen = np.asarray(steps.privileged[turn[row], row])
@@ -105,7 +107,7 @@ def test_one_of_the_better_half_is_preferred_to_one_of_the_worse(drawn):
         return h, float(per_row(one.log_probs_by(state.model, Sampling())[0], one.real)[0]), count
 
     found = [[each(row, place) for place in range(5)] for row in range(len(rows))]
-    loss, noted = method.lost(state.model, lesson)
+    loss, noted = jax.jit(lambda model: method.lost(model, lesson))(state.model)
     gap, pairs = float(noted["merit_gap"]), []
     for lots in np.ndindex(*[6] * len(rows)):  # which pairs were drawn is known by the gap of their merits
         places = [(lot % 2, 2 + lot // 2) for lot in lots]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import features_of
 
 from thespis.actors.language import Talking
 from thespis.core.errors import UserError
@@ -94,7 +95,7 @@ def test_it_looks_behind_utterances_and_at_no_answer():
     logit = shares(judge, talks)
     for row, ends in enumerate([[4, 7], [3, 6]]):
         for t, end in enumerate(ends):
-            features = MODEL(talks.transcript[row, :end], jnp.arange(end))[-1]
+            features = features_of(MODEL, talks.transcript[row, :end])[-1]
             wanted = float(features @ judge.weight) / 32**0.5 + 0.2
             assert logit[t, row] == pytest.approx(wanted, abs=1e-4)
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import features_of
 from talks import KEY, MODEL, TALKING, TIME, held
 
 from thespis.core.errors import UserError
@@ -30,7 +31,7 @@ def test_utterances_are_judged_behind_their_last_id_and_states_before_their_firs
     assert q.shape == (2, TIME, 2) and v.shape == (2, TIME + 1, 2)
 
     def at(count: int, head: jax.Array, bias: jax.Array) -> np.ndarray:
-        features = MODEL(talks.transcript[1, :count], jnp.arange(count))[-1]
+        features = features_of(MODEL, talks.transcript[1, :count])[-1]
         return np.asarray(head @ features / 32**0.5 + bias)
 
     for turn, (start, count) in enumerate([(2, 1), (5, 2)]):
