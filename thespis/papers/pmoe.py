@@ -22,6 +22,11 @@ def _arms(sac: SAC) -> tuple[Arm, ...]:
     )
 
 
+def _among_goals(sac: SAC) -> tuple[Arm, ...]:
+    experts, _, one = _arms(sac)
+    return tuple(dataclasses.replace(arm, name=f"{arm.name}, among goals", env=WORLD) for arm in (experts, one))
+
+
 PAPER = Paper(
     id="pmoe",
     name="PMOE",
@@ -43,13 +48,13 @@ PAPER = Paper(
     ),
     use="thespis train sac --env Pendulum-v1 --set head=Experts",
     miniature=Trial(
-        arms=_arms(SMALL_SAC),
-        envs=(WORLD, *WORLDS[1:]),
+        arms=(*_arms(SMALL_SAC), *_among_goals(SMALL_SAC)),
+        envs=WORLDS[1:],
         steps=STEPS,
         claims=(
             Better("mixture of experts", "SAC", final_return()),
             Better("mixture of experts", "mixture by its own gradient", final_return()),
-            Better("mixture of experts", "SAC", goals_visited()),
+            Better("mixture of experts, among goals", "SAC, among goals", goals_visited()),
             NoWorse("mixture of experts", "SAC", final_return(), margin=10.0),
         ),
     ),
