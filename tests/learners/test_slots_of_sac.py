@@ -65,11 +65,35 @@ def test_draws_of_a_mixture_fall_where_its_density_is():
 def test_experts_climb_and_the_best_is_routed_to():
     q, bonus, weights = jnp.array([1.0, 3.0, -1.0]), jnp.array([0.1, 0.2, 0.3]), jnp.array([0.2, 0.5, 0.3])
     best, exact = Experts(3), Experts(3, routing="exact")
-    assert best.rise(weights, q, bonus) == pytest.approx((1.1 + 3.2 - 0.7) / 3 - (0.04 + 0.25 + 0.09) / 3)
+    entropy = 0.2 * 0.1 + 0.5 * 0.2 + 0.3 * 0.3
+    assert best.rise(weights, q, bonus) == pytest.approx((1.0 + 3.0 - 1.0) / 3 - (0.04 + 0.25 + 0.09) / 3 + entropy)
     assert exact.rise(weights, q, bonus) == pytest.approx(0.2 * 1.1 + 0.5 * 3.2 - 0.3 * 0.7)
     towards = jax.grad(best.rise)(weights, q, bonus)
     assert towards == pytest.approx(np.array([-0.4, 1.0, -0.6]) / 3)
     assert jax.grad(best.rise, argnums=1)(weights, q, bonus) == pytest.approx(np.full(3, 1 / 3))
+    assert jax.grad(best.rise, argnums=2)(weights, q, bonus) == pytest.approx(np.asarray(weights))
+
+
+@pytest.mark.parametrize("routing", ["best", "exact"])
+def test_experts_climb_the_entropy_of_the_whole_mixture(routing):
+    """By many draws: the slope along means and deviations is that of the entropy, integrated on a grid."""
+    u, logits, spread = jnp.linspace(-9, 9, 4001), jnp.array([0.3, -0.5]), jnp.array([[-0.4], [0.2]])
+
+    def integrated(mean, log_std):
+        found = SquashedMixture(logits, mean, log_std)
+        normals = jax.scipy.stats.norm.logpdf(u[:, None], mean[:, 0], jnp.exp(log_std[:, 0]))
+        chance = jnp.exp(normals) @ found.weights
+        return -jnp.sum(chance * (jnp.log(chance + 1e-30) - jnp.log1p(-(jnp.tanh(u) ** 2) + 1e-12))) * (u[1] - u[0])
+
+    def drawn(mean, log_std, key):
+        _, weights, logs = SquashedMixture(logits, mean, log_std).candidates(key)
+        return Experts(2, routing=routing).rise(weights, jnp.zeros(2), -logs)
+
+    mean = jnp.array([[-0.8], [0.5]])
+    keys = jax.random.split(KEY, 40_000)
+    slopes = jax.jit(jax.vmap(jax.grad(drawn, (0, 1)), (None, None, 0)))(mean, spread, keys)
+    for found, wanted in zip(slopes, jax.grad(integrated, (0, 1))(mean, spread), strict=True):
+        np.testing.assert_allclose(found.mean(axis=0), wanted, atol=0.03)
 
 
 def test_a_band_keeps_low_frequencies_and_damps_high_ones():

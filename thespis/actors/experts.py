@@ -84,11 +84,12 @@ class SquashedMixture(eqx.Module):
 class Experts:
     r"""Probabilistic mixture of experts (Ren et al., 2021): every expert climbs on its own, the best is routed to.
 
-    .. math:: \frac1K \sum_i \left[ Q(a_i) - \alpha \log \pi(a_i) - (w_i - 1[i = e])^2 \right]
+    .. math:: \frac1K \sum_i \left[ Q(a_i) - (w_i - 1[i = e])^2 \right] - \alpha \sum_i \bar w_i \log \pi(a_i)
 
     is a view's objective with ``routing="best"``, for one draw of each of :math:`K` experts, of which :math:`e` has the
-    highest value: chances :math:`w` follow how often an expert is the best, as in a co-author's code for PPO.
-    ``"exact"`` weighs draws by their chances instead, which is the true gradient.
+    highest value: chances :math:`w` follow how often an expert is the best, as in a co-author's code for PPO. Barred,
+    they are held constant. (Were all draws to count alike for entropy, too, it would have no largest value: experts
+    would flee from each other.) ``"exact"`` weighs values by chances as well, which is the true gradient.
     """
 
     count: int = 4
@@ -125,4 +126,5 @@ class Experts:
         if self.routing == "exact":
             return jnp.sum(weights * (q + bonus))
         best = jax.nn.one_hot(jnp.argmax(q), self.count)
-        return jnp.mean(q + bonus - jnp.square(weights - best))
+        entropy = jnp.sum(jax.lax.stop_gradient(weights) * bonus)
+        return jnp.mean(q - jnp.square(weights - best)) + entropy
