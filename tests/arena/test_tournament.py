@@ -84,6 +84,7 @@ def test_all_seeds_meet_all_seeds(runs):
     assert one.entrants[0].seeds == (1,)
 
 
+@pytest.mark.slow
 def test_greedy_and_sampled_play_are_the_methods_own(runs):
     name, world = environment([f"{runs}/both"], None)
     greedy, sampled = (entrant(f"{runs}/both", world, name, mode).players[0] for mode in (Mode.EXPLOIT, Mode.SAMPLE))
@@ -151,6 +152,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("texts", "env", "said"), MISTAKES, ids=[said for *_, said in MISTAKES])
 def test_mistakes_are_told_in_one_line(runs, texts, env, said):
     with pytest.raises(UserError) as error:

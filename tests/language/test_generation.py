@@ -92,7 +92,7 @@ def logs_of(text, sampling):
 @pytest.mark.parametrize(
     "sampling", [pytest.param(Sampling(), marks=pytest.mark.slow), Sampling(0.6, top_k=4)], ids=["plain", "restricted"]
 )
-@pytest.mark.parametrize("until", [True, False])
+@pytest.mark.parametrize("until", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_learner_finds_the_samplers_log_probabilities_over_two_turns(sampling, until):
     texts = [[1, 2, 3], [4], [5, 6, 7, 8, 1]]
     speak = Speaker(MODEL, sampling, 5, (STOP,), until)

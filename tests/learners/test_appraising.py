@@ -200,6 +200,7 @@ def test_spin_prefers_what_was_said_to_what_its_opponent_says(drawn):
     assert float(metrics["margin"]) == pytest.approx(np.mean(margins), rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_an_opponent_s_utterances_are_drawn_by_its_probabilities():
     """Of answers to one conversation, each first id as often as its probability says."""
     method, state = begun(SPIN(**SMALL))

@@ -119,6 +119,7 @@ def test_one_of_the_better_half_is_preferred_to_one_of_the_worse(drawn):
     assert pairs and min(abs(float(loss) - wanted) for wanted in pairs) < 1e-3 * abs(float(loss))
 
 
+@pytest.mark.slow
 def test_the_critic_learns_first_and_then_the_actor(drawn):
     method, state = begun(SWEET(**SMALL, critic=Merits(first=2), candidates=2))
     update = jax.jit(lambda *given: method.update(*given))

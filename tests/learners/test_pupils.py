@@ -65,6 +65,7 @@ def learnt_by_hand(model, steps, mask, index, least):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [UNTIL - 1, UNTIL])
 @pytest.mark.parametrize("divisor", [pytest.param(OverTokens(), marks=pytest.mark.slow), OverAnswers()])
 def test_answers_come_first_and_then_what_was_said_in_whole_conversations(drawn, index, divisor):

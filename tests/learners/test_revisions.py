@@ -101,6 +101,7 @@ def test_what_is_spliced_is_what_the_world_says(played):
         np.testing.assert_array_equal(found.log_probs[pause + 1 : own[-1] + 1, n], played.log_probs[apart:count, j])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_taken_back_is_left_alone(played):
     """Each reason for which two conversations do not fit, looked for by reading them."""
     good = np.flatnonzero(np.asarray(played.returns) >= 0.5)
