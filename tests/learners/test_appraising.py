@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reading import logits_of
 
 from thespis.actors.language import say
 from thespis.core.feeds import LoggedEpisodes
@@ -207,6 +208,5 @@ def test_an_opponent_s_utterances_are_drawn_by_its_probabilities():
     length = WORLD.spec.observation.length
     before = jnp.full((4000, length), -1).at[:, :4].set(jnp.array([4, 5, 6, 3]))
     said = jax.jit(lambda model: say(model, method.sampling, state.talking, before, key_of(0)))(state.model)
-    features = state.model(jnp.array([4, 5, 6, 3]), jnp.arange(4))
-    chance = jax.nn.softmax(state.model.logits(features[-1]))
+    chance = jax.nn.softmax(logits_of(state.model, jnp.array([4, 5, 6, 3]))[-1])
     np.testing.assert_allclose(np.bincount(said[:, 0], minlength=len(chance)) / 4000, chance, atol=0.03)

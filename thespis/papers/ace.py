@@ -71,15 +71,16 @@ PAPER = Paper(
             AtLeast("causal entropy", _more_weight(), 0.0),
         ),
     ),
-    remarks="A reacher of two joints with eight more numbers in its action that do nothing stands for 29 tasks: "
-    "where all numbers count alike the weights would have nothing to say. Looks for causes and resets are ten to "
-    "twenty times as frequent as in the paper, as is fit for a run that is fifty times as short. Steps of actor and "
-    "targets are made at every update, in the authors' code at every second; the nets are small, theirs have three "
-    "layers of 1024. In ten seeds ACE ends above SAC, but so do both of its halves, and none is told from another. "
-    "The weights it finds differ by a hundredth at most: a torque changes the distance to the target in a direction "
-    "that depends on where the arm is, so that on average there is no linear effect of one number of the action on "
-    "reward, which is all that is looked for, whereas in locomotion reward is a velocity that torques push one way. "
-    "Without weights, causal entropy is a plain one; what its arm gains over SAC's is then luck.",
+    remarks="A reacher of two joints with eight more numbers in its action that do nothing stands for 29 tasks: where"
+    " all numbers count alike the weights would have nothing to say. Looks for causes and resets are ten to "
+    "twenty times as frequent as in the paper, as is fit for a run that is fifty times as short. Steps of "
+    "actor and targets are made at every update, in the authors' code at every second; the nets are small, "
+    "theirs have three layers of 1024. In ten seeds ACE ends above SAC, but so do both of its halves, and "
+    "none is told from another. The weights it finds differ by five hundredths at most: a torque changes the "
+    "distance to the target in a direction that depends on where the arm is, so that on average there is no "
+    "linear effect of one number of the action on reward, which is all that is looked for, whereas in "
+    "locomotion reward is a velocity that torques push one way. Without weights, causal entropy is a plain "
+    "one; what its arm gains over SAC's is then likely luck.",
     full=Trial(
         arms=_arms(LARGE_SAC, CausalEntropy(), Dormancy()),
         envs=ROBOTS,

@@ -51,15 +51,16 @@ PAPER = Paper(
             Better("TD3, hypernetwork", "TD3", slope_agreement()),
         ),
     ),
-    remarks="A compiled world of one action and one of two stand for those of MuJoCo. Both kinds of critic have about "
-    "forty thousand weights on the swing-up: (32, 64) units in residual blocks and 64 in the net that is made, or"
-    " two layers of 195; the authors' have many millions, their rivals' far fewer. Slopes are compared with "
-    "finite differences of what greedy play earned, in states of greedy play. Meta-policies (MAML, PEARL) are not"
-    " tried: there is no meta-learning of policies here. In ten seeds all arms end alike. The slope of the critic"
-    " that is made agrees better with that of returns in both worlds and both methods, as is claimed, but "
-    "differences between seeds are as large. A likely cause is that nothing is left to gain: with two numbers of "
-    "an action or one, and about forty thousand weights, a plain net's slope is good enough to reach what can be "
-    "reached, while the paper's tasks have up to seventeen. The critic's code was read once more and stands.",
+    remarks="A compiled world of one action and one of two stand for those of MuJoCo. Both kinds of critic have about"
+    " forty thousand weights on the swing-up: (32, 64) units in residual blocks and 64 in the net that is "
+    "made, or two layers of 195; the authors' have many millions, their rivals' far fewer. Slopes are "
+    "compared with finite differences of what greedy play earned, in states of greedy play. Meta-policies "
+    "(MAML, PEARL) are not tried: there is no meta-learning of policies here. In ten seeds all arms end "
+    "alike. The slope of the critic that is made agrees better with that of returns in both worlds and both "
+    "methods, as is claimed, but differences between seeds are as large. A likely cause is that nothing is "
+    "left to gain: with two numbers of an action or one, and about forty thousand weights, a plain net's "
+    "slope is good enough to reach what can be reached, while locomotion has more. The critic's code was read"
+    " once more and stands.",
     full=Trial(
         arms=(
             *_pair("TD3", TD3(**LARGE), Hypernetwork(), Joined()),

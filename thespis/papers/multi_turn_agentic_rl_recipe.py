@@ -66,17 +66,18 @@ PAPER = Paper(
         looks=1,
         episodes=100,
     ),
-    remarks="A household of three places in at most eight commands, told in words, stands for TextWorld and "
-    "ALFWorld, a decoder of two layers for pretrained ones; programs to be mended (SWE-Gym) are not tried. Paid by "
-    "turn, one earns 0.25 more for holding what is asked for and for treating it as asked; success is counted "
-    "without. The larger world has a place more, whose name was never asked for. The budget: a demonstration costs "
-    "as much as ten conversations of one's own. So 512 of them and 60 updates of 64 conversations cost what "
-    "imitation's 896 do, and what a tenth of the lesson and 130 updates do, as each step of a lesson is counted as "
-    "its share of the demonstrations. The paper's own ratios are not tried; here are three points. Its ids have "
-    "generalised advantages over all ids of a trajectory, as PPO has here. The step size is the same in all arms, "
-    "and was not looked for; the number of updates was set by a look at one seed. PPO does 6 tasks of 100 fewer "
-    "than RLOO, and nothing separates RLOO and GRPO: a likely cause is that with rewards at the end of at most "
-    "eight short commands a critic has little to add, while its own errors, of a net that has to learn values in 60 "
-    "updates, bias the advantages; of the paper's tasks most take many more turns. Rewards by turn changed little "
-    "where the lesson had already brought success to six in ten.",
+    remarks="A household of three places in at most eight commands, told in words, stands for TextWorld and ALFWorld,"
+    " a decoder of two layers for pretrained ones; programs to be mended (SWE-Gym) are not tried. Paid by "
+    "turn, one earns 0.25 more for holding what is asked for and for treating it as asked; success is counted"
+    " without. The larger world has a place more, whose name was never asked for. The budget: a demonstration"
+    " costs as much as ten conversations of one's own. So 512 of them and 60 updates of 64 conversations cost"
+    " what imitation's 896 do, and what a tenth of the lesson and 130 updates do, as each step of a lesson is"
+    " counted as its share of the demonstrations. The paper's own ratios are not tried; here are three "
+    "points. Its ids have generalised advantages over all ids of a trajectory, as PPO has here. The step size"
+    " is the same in all arms, and was not looked for; the number of updates was set by a look at one seed. "
+    "PPO does 6 tasks of 100 fewer than RLOO, and nothing separates RLOO and GRPO: a likely cause is that "
+    "with rewards at the end of at most eight short commands a critic has little to add, while its own "
+    "errors, of a net that has to learn values in 60 updates, bias the advantages; of the paper's tasks most "
+    "take many more turns. Rewards by turn changed little where imitation alone already brings success to six"
+    " in ten.",
 )

@@ -54,15 +54,15 @@ PAPER = Paper(
         ),
     ),
     remarks="The chain has three choices instead of five, and episodes of ten steps instead of a hundred; the best "
-    "choice is the last to be paid, by a tenth more, which under a discount of 0.95 is worth less than what is paid "
-    "at once. The discount begins there and is kept above 0.9, as in the authors' notebook, and critics are learnt, "
-    "where theirs are the true values. Looks with two seeds decided the budget, step sizes, the entropy's weight "
-    "and that a rollout is an episode: where rollouts cut episodes in two, those that hold the choice are judged by "
-    "those that do not, and the discount wanders; where the outer objective counted the entropy too, it rose with "
-    "either critic; with one-step advantages nobody learns, no discount included. Neither Snake nor bootstrapped "
-    "meta-gradients are tried. Eight of ten seeds end on the best choice and none with one critic; in two the "
-    "discount had not risen far enough when the steps were over, which is what the claim of being no worse than the "
-    "best fixed discount fails by.",
+    "choice is the last to be paid, by a tenth more, which under a discount of 0.95 is worth less than what "
+    "is paid at once. The discount begins there and is kept above 0.9, as in the authors' notebook, and "
+    "critics are learnt, where theirs are the true values. Looks with two seeds decided the budget, step "
+    "sizes, the entropy's weight and that a rollout is an episode: where rollouts cut episodes in two, those "
+    "that hold the choice are judged by those that do not, and the discount wanders; where the outer "
+    "objective counted the entropy too, it rose with either critic; with one-step advantages nobody learns, "
+    "no discount included. Neither Snake nor bootstrapped meta-gradients are tried. Eight of ten seeds end on"
+    " the best choice and none with one critic; two end on the one that is paid at once, which is what the "
+    "claim of being no worse than the best fixed discount fails by.",
     full=Trial(
         arms=(Arm("outer critic", _LONGER), Arm("one critic", dataclasses.replace(_LONGER, outer=OneHead()))),
         envs=("thespis.envs.compiled.delayed_chain:LONGER",),

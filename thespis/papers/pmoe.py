@@ -58,18 +58,18 @@ PAPER = Paper(
             NoWorse("mixture of experts", "SAC", final_return(), margin=10.0),
         ),
     ),
-    remarks="Abstract, introduction and a co-author's code for PPO could be read, the code for SAC could not: that all "
-    "experts climb (not the best one alone) and that the entropy is that of the whole mixture is as in that code."
-    " In a first run, stopped before anything was compared, each expert's draw counted alike for entropy as for "
-    "values; this has no largest value, experts fled from each other and temperatures rose a million fold. Since "
-    "then draws count for entropy by their chances. The paper's rivals are Gumbel-softmax and score-ratio "
-    "gradients; here it is the expectation over experts itself, differentiated exactly. A plane with four goals "
-    "that are all alike is added, in which one normal cannot go to all. Mixtures in PPO, options and other "
-    "mixtures are not tried. In ten seeds nothing is told apart, and among goals both arms go to one in every "
-    "seed: temperatures that are tuned fall until a policy is nearly certain, and an expert that was the best by "
-    "chance is routed to until it is the only one, as the others' draws no longer count for entropy. Nothing in "
-    "the method keeps experts apart where what they reach is worth the same, except entropy, for which four goals"
-    " are worth ln 4.",
+    remarks="Abstract, introduction and a co-author's code for PPO could be read, the code for SAC could not: that "
+    "all experts climb (not the best one alone) and that the entropy is that of the whole mixture is as in "
+    "that code. In a first run, stopped before anything was compared, each expert's draw counted alike for "
+    "entropy as for values; this has no largest value, experts fled from each other and temperatures rose a "
+    "million fold. Since then draws count for entropy by their chances. The paper's rivals are Gumbel-softmax"
+    " and score-ratio gradients; here it is the expectation over experts itself, differentiated exactly. A "
+    "plane with four goals that are all alike is added, in which one normal cannot go to all. Mixtures in "
+    "PPO, options and other mixtures are not tried. In ten seeds nothing is told apart, and among goals both "
+    "arms go to one in every seed: temperatures are tuned to an entropy that a policy has which goes one way,"
+    " and an expert that was the best by chance is routed to until it is the only one, as the others' draws "
+    "no longer count for entropy. Nothing in the method keeps experts apart where what they reach is worth "
+    "the same, except entropy, for which four goals are worth ln 4.",
     full=Trial(
         arms=_arms(LARGE_SAC),
         envs=ROBOTS,
