@@ -30,6 +30,9 @@ class Work:
     rows: int = 0
     """Transitions of the dataset that is learnt from, where a step is an update; 0: it learns from the world."""
 
+    dtype: str = "float32"
+    """Of a language model's products."""
+
     @property
     def unit(self) -> str:
         """What is counted."""
@@ -51,6 +54,8 @@ class Case:
 
 _CHEETAH = Work("sac", "HalfCheetah-v5", 256, 256, begin=500, steps=1_500)
 _PENDULUM = Work("sac", "Pendulum-v1", 64, 100, begin=1_000, steps=4_000)
+_SAYING = Work("generate", "", 192, 64, begin=2 * 64 * 32, steps=20 * 64 * 32, script="language_")
+_GRPO = Work("grpo", "", 192, 64, begin=4, steps=16, learning_rate=1e-5, script="grpo_")
 _CARTPOLE = Work("ppo", "CartPole-v1", 64, 64, begin=16_384, steps=32_768, envs=8, length=2048, epochs=10)
 
 CASES = {
@@ -99,16 +104,27 @@ CASES = {
         "takes time in proportion to its buffer, stores no true next frame at an end and clips no gradient.",
     ),
     "generation": Case(
-        Work("generate", "", 192, 64, begin=2 * 64 * 32, steps=20 * 64 * 32, script="language_"),
+        _SAYING,
         {"transformers": 4.0},
         "A Llama of 1.9 million random parameters says 32 tokens to each of 64 prompts of 16 tokens, drawn from all of "
         "a vocabulary of 1,700: two batches of 32 side by side, and their text; transformers makes one batch, of ids.",
     ),
     "grpo": Case(
-        Work("grpo", "", 192, 64, begin=4, steps=16, learning_rate=1e-5, script="grpo_"),
+        _GRPO,
         {"trl": 2.0},
         "The same Llama answers 8 prompts of 16 tokens 8 times, in at most 32 tokens, and makes one step on these 64 "
         "answers: no penalty on KL, losses over tokens. TRL generates with transformers, and as text in between.",
+    ),
+    "generation-bfloat16": Case(
+        dataclasses.replace(_SAYING, dtype="bfloat16"),
+        {"transformers": 4.0},
+        "As generation, parameters and products of both in bfloat16; here keys and values are float32 on a CPU.",
+    ),
+    "grpo-bfloat16": Case(
+        dataclasses.replace(_GRPO, dtype="bfloat16"),
+        {"trl": 2.0},
+        "As grpo, products of both in bfloat16. TRL's parameters are too, which is faster than its mixed precision "
+        "here; ours stay in float32.",
     ),
     "ppo-cartpole-16-seeds": Case(
         Work("ppo", "CartPole-v1", 64, 512, 65_536, 262_144, 64, length=32, epochs=4, seeds=16),

@@ -58,6 +58,7 @@ def main() -> None:
             settings=[
                 f"model={folder}/model", f"feed.group={GROUP}", f"feed.envs={rows}", f"minibatch={rows}",
                 f"learning_rate={job.learning_rate}", "reference=Unheld", "divisor=OverTokens",
+                f"compute={job.dtype}",
             ],
             report_every=job.begin * rows,
             episodes=1,

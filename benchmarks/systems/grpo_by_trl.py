@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 
 import numpy as np
+import torch
 from datasets import Dataset
 from language import GROUP, LLAMA, NEW, PROMPT, VOCABULARY
 from shared import Stopwatch, work
@@ -51,8 +52,8 @@ def main() -> None:
             disable_tqdm=True,
         )  # fmt: skip
         GRPOTrainer(
-            LlamaForCausalLM(config), even, how, train_dataset=asked, processing_class=tokenizer(),
-            callbacks=[Watched(watch)],
+            LlamaForCausalLM(config).to(getattr(torch, job.dtype)), even, how, train_dataset=asked,
+            processing_class=tokenizer(), callbacks=[Watched(watch)],
         ).train()  # fmt: skip
     watch.answer()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from language import LAYERS, NEW, SHAPE, VOCABULARY, prompts
 from shared import Stopwatch, work
 
@@ -19,7 +21,8 @@ LISTED = tuple(f"w{i}" for i in range(VOCABULARY - len(closed(()).words)))
 def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
-    model = decoder(Shape(VOCABULARY, layers=LAYERS, tied=True, **SHAPE), key_of(0))
+    model = decoder(Shape(VOCABULARY, layers=LAYERS, tied=True, **SHAPE), key_of(0), job.dtype)
+    model = dataclasses.replace(model, compute=job.dtype)
     engine, done = Local(model, words(closed(LISTED).words), rows=job.batch // 2, chunk=NEW), 0
     while not watch.at(done):
         asked = [Conversation(tuple(row)) for row in prompts(job.batch, done).tolist()]

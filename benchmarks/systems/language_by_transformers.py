@@ -12,7 +12,7 @@ def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
     config = LlamaConfig(**LLAMA)
-    model = LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(config).eval().to(getattr(torch, job.dtype))
     how = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=NEW, min_new_tokens=NEW, pad_token_id=0)
     done = 0
     with torch.inference_mode():

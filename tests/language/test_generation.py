@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +14,11 @@ from thespis.core.keys import key_of
 from thespis.language.generation import Speaker, place
 from thespis.language.grammar import Free, OneOf
 from thespis.language.sampling import Sampling
-from thespis.nets.decoder import Shape, decoder
+from thespis.nets.decoder import Decoder, Shape, decoder
 
 STOP = 9
 SHAPE = Shape(vocabulary=10, width=16, layers=2, heads=4, kv_heads=2, head_size=4, hidden=20)
-MODEL = jax.tree.map(lambda x: 4 * x, decoder(SHAPE, key_of(1)))  # far from uniform
+MODEL: Decoder = jax.tree.map(lambda x: 4 * x, decoder(SHAPE, key_of(1)))  # far from uniform
 LOGITS = jnp.asarray(np.random.default_rng(0).normal(size=(50, 8)) * 2)
 
 
@@ -76,6 +78,17 @@ def asked(*texts, width=6):
     for row, text in zip(tokens, texts, strict=True):
         row[: len(text)] = text
     return jnp.asarray(tokens), place(jnp.array([len(t) for t in texts]), jnp.zeros(len(texts), int), width)
+
+
+def test_in_halves_a_learner_finds_nearly_what_the_sampler_found():
+    """Both round the same numbers: they differ by what a cache's blocks add up in another order."""
+    low, text = dataclasses.replace(MODEL, compute="bfloat16"), [1, 2, 3]
+    drawn, _ = Speaker(low, Sampling(), 8, ())(low.empty(1, 16), *asked(text), key_of(0))
+    whole = jnp.array(said(text, drawn, 0))
+    logs = Sampling().log_probs(low.logits(low(whole, jnp.arange(len(whole)))))
+    found = np.take_along_axis(np.asarray(logs[2:-1]), np.asarray(whole[3:])[:, None], axis=1)[:, 0]
+    np.testing.assert_allclose(drawn.log_probs[0], found, atol=0.05)
+    assert np.abs(found - logs_of(whole, Sampling())[2:]).max() > 1e-4  # and not in float32
 
 
 def said(text, drawn, row):

@@ -125,6 +125,22 @@ def test_padding_and_what_the_world_says_last_change_nothing(played, credit):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+def test_products_of_halves_learn_with_parameters_of_float32(played):
+    """Its gradient points where that of float32 does, and what it keeps stays exact."""
+    _, _, steps = played
+    batch, moved = Batch(steps, first_episodes(steps.ended), (), jnp.int32(0)), []
+    for compute in ("float32", "bfloat16"):
+        method = with_array_leaves(RLOO(**SMALL, compute=compute, learning_rate=1e-3))
+        state = method.init(WORLD.spec, key_of(1))
+        after, report = jax.jit(lambda *given, method=method: method.update(*given))(state, batch, key_of(2))
+        assert after.mind.model.compute == compute and np.isfinite(report.metrics["gradient"])
+        assert {leaf.dtype for leaf in jax.tree.leaves(after.mind)} == {jnp.dtype("float32")}
+        one, two = (np.concatenate([np.ravel(x) for x in jax.tree.leaves(each.mind)]) for each in (state, after))
+        moved.append(two - one)
+    exact, rounded = moved
+    assert 0.9 < exact @ rounded / (np.linalg.norm(exact) * np.linalg.norm(rounded)) < 1 - 1e-9
+
+
 def test_the_cache_may_be_used_for_ever(played):
     """Rows that begin anew at any time: the ring is written over, and every utterance is still what one pass says."""
     method, state, _ = played

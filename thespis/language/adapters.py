@@ -14,7 +14,8 @@ from jaxtyping import Array, Key, PyTree
 from thespis.core.errors import UserError
 from thespis.core.keys import fold
 from thespis.language.weights import WHERE, read_json, require_safetensors
-from thespis.nets.decoder import PROJECTIONS, Decoder, LowRank, Projection
+from thespis.nets.decoder import PROJECTIONS, Decoder
+from thespis.nets.projection import LowRank, Projection
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _UNSUPPORTED = ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform")

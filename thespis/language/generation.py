@@ -91,6 +91,7 @@ class Speaker(eqx.Module):
         what may be said. A row whose block is padding alone says nothing. The caches need room for
         ``block + length - 1`` more.
         """
+        self = dataclasses.replace(self, model=self.model.untied())
         layers = self.model.apart()
         features, cache = read(self.model, cache, tokens, positions, layers)
         rows, first = tokens.shape[0], positions.max(axis=1) + 1

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from thespis.core.errors import UserError, missing_extra
 from thespis.language.configs import LONGEST, config_of, shape_of
-from thespis.nets.decoder import PROJECTIONS, Decoder, Layer, Projection
+from thespis.nets.decoder import PROJECTIONS, Decoder, Layer
+from thespis.nets.projection import Projection
 
 WHERE = {name: f"self_attn.{name}_proj" for name in PROJECTIONS[:4]} | {
     name: f"mlp.{name}_proj" for name in PROJECTIONS[4:]

@@ -15,7 +15,7 @@ from thespis.language.sampling import Sampling
 from thespis.language.steering import linear
 from thespis.learners.gradient import Adam, Number, Rate
 from thespis.learners.tuning import Everything, Tuning
-from thespis.learners.voices import LESSON, Origin
+from thespis.learners.voices import LESSON, Compute, Origin
 from thespis.nets.decoder import Decoder
 
 
@@ -47,11 +47,13 @@ class Modelled(eqx.Module):
     """Features of a model that is made here; a multiple of 32."""
     lesson: int = eqx.field(static=True, default=LESSON.steps)
     """Gradient steps that teach a tiny model before it begins."""
+    compute: Compute = eqx.field(static=True, default="float32")
+    """What its products take: float32, or bfloat16, which is faster and less exact. Parameters stay as they are."""
 
     @property
     def origin(self) -> Origin:
         """Where parameters come from."""
-        return Origin(self.model, self.layers, self.width, self.lesson)
+        return Origin(self.model, self.layers, self.width, self.lesson, self.compute)
 
 
 class Talker(Modelled):

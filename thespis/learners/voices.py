@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from thespis.objectives.normalise import mean
 
 BLANK, TINY = "blank", "tiny"
 HEAD = 32
+Compute = Literal["float32", "bfloat16"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +36,14 @@ class Origin:
     """``name``: blank (random parameters), tiny (taught demonstrations first), or the directory of a checkpoint.
 
     ``layers`` and ``width`` are those of models that are made here; ``lesson``: gradient steps that teach a tiny one.
+    ``compute``: as of a :class:`~thespis.nets.decoder.Decoder`, once it is taught.
     """
 
     name: str
     layers: int
     width: int
     lesson: int
+    compute: Compute = "float32"
 
     @property
     def made(self) -> bool:
@@ -91,9 +94,11 @@ class Origin:
         """The parameters. Read from disk when they are needed, not when the program is written."""
         shape = self.shape(spec)
         if self.name == BLANK:
-            return decoder(shape, key)
-        like, directory = jax.eval_shape(lambda: decoder(shape, key)), self.directory(spec)
-        return jax.pure_callback(lambda: jax.tree.map(np.asarray, weights.load(directory)), like)
+            found = decoder(shape, key)
+        else:
+            like, directory = jax.eval_shape(lambda: decoder(shape, key)), self.directory(spec)
+            found = jax.pure_callback(lambda: jax.tree.map(np.asarray, weights.load(directory)), like)
+        return dataclasses.replace(found, compute=self.compute)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,9 +19,11 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float, Int, Key
 
 from thespis.nets.attention import attend, rms_norm, visible
+from thespis.nets.projection import Projection, times
 from thespis.nets.rotary import Plain, Rotary, turned, turns
 
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
@@ -68,31 +70,6 @@ class Shape:
         }  # fmt: skip
 
 
-class LowRank(eqx.Module):
-    """What an adapter adds to a projection (LoRA: Hu et al., 2021): ``scale * (x @ down) @ up``."""
-
-    down: Float[Array, "*layer in rank"]
-    up: Float[Array, "*layer rank out"]
-    scale: float = eqx.field(static=True)
-
-
-class Projection(eqx.Module):
-    """``x @ weight + bias``, computed in the dtype of ``x``."""
-
-    weight: Float[Array, "*layer in out"]
-    bias: Float[Array, "*layer out"] | None = None
-    adapter: LowRank | None = None
-
-    def __call__(self, x: Float[Array, "*axes in"]) -> Float[Array, "*axes out"]:
-        """Project the last axis."""
-        y = _times(x, self.weight.astype(x.dtype))
-        if self.bias is not None:
-            y = y + self.bias.astype(x.dtype)
-        if self.adapter is not None:
-            y = y + self.adapter.scale * (x @ self.adapter.down.astype(x.dtype)) @ self.adapter.up.astype(x.dtype)
-        return y
-
-
 class Layer(eqx.Module):
     """Parameters of one layer, or of all of them stacked."""
 
@@ -126,8 +103,9 @@ class Cache(eqx.Module):
 
 
 class Decoder(eqx.Module):
-    """Parameters of a language model. ``compute``: the dtype of all between embedding and logits.
+    """Parameters of a language model. ``compute``: the dtype of what products take and what layers hand on.
 
+    Sums, norms and rotations are float32, and so are attention and caches on CPUs.
     ``remat``: forget what is inside a layer and compute it again for the gradient: less memory, a third more time.
     """
 
@@ -164,6 +142,12 @@ class Decoder(eqx.Module):
         x, _ = jax.lax.scan(body, x, (self.layers, self._windows()), unroll=few)
         return rms_norm(x, self.norm, self.shape.epsilon)
 
+    def untied(self) -> Decoder:
+        """The same with a head of its own, for a loop on CPUs: products would turn a tied one at every token."""
+        if self.head is not None or jax.default_backend() != "cpu":
+            return self
+        return dataclasses.replace(self, head=with_layout_constraint(self.embedding.T, Layout((0, 1))))
+
     def apart(self) -> tuple[Layer, ...]:
         """The layers one by one, for :meth:`read` in a loop: a scan would copy a layer's weights for every token."""
         return tuple(jax.tree.map(lambda leaf, i=i: leaf[i], self.layers) for i in range(self.shape.layers))
@@ -187,18 +171,18 @@ class Decoder(eqx.Module):
             keys.append(_write(cache.keys[i], k.transpose(0, 2, 3, 1), cache.used, axis=3))
             values.append(_write(cache.values[i], v.transpose(0, 2, 1, 3), cache.used, axis=2))
             shown = jax.vmap(visible, in_axes=(0, 0, None))(positions, places, window)
-            x = self._mixed(layer, x, jax.vmap(attend)(q, keys[i].astype(x.dtype), values[i].astype(x.dtype), shown))
+            x = self._mixed(layer, x, jax.vmap(attend)(q, keys[i], values[i], shown))
         after = Cache(tuple(keys), tuple(values), places, cache.used + tokens.shape[1])
         return rms_norm(x, self.norm, self.shape.epsilon), after
 
     def logits(self, features: Float[Array, "*axes width"]) -> Float[Array, "*axes vocabulary"]:
         """Unnormalised log-probabilities of the next token, in float32."""
         weight = self.embedding.T if self.head is None else self.head
-        return _times(features, weight.astype(features.dtype)).astype("float32")
+        return times(features, weight.astype(features.dtype)).astype("float32")
 
-    def empty(self, rows: int, slots: int, dtype: str | None = None) -> Cache:
+    def empty(self, rows: int, slots: int) -> Cache:
         """A cache for ``rows`` texts with room for ``slots`` tokens of each."""
-        shape, lead, dtype = self.shape, (rows, self.shape.kv_heads), dtype or self.compute
+        shape, lead, dtype = self.shape, (rows, self.shape.kv_heads), self._attending()
         keys = jnp.zeros((*lead, shape.head_size, slots), dtype)
         values = jnp.zeros((*lead, slots, shape.head_size), dtype)
         return Cache((keys,) * shape.layers, (values,) * shape.layers, jnp.full((rows, slots), -1), jnp.array(0))
@@ -212,18 +196,19 @@ class Decoder(eqx.Module):
         q, k, v = (part(x).reshape(*x.shape[:-1], -1, size) for part in (layer.q, layer.k, layer.v))
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = (rms_norm(y, s, self.shape.epsilon) for y, s in ((q, layer.q_norm), (k, layer.k_norm)))
-        return turned(q, by), turned(k, by), v
+        q, k, v = (y.astype(self._attending()) for y in (turned(q, by), turned(k, by), v))
+        return q, k, v
+
+    def _attending(self) -> str:
+        """The dtype of attention and so of caches. CPUs would convert a whole cache of halves at every token."""
+        return "float32" if jax.default_backend() == "cpu" else self.compute
 
     def _mixed(self, layer: Layer, x: Array, seen: Array) -> Array:
         """A layer's end: what attention has seen is added, then what the feed-forward part makes of it."""
-        x = x + layer.o(seen.reshape(*x.shape[:-1], -1))
-        normal = rms_norm(x, layer.between, self.shape.epsilon)
-        return x + layer.down(jax.nn.silu(layer.gate(normal)) * layer.up(normal))
-
-
-def _times(x: Float[Array, "*axes in"], weight: Float[Array, "in out"]) -> Float[Array, "*axes out"]:
-    """The product along the last axis as one of two matrices: XLA on CPUs is slow at gradients of more axes."""
-    return (x.reshape(-1, x.shape[-1]) @ weight).reshape(*x.shape[:-1], -1)
+        wide = x + layer.o(seen.reshape(*x.shape[:-1], -1).astype(self.compute))
+        normal = rms_norm(wide, layer.between, self.shape.epsilon).astype(self.compute)
+        inner = jax.nn.silu(layer.gate(normal)) * layer.up(normal)
+        return (wide + layer.down(inner.astype(self.compute))).astype(x.dtype)
 
 
 def _write(old: Array, new: Array, at: Int[Array, ""], axis: int) -> Array:
