@@ -66,5 +66,9 @@ PAPER = Paper(
     " of sampled games hides it. Of five seeds with two means one ended at 0.33, the others at 0.12 to 0.14. "
     "Beyond the trial, three seeds of poker with 256 conversations an update, an entropy weight of 0.25, "
     "steps that fall from 3e-3 to nothing and 800,000 turns ended at 0.08, 0.09 and 0.33; single looks with "
-    "512 conversations, or weights of 0.2 and less, ended at 0.18 to 0.33.",
+    "512 conversations, or weights of 0.2 and less, ended at 0.18 to 0.33. By enumeration, play that is perfect "
+    "in tic-tac-toe (all best moves alike often) wins 0.873 of games against that opponent and loses none; the "
+    "best reply to it wins 0.967, and may lose. Single looks of a million turns with two means, a width of 128 "
+    "and steps that fall to nothing won 0.74 and 0.70 with entropy weights of 0.15 (steps from 1e-3 and 5e-4), "
+    "0.51 with 0.05, 0.17 with 0.3; one of 1.5 million turns with 0.02 lost all.",
 )
