@@ -24,7 +24,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("NPROC", "1")  # the size of XLA's thread pool: parallel workers would only contend
 
 MAPS = Path("/proc/self/maps")
-MANY = 32_000
+MANY = 20_000
 
 
 def pytest_runtest_teardown(item, nextitem):
