@@ -134,8 +134,9 @@ def test_list_environments(thespis):
     assert found["loop"] == "compiled" and found["action"]["n"] == 2 and found["params"]["length"] == 0.5
 
 
-def test_a_reader_who_leaves_early_is_no_accident():
-    words = [sys.executable, "-u", "-m", "thespis", "list", "envs"]
+@pytest.mark.parametrize("asked", [("list", "envs"), ("train", "--help")], ids=" ".join)
+def test_a_reader_who_leaves_early_is_no_accident(asked):
+    words = [sys.executable, "-u", "-m", "thespis", *asked]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as listing:
         listing.stdout.close()
         assert listing.stderr.read() == ""

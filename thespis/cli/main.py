@@ -82,6 +82,8 @@ def run(argv: list[str]) -> int:
         return 2
     except SystemExit as end:
         return _after_help(argv) if end.code in (0, None) else 2
+    except BrokenPipeError:
+        return _unread()
     with _quiet_libraries(), output(command.json) as out:
         return _guarded(command, out)
 
@@ -121,13 +123,18 @@ def _guarded(command: Command, out: Output) -> int:
     except KeyboardInterrupt:
         complain(f"interrupted{_how_to_go_on(out)}")
         return 130
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:
+        return _unread()
     except Exception:
         traceback.print_exc()
         complain(f"this was not foreseen: please report the lines above{_how_to_go_on(out)}")
         return 1
+
+
+def _unread() -> int:
+    """The reader has seen enough: nothing more is said, not even by Python as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def _how_to_go_on(out: Output) -> str:
