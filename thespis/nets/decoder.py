@@ -23,7 +23,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float, Int, Key
 
 from thespis.nets.attention import attend, rms_norm, visible
-from thespis.nets.projection import Projection, times
+from thespis.nets.projection import Projection, times, transposed
 from thespis.nets.rotary import Plain, Rotary, turned, turns
 
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
@@ -177,8 +177,9 @@ class Decoder(eqx.Module):
 
     def logits(self, features: Float[Array, "*axes width"]) -> Float[Array, "*axes vocabulary"]:
         """Unnormalised log-probabilities of the next token, in float32."""
-        weight = self.embedding.T if self.head is None else self.head
-        return times(features, weight.astype(features.dtype)).astype("float32")
+        dtype = features.dtype
+        weight = transposed(self.embedding.astype(dtype)) if self.head is None else self.head.astype(dtype)
+        return times(features, weight).astype("float32")
 
     def empty(self, rows: int, slots: int) -> Cache:
         """A cache for ``rows`` texts with room for ``slots`` tokens of each."""

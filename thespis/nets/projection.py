@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float
 
 
@@ -42,6 +43,13 @@ def times(x: Float[Array, "*axes in"], weight: Float[Array, "in out"]) -> Float[
     return _product(x.reshape(-1, x.shape[-1]), weight).reshape(*x.shape[:-1], -1)
 
 
+def transposed(x: Float[Array, "row column"]) -> Float[Array, "column row"]:
+    """The transpose. On CPUs one of halves is copied: XLA would compute products of a mere view in float32."""
+    if x.dtype.itemsize > 2 or jax.default_backend() != "cpu":
+        return x.T
+    return with_layout_constraint(x.T, Layout((0, 1)))
+
+
 @jax.custom_vjp
 def _product(x: Float[Array, "row in"], weight: Float[Array, "in out"]) -> Float[Array, "row out"]:
     return jnp.dot(x, weight, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
@@ -54,7 +62,9 @@ def _forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
 def _backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
     x, weight = kept
     rounded = gradient.astype(x.dtype)
-    return _product(rounded, weight.T).astype(x.dtype), _product(x.T, rounded).astype(weight.dtype)
+    both = _product(rounded, transposed(weight)), _product(transposed(x), rounded)
+    dx, dw = jax.lax.optimization_barrier(both)  # else XLA may turn what it has no product of halves for
+    return dx.astype(x.dtype), dw.astype(weight.dtype)
 
 
 _product.defvjp(_forward, _backward)
