@@ -41,7 +41,7 @@ def flow(shape, log_std=(-1.0, 0.3)):
     return wild(actor)(VIEW)
 
 
-@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize("size", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_couplings_go_back_and_keep_volumes(size):
     net = wild(Couplings(size, 3, 2, (8,), KEY))
     z, context = jax.random.normal(KEY, (size,)), VIEW.observation
@@ -55,7 +55,7 @@ def test_couplings_go_back_and_keep_volumes(size):
     assert jnp.abs(net(z, context + 1.0) - y).max() > 0.05
 
 
-@pytest.mark.parametrize("shape", [(1,), (2, 2)])
+@pytest.mark.parametrize("shape", [(2, 2), pytest.param((1,), marks=pytest.mark.slow)])
 def test_the_density_is_that_of_the_samples(shape):
     """By the change of variables, with the derivative of the whole way from the normal to the action."""
     chosen = flow(shape)
@@ -68,7 +68,7 @@ def test_the_density_is_that_of_the_samples(shape):
     np.testing.assert_allclose(chosen.mode(), chosen._through(jnp.zeros_like(z)))
 
 
-@pytest.mark.parametrize(("size", "cells"), [(1, 4_000), (2, 400)])
+@pytest.mark.parametrize(("size", "cells"), [(1, 4_000), pytest.param(2, 400, marks=pytest.mark.slow)])
 def test_soft_values_are_log_integrals_of_soft_action_values(size, cells):
     alpha, chosen = 0.7, flow((size,))
     edge = (np.arange(cells) + 0.5) / cells * 2 - 1

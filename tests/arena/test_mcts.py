@@ -38,6 +38,7 @@ def test_what_is_forced_is_found(world, moves, only):
     assert action[SEATS].tolist() == [[only, only]]
 
 
+@pytest.mark.slow
 def test_search_beats_chance_from_both_seats(world):
     search, chance = MCTS.of(world.spec, 30), Random.of(world.spec)
     first = np.asarray(play(world, (search, chance), (0, 1), 60, key_of(0)).payoffs)[:, 0]

@@ -98,6 +98,7 @@ def test_a_person_plays_a_run_to_the_end(kuhn, tmp_path):
     assert typed("raise\nBet\n", kuhn, "--seed", 3, cwd=tmp_path).stdout == said
 
 
+@pytest.mark.slow
 def test_tree_search_takes_what_is_left_open(tmp_path):
     """The person plays corners that do not meet; the search wins or holds, and the boards are drawn."""
     moves = "".join(f"{cell}\n" for cell in [1, 1, 9, 3, 7, 2, 4, 6, 8, 5] * 2)

@@ -112,6 +112,7 @@ def test_collect_can_be_learnt_from(trained, thespis):
     assert clone["greedy"]["seeds"] == 1
 
 
+@pytest.mark.slow
 def test_list_methods(thespis):
     found = thespis("list", "methods", "--json").document["methods"]
     assert found["ppo"]["actions"] == ["box", "discrete", "multi-discrete", "trees"]

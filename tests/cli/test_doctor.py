@@ -21,12 +21,17 @@ from thespis.envs.probes.values import Constant
 from thespis.learners import actor_critic
 from thespis.methods.online.ppo import PPO
 
-FAULTS = [(name, cls) for name, classes in faults.FAULTS.items() for cls in classes]
 SLOW = pytest.mark.slow
+FAULTS = [
+    pytest.param(name, cls, marks=[SLOW] if cls is faults.NeverEnds else [])
+    for name, classes in faults.FAULTS.items()
+    for cls in classes
+]
 HEALTHY = [
-    faults.Healthy, faults.HealthyDict, faults.FixedHorizon, "gymnasium:CartPole-v1", "gymnasium:Pendulum-v1",
-    "gymnasium:HalfCheetah-v5", *(pytest.param(f"gymnasium:{name}", marks=SLOW) for name in (
-        "MountainCar-v0", "Acrobot-v1", "Ant-v5", "Blackjack-v1", "FrozenLake-v1", "Taxi-v4")),
+    faults.Healthy, faults.HealthyDict, faults.FixedHorizon, "gymnasium:CartPole-v1",
+    *(pytest.param(f"gymnasium:{name}", marks=SLOW) for name in (
+        "Pendulum-v1", "HalfCheetah-v5", "MountainCar-v0", "Acrobot-v1", "Ant-v5", "Blackjack-v1",
+        "FrozenLake-v1", "Taxi-v4")),
 ]  # fmt: skip
 COMPILED = ["gymnax:CartPole-v1"] + [
     pytest.param(name, marks=SLOW)

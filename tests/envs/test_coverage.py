@@ -139,7 +139,9 @@ def test_one_move_in_ten_is_not_ones_own():
     assert np.mean(np.asarray(places)[:, 1] == 1) == pytest.approx(0.9 + 0.1 / 5, abs=0.02)
 
 
-@pytest.mark.parametrize("world", [SLIPPERY, FIELD, TOLD])
+@pytest.mark.parametrize(
+    "world", [SLIPPERY, pytest.param(FIELD, marks=pytest.mark.slow), pytest.param(TOLD, marks=pytest.mark.slow)]
+)
 def test_they_keep_the_laws(world):
     check_environment(world)
 

@@ -87,9 +87,7 @@ def test_other_worlds_do_what_the_library_does(name):
     compare(name)
 
 
-@pytest.mark.parametrize(
-    "name", [n if n.startswith(("MPE", "switch")) else pytest.param(n, marks=pytest.mark.slow) for n in FEW]
-)
+@pytest.mark.parametrize("name", [n if n == "switch_riddle" else pytest.param(n, marks=pytest.mark.slow) for n in FEW])
 def test_a_world_does_what_the_library_does(name):
     compare(name)
 

@@ -21,7 +21,9 @@ def moves(worlds, view, rng):
     return {SEATS: legal_action(Discrete(legal.shape[-1]), legal, rng, legal.shape[:2])}
 
 
-@pytest.mark.parametrize("name", [*PLAYED, "backgammon"])
+@pytest.mark.parametrize(
+    "name", [PLAYED[0], *(pytest.param(name, marks=pytest.mark.slow) for name in (*PLAYED[1:], "backgammon"))]
+)
 def test_the_laws_hold(name):
     check_host_environment(registry.host(f"openspiel:{name}", 2), ticks=24)
 

@@ -47,11 +47,7 @@ def named(world):
     return world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__)
 
 
-FAST = {
-    "pettingzoo:mpe/simple_tag_v3",
-    "pettingzoo:classic/tictactoe_v3",
-    crowd_worlds.Candles,
-}  # both forms, and a user's
+FAST = {"pettingzoo:classic/tictactoe_v3", crowd_worlds.Candles}  # one turn by turn, one of a user
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ GAMES = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "go_9x9" else []) for n in GAMES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in ("go_9x9", "hex") else []) for n in GAMES]
+)
 def test_random_games_go_alike(name):
     pair, rng = PAIRS[name], np.random.default_rng(0)
     game = pair.ours

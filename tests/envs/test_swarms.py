@@ -72,7 +72,9 @@ def test_turning_to_what_is_near_brings_order(world):
     assert played(0.0) < 0.3 and played(3.0) > 0.9
 
 
-@pytest.mark.parametrize("by", [Kernels(), Histogram()], ids=["kernels", "histogram"])
+@pytest.mark.parametrize(
+    "by", [Kernels(), pytest.param(Histogram(), marks=pytest.mark.slow)], ids=["kernels", "histogram"]
+)
 def test_the_contract(by):
     check_environment(MeanField(dataclasses.replace(KURAMOTO, count=6), by))
 

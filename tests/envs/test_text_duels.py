@@ -141,7 +141,7 @@ def _alone(method: Spiral, world):
     return EachAlone(method).init(world.spec, key_of(1))
 
 
-@pytest.mark.parametrize("name", ["kuhn-duel", "tictactoe-duel"])
+@pytest.mark.parametrize("name", ["tictactoe-duel", pytest.param("kuhn-duel", marks=pytest.mark.slow)])
 def test_who_waits_neither_hears_nor_speaks(name):
     """The trainer finds the log-probabilities that were sampled, over all turns of both seats."""
     world = named(name)

@@ -61,7 +61,10 @@ def test_lines_are_of_all_kinds():
     assert {np.sign(liked) for liked, _ in found} == {-1, 0, 1}
 
 
-@pytest.mark.parametrize(("constancy", "wandering"), [(0.8, 1.0), (0.5, 1.0), (0.8, 0.0)])
+@pytest.mark.parametrize(
+    ("constancy", "wandering"),
+    [(0.8, 1.0), pytest.param(0.5, 1.0, marks=pytest.mark.slow), pytest.param(0.8, 0.0, marks=pytest.mark.slow)],
+)
 def test_moods_last_as_long_as_they_are_said_to(constancy, wandering):
     world, rows = Spoken(Review(constancy=constancy, wandering=wandering)), 4000
     state, begun = jax.jit(jax.vmap(lambda key: world.reset((), key)))(per_index(key_of(0), rows))

@@ -28,7 +28,7 @@ def words(world: Spoken, ids) -> list[str]:
     return [world.task.manners.vocabulary.words[int(i)] for i in ids if i >= 0]
 
 
-@pytest.mark.parametrize("name", ["wordle", "questions"])
+@pytest.mark.parametrize("name", ["questions", pytest.param("wordle", marks=pytest.mark.slow)])
 def test_the_conversation_is_the_same_and_critics_read_the_secret_before_it(name):
     plain, told = named(name), named(f"{name}-told")
     assert plain.spec.privileged is None and dataclasses.replace(told.spec, privileged=None) == plain.spec

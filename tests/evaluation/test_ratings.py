@@ -72,7 +72,7 @@ def test_known_strengths_and_the_first_move_are_found_again():
     assert found.seats[0].elo - found.seats[1].elo == pytest.approx(FIRST, abs=6)
 
 
-@pytest.mark.parametrize("games", [20, 200])
+@pytest.mark.parametrize("games", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_intervals_over_games_cover(games):
     rng, hits, moves = np.random.default_rng(games), [], []
     for _ in range(150):

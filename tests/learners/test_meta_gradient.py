@@ -48,7 +48,7 @@ def outer_loss(network, verdict, weight):
     return total / verdict.advantage.size
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
+@pytest.mark.parametrize("optimiser", ["adam", pytest.param("rmsprop", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("outer", [OneHead(), TwoHeads()], ids=["one", "two"])
 def test_it_is_the_slope_of_what_the_step_is_worth(outer, optimiser):
     """Central differences in double precision: the first rollout's step under a little more and a little less."""

@@ -118,7 +118,7 @@ def test_what_cannot_be_taken_back_is_left_alone(played):
         assert not revised(played.rows(other[0]), played.rows(other[1]), jnp.array(STOP))[1].any()
 
 
-@pytest.mark.parametrize("part", [Chosen(), Revisions()])
+@pytest.mark.parametrize("part", [Chosen(), pytest.param(Revisions(), marks=pytest.mark.slow)])
 def test_likelihood_of_what_is_learnt_and_of_nothing_else(played, part):
     talking = Talking.of(WORLD.spec)
     kept, learnt, told = jax.jit(lambda talks: part(part.init(MODEL, talking, TURNS, KEY), talks, GROUP, KEY))(played)

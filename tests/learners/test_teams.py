@@ -82,12 +82,11 @@ def otherwise(batch, spec, absent, *, later):
 @pytest.mark.parametrize(
     "name",
     [
-        "ippo in a crew",
         "vdn",
         "maddpg",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("mappo", "rode", "maddpg apart with choices", "masac apart with choices")
+            for name in ("ippo in a crew", "mappo", "rode", "maddpg apart with choices", "masac apart with choices")
         ),
     ],
 )

@@ -39,6 +39,7 @@ def loss(mind):
     return lost, lost
 
 
+@pytest.mark.slow
 def test_where_everything_learns_nothing_is_different():
     mind = begun(Everything())
     ours = descended(STEPPER, loss, mind, opened(STEPPER, mind))

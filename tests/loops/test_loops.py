@@ -143,7 +143,9 @@ def test_chunks_do_not_matter():
     same_bits(whole, pieces, "chunks do not matter")
 
 
-@pytest.mark.parametrize("name", ["bc", "sac", "dpo", pytest.param("spin", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["bc", "sac", pytest.param("dpo", marks=pytest.mark.slow), pytest.param("spin", marks=pytest.mark.slow)]
+)
 def test_logged_loop_resumes(name, tmp_path):
     case = CASES[name]
     steps = jax.tree.map(lambda x: x[:, 0], random_steps(case.world.spec, np.random.default_rng(1), 40, 1))

@@ -28,7 +28,7 @@ def learnt(pace: Pace, jitter: float = 0.0, name: str = "ppo"):
     return as_numpy((loop.learner(carry), carry.tally, carry.policies))
 
 
-@pytest.mark.parametrize("lag", [0, 1, 3])
+@pytest.mark.parametrize("lag", [1, pytest.param(0, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_a_fixed_lag_gives_the_same_bits_however_slow_anybody_is(lag):
     same_bits(learnt(FixedLag(lag)), learnt(FixedLag(lag), jitter=0.02), "jitter changes nothing")
 

@@ -70,6 +70,7 @@ def undisturbed(two):
     return told(loop, loop.advance(loop.init(), BLOCKS))
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_result_however_slow_anybody_is(two, undisturbed):
     loop = loop_over(two, jitter=0.02)
     same_bits(undisturbed, told(loop, loop.advance(loop.init(), BLOCKS)), "timing changes nothing")

@@ -21,7 +21,9 @@ def a_text(count: int) -> np.ndarray:
     return np.where(np.arange(LENGTH) < count, ids, -1).astype("int32")
 
 
-@pytest.mark.parametrize("count", [1, 4, LENGTH])
+@pytest.mark.parametrize(
+    "count", [4, pytest.param(1, marks=pytest.mark.slow), pytest.param(LENGTH, marks=pytest.mark.slow)]
+)
 def test_utterances_are_as_likely_as_in_whole_texts(count):
     listing, text = Listing(MODEL, LISTED), a_text(count)
     logs = jax.jit(lambda text: listing.log_probs(text))(text)

@@ -65,6 +65,7 @@ def test_a_run_goes_on_elsewhere(run, tmp_path, capfd):
         exported(run, tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_what_does_not_speak_is_refused(tmp_path):
     run = thespis.train("ppo", "probe:constant", steps=256, episodes=2, out=tmp_path / "run")
     with pytest.raises(UserError, match="whose actor does not speak"):
