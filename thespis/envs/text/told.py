@@ -126,7 +126,10 @@ class Told(eqx.Module):
 
 
 class Duel(eqx.Module):
-    """All seats of a game that is told. Who says what is no legal choice loses ``forfeit``, which the others share."""
+    """All seats of a game that is told. Who says what is no legal choice loses ``forfeit``, which the others share.
+
+    It should be more than a game can cost: an entropy bonus pays for nonsense, and who expects to lose would talk it.
+    """
 
     game: Told
     forfeit: float = 1.0
