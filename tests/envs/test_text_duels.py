@@ -62,7 +62,7 @@ class Noughts:
         self.text[mover] = f"{self.text[mover]} {said}".strip() + ("" if "<end>" in said.split() else " <end>")
         cell = said.split()[0]
         if said != f"{cell} <end>" or cell not in "123456789" or cell in self.board:
-            self.won = -3 if mover == 0 else 3
+            self.won = -6 if mover == 0 else 6
             return
         self.board[cell] = mover
         if any(all(self.board.get(c) == mover for c in line) for line in LINES):

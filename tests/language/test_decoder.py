@@ -55,6 +55,18 @@ def test_a_cache_changes_nothing(window):
     np.testing.assert_allclose(jnp.concatenate(found), wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("layers", [1, 3])
+def test_tokens_that_are_not_asked_for_are_read_all_the_same(layers):
+    """Features of a few tokens of a block are those among all; caches are the same, bit for bit."""
+    model = decoder(dataclasses.replace(SMALL, layers=layers, windows=None), key_of(0))
+    tokens, at = jax.random.randint(key_of(1), (3, 5), 0, 11), jnp.array([[0, 1, 2, 3, 4], [-1, -1, 0, 1, 2], [-1] * 5])
+    places = jnp.array([[4, 1], [3, 2], [0, 0]])
+    every, cache = model.read(model.empty(3, 8), tokens, at, model.apart())
+    some, after = model.read(model.empty(3, 8), tokens, at, model.apart(), places)
+    np.testing.assert_allclose(some, jnp.take_along_axis(every, places[..., None], axis=1), atol=1e-6)
+    jax.tree.map(np.testing.assert_array_equal, after, cache)
+
+
 def test_many_layers_are_as_few_written_out(monkeypatch):
     model = decoder(SMALL, key_of(0))
     text = jax.random.randint(key_of(1), (7,), 0, 11), jnp.arange(7)

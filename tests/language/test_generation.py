@@ -13,7 +13,7 @@ from reading import logits_of
 from thespis.core.keys import key_of
 from thespis.language.generation import Speaker, place
 from thespis.language.grammar import Free, OneOf
-from thespis.language.sampling import Sampling
+from thespis.language.sampling import Sampling, _pick
 from thespis.nets.decoder import Decoder, Shape, decoder
 
 STOP = 9
@@ -51,6 +51,19 @@ def plain(logits, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0):
 def test_the_distribution_is_what_the_definitions_say(settings):
     found = np.exp(Sampling(**settings).log_probs(LOGITS))
     np.testing.assert_allclose(found, [plain(row, **settings) for row in np.asarray(LOGITS)], atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [2, 3, 14, 35, 97])
+def test_every_token_is_drawn_in_its_share(size):
+    """Numbers spread over [0, 1): each token is drawn as often as it is likely, in vocabularies of odd sizes too."""
+    shares = np.random.default_rng(size).dirichlet(np.ones(size)).astype("float32")
+    shares[size // 2] = 0
+    shares /= shares.sum()
+    count = 20_000
+    uniform = (jnp.arange(count)[:, None] + 0.5) / count
+    drawn = _pick(jnp.broadcast_to(shares, (count, size)), uniform)
+    assert np.all(np.diff(drawn) >= 0)  # in order, as the shares lie
+    np.testing.assert_allclose(np.bincount(drawn, minlength=size) / count, shares, atol=2 / count + 1e-5)
 
 
 def test_what_is_drawn_follows_the_distribution():

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 import numpy as np
 from jaxtyping import Float
 
-from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.envs.host.compiled import AsHost
 from thespis.envs.registry import compiled
+from thespis.evaluation.at_random import against_random
 from thespis.evaluation.exploitability import judge_method
-from thespis.evaluation.play import play
 from thespis.evidence.measures import Measure
-from thespis.learners.crowd import EachAlone
 from thespis.trained import Run
 
 
@@ -30,16 +26,13 @@ def exploitability(world: str) -> Measure:
     return Measure(f"exploitability in {world}", of, larger_is_better=False, world=world)
 
 
-def share_won(world: str, learnt: str, episodes: int = 300) -> Measure:
-    """Share of games that return more than 0 in ``world``, one of a single agent, by greedy play of who has learnt in
-    ``learnt``.
-    """
+def share_won(world: str) -> Measure:
+    """Share of games that are won in ``world`` by greedy play against any legal choice: exact, the mean over seats."""
 
     def of(run: Run) -> Float[np.ndarray, " seed"]:
-        method, states, seeds = run.method, run.states, run.config["seeds"]
-        if isinstance(method, EachAlone):
-            (states,), method = states.of.values(), method.method
-        worlds: Any = AsHost(compiled(world), episodes * len(seeds))
-        return (play(method, states, worlds, seeds, Mode.EXPLOIT, stream="elsewhere").returns > 0).mean(axis=1)
+        duel = compiled(world)
+        seats = range(duel.spec.groups[0].count)
+        each = [jax.tree.map(lambda x, i=i: x[i], run.states) for i in range(len(run.config["seeds"]))]
+        return np.array([np.mean([against_random(run.method, s, duel, seat).won for seat in seats]) for s in each])
 
-    return Measure(f"share of games won in {world}", of, world=learnt)
+    return Measure(f"share of games won in {world}", of, world=world)

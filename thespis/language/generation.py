@@ -57,9 +57,9 @@ def read(
 
     The last token is the one at the largest position; a row of padding alone gets features that mean nothing.
     """
-    features, cache = model.read(cache, tokens, positions, layers)
-    last = jnp.argmax(positions, axis=1)
-    return jnp.take_along_axis(features, last[:, None, None], axis=1)[:, 0], cache
+    last = jnp.argmax(positions, axis=1)[:, None] if tokens.shape[1] > 1 else None
+    features, cache = model.read(cache, tokens, positions, layers, last)
+    return features[:, 0], cache
 
 
 class Speaker(eqx.Module):

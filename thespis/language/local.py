@@ -187,10 +187,9 @@ class Local:
     def _sampling(self, rows: list[_Row]) -> Apart:
         """How each row is sampled; those of padding: plainly."""
         asked = [row.request for row in rows] + [PLAINLY] * (self.rows - len(rows))
-        return Apart(
-            jnp.array([r.temperature for r in asked], "float32"), jnp.array([r.top_k for r in asked], "int32"),
-            jnp.array([r.top_p for r in asked], "float32"), jnp.array([r.min_p for r in asked], "float32"),
-        )  # fmt: skip
+        real = np.array([(r.temperature, r.top_p, r.min_p) for r in asked], "float32").T
+        temperature, top_p, min_p, top_k = jax.device_put((*real, np.array([r.top_k for r in asked], "int32")))
+        return Apart(temperature, top_k, top_p, min_p)
 
     def _seeds(self, rows: list[_Row]) -> Int[Array, "row 3"]:
         """Low and high half of each row's seed, and the number of its choice."""

@@ -119,12 +119,18 @@ def _pick(probabilities: Float[Array, "row token"], uniform: Float[Array, "row 1
     First the block of tokens, then the token in it: running sums over all tokens would take several times as long.
     """
     rows, size = probabilities.shape
-    width = math.ceil(size**0.5)
-    blocks = -(-size // width)
+    blocks, width = _tiles(size)
     tiled = jnp.pad(probabilities, ((0, 0), (0, blocks * width - size))).reshape(rows, blocks, width)
     block, before = _first_above(tiled.sum(-1), uniform * tiled.sum((-1, -2))[:, None])
     inside = jnp.take_along_axis(tiled, block[:, None, None], axis=1)[:, 0]
     return block * width + _first_above(inside, before)[0]
+
+
+def _tiles(size: int) -> tuple[int, int]:
+    """How many blocks of how many tokens: about as many as in each, and none left over if that can be, for a copy."""
+    root = math.ceil(size**0.5)
+    width = min(range(root, 2 * root), key=lambda width: (-size % width > 0, width))
+    return -(-size // width), width
 
 
 def _first_above(

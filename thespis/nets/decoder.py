@@ -158,10 +158,13 @@ class Decoder(eqx.Module):
         tokens: Int[Array, "row time"],
         positions: Int[Array, "row time"],
         layers: tuple[Layer, ...],
-    ) -> tuple[Float[Array, "row time width"], Cache]:
+        wanted: Int[Array, "row place"] | None = None,
+    ) -> tuple[Float[Array, "row place width"], Cache]:
         """What the decoder itself says of tokens that follow those of the cache, and the cache with them.
 
         ``layers``: as :meth:`apart` gives them. The caller sees to it that the cache has room for ``time`` more.
+        ``wanted``: the tokens whose features are asked for, by their places in the block; the last layer then makes
+        nothing but keys and values of the others. Without it all are.
         """
         by = turns(self.shape.rotary, self.shape.head_size, positions)
         places = _write(cache.positions, positions, cache.used, axis=1)
@@ -170,7 +173,10 @@ class Decoder(eqx.Module):
             q, k, v = self._heads(layer, x, by)
             keys.append(_write(cache.keys[i], k.transpose(0, 2, 3, 1), cache.used, axis=3))
             values.append(_write(cache.values[i], v.transpose(0, 2, 1, 3), cache.used, axis=2))
-            shown = jax.vmap(visible, in_axes=(0, 0, None))(positions, places, window)
+            asking = positions
+            if wanted is not None and i == self.shape.layers - 1:
+                asking, q, x = (jax.vmap(lambda each, at: each[at])(part, wanted) for part in (positions, q, x))
+            shown = jax.vmap(visible, in_axes=(0, 0, None))(asking, places, window)
             x = self._mixed(layer, x, jax.vmap(attend)(q, keys[i], values[i], shown))
         after = Cache(tuple(keys), tuple(values), places, cache.used + tokens.shape[1])
         return rms_norm(x, self.norm, self.shape.epsilon), after

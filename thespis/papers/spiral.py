@@ -22,7 +22,7 @@ _COMMON: dict[str, Any] = {
 }
 _POKER: dict[str, Any] = _COMMON | {"entropy_weight": 0.3}
 _ONE = BySeat(apart=False)
-_WON = share_won("text:tictactoe", _DUEL)
+_WON = share_won(_DUEL)
 
 PAPER = Paper(
     id="spiral",

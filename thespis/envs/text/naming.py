@@ -37,4 +37,4 @@ def _duel(name: str) -> Environment:
         manners = dataclasses.replace(Kuhn().manners, name=f"text:{name}")
         return Duel(Told(Pgx("kuhn_poker"), manners, ("bet", "pass"), CARDS), forfeit=2.0)
     manners = dataclasses.replace(Tictactoe().manners, name=f"text:{name}")
-    return Duel(Told(Pgx("tic_tac_toe"), manners, tuple("123456789")), forfeit=3.0)
+    return Duel(Told(Pgx("tic_tac_toe"), manners, tuple("123456789")), forfeit=6.0)
