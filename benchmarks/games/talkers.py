@@ -1,9 +1,9 @@
 """A small language model learns games of words by talking to itself, with and without means of seats as baselines.
 
-    python benchmarks/games/talkers.py noughts --seed 0                   # half an hour of one core
+    python benchmarks/games/talkers.py noughts --seed 0                   # 47 minutes of a busy core
     python benchmarks/games/talkers.py poker --seed 0 --means             # writes benchmarks/results/talkers-poker.json
 
-It begins as a decoder of two layers that was taught to make legal moves, and learns by SPIRAL with a critic of turns.
+It begins as a decoder of one or two layers that was taught to make legal moves, and learns by SPIRAL with a critic of turns.
 ``noughts``: the shares of tic-tac-toe that greedy play wins, draws and loses against a player at random, all games
 counted, the mean over both seats. ``poker``: what best replies win in Kuhn's poker beyond what is drawn from the model.
 """

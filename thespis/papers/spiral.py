@@ -64,7 +64,7 @@ PAPER = Paper(
     " agree with loops over conversations. Likely cause: near the best play of poker one mean errs by an "
     "eighteenth of a chip only, and by the same whatever was said, where what is won is one or two; the noise"
     " of sampled games hides it. "
-    "Beyond the trial a critic of turns learns more (benchmarks/games/talkers.py): after 23 million turns of "
+    "Beyond the trial, with a critic of turns (benchmarks/games/talkers.py): after 23 million turns of "
     "noughts, an entropy weight of 0.3, steps that fall from 1e-3 to nothing and two layers taught legal moves "
     "for 1,000 steps, greedy play won 0.955 of games with means of seats beside the critic (seed 0), 0.953 "
     "without (seed 1), and lost none; a look at seed 0 without them ended at 0.952, one with an entropy weight of "
