@@ -3,7 +3,7 @@
     python benchmarks/games/talkers.py noughts --seed 0                   # 47 minutes of a busy core
     python benchmarks/games/talkers.py poker --seed 0 --means             # writes benchmarks/results/talkers-poker.json
 
-It begins as a decoder of one or two layers that was taught to make legal moves, and learns by SPIRAL with a critic of turns.
+It begins as a decoder of one or two layers that was taught legal moves, and learns by SPIRAL with a critic of turns.
 ``noughts``: the shares of tic-tac-toe that greedy play wins, draws and loses against a player at random, all games
 counted, the mean over both seats. ``poker``: what best replies win in Kuhn's poker beyond what is drawn from the model.
 """
