@@ -1,16 +1,21 @@
 # make train   the first command: install, train SAC on a pendulum, report
 # make test    the second: install what tests need, run the fast suite
+# make shell   a shell in which `thespis` and `python` are those of .venv
 PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train test test-slow test-parity test-flight test-readme reproduce bench lint lint-format lint-rules lint-types format docs-check clean
+.PHONY: train shell test test-slow test-parity test-flight test-readme reproduce bench lint lint-format lint-rules lint-types format docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
 	  --set hidden=64,64 batch=128 learning_rate=1e-3 $(TRAIN)
+
+shell: SHELL := bash
+shell: $(VENV)/for-train
+	@bash --rcfile <(echo '[ -f ~/.bashrc ] && . ~/.bashrc; . $(BIN)/activate') -i
 
 test: $(VENV)/for-tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)

@@ -16,6 +16,7 @@ import echo
 import pytest
 
 import thespis
+from thespis.core.errors import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "thespis"
@@ -271,6 +272,19 @@ def test_no_path_or_mirror_of_one_machine():
     texts = {path: path.read_bytes() for path in repository_files()}
     hits = {name(path): local.search(text) for path, text in texts.items() if b"\0" not in text}
     assert not {path: hit.group() for path, hit in hits.items() if hit}
+
+
+@in_git
+def test_nothing_installs_a_strangers_package():
+    """On the package index the plain name is another project's: ours is :data:`thespis.core.errors.DISTRIBUTION`."""
+    foreign = re.compile(rb"(?<![\w.-])thespis\[\w|install\b[^\n`]*[\s\"']thespis(?![\w./-])")
+    texts = {path: path.read_bytes() for path in repository_files()}
+    hits = {name(path): foreign.search(text) for path, text in texts.items() if b"\0" not in text}
+    assert not {path: hit.group() for path, hit in hits.items() if hit}
+    for line in (b'pip install "%s[control]"', b"pip install -U %s", b"uv pip install %s==0.1"):
+        assert foreign.search(line % b"thespis"), line
+    assert not foreign.search(f'pip install "{DISTRIBUTION}[control]"'.encode())
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] == DISTRIBUTION
 
 
 def requirements() -> set[str]:

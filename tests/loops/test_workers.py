@@ -176,7 +176,7 @@ def test_what_cannot_be_sent_or_made_is_one_line(monkeypatch):
     with pytest.raises(UserError, match="the cluster has 3 CPUs and 4 workers need one each: --workers 3"):
         connect(None, 4)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r'ray is not installed; install it with: pip install "thespis\[cluster\]"'):
+    with pytest.raises(UserError, match=r'ray is not installed; install it with: pip install "thespis-rl\[cluster\]"'):
         connect(None, 1)
 
 

@@ -5,6 +5,7 @@ import subprocess
 import numpy as np
 import pytest
 
+import thespis
 from thespis.runs import environment_info
 from thespis.runs.environment_info import device_line, git_state, versions
 
@@ -12,6 +13,7 @@ from thespis.runs.environment_info import device_line, git_state, versions
 def test_versions():
     found = versions()
     assert found["numpy"] == np.__version__
+    assert found["thespis"] == thespis.__version__  # not that of whatever else is installed under this name
     assert all(found[name] for name in ("python", "jax", "equinox", "optax"))
 
 

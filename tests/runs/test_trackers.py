@@ -76,7 +76,7 @@ def test_a_missing_library_is_one_line_with_the_command(monkeypatch, tracker, li
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError, match=r'pip install "thespis\[track\]"'):
+    with pytest.raises(UserError, match=r'pip install "thespis-rl\[track\]"'):
         tracker("somewhere")
 
 

@@ -12,15 +12,17 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import thespis
+
 PACKAGES = (
-    *("thespis", "jax", "jaxlib", "equinox", "optax", "jaxtyping", "numpy", "gymnasium"),
+    *("jax", "jaxlib", "equinox", "optax", "jaxtyping", "numpy", "gymnasium"),
     *("gymnax", "mujoco", "envpool", "minari", "pyarrow"),
 )
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of those packages that results depend on and that are installed."""
-    found = {"python": platform.python_version()}
+    """The versions of Python, of Thespis and of those packages that results depend on and that are installed."""
+    found = {"python": platform.python_version(), "thespis": thespis.__version__}
     for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from thespis.cli.doctor_checks.check import Failed, Warned
 from thespis.core.contracts import Method, Mode
+from thespis.core.errors import DISTRIBUTION
 from thespis.core.feeds import Rollouts
 from thespis.core.keys import key_of
 from thespis.curricula.fixed import Fixed
@@ -97,5 +98,5 @@ def _solves(method: Method, blocks: int, near: float) -> str:
 
 def _world(name: str) -> Any:
     if importlib.util.find_spec("pgx") is None or importlib.util.find_spec("mctx") is None:
-        raise Warned('not tried: games need pgx and mctx, pip install "thespis[games]"')
+        raise Warned(f'not tried: games need pgx and mctx, pip install "{DISTRIBUTION}[games]"')
     return registry.compiled(f"pgx:{name}")
