@@ -7,7 +7,8 @@ BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train shell test test-slow test-parity test-flight test-readme reproduce bench lint lint-format lint-rules lint-types format docs-check clean
+.PHONY: train shell test test-rules test-laws test-slow test-papers test-docs test-readme test-browser test-parity \
+  test-flight mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
@@ -17,16 +18,38 @@ shell: SHELL := bash
 shell: $(VENV)/for-train
 	@bash --rcfile <(echo '[ -f ~/.bashrc ] && . ~/.bashrc; . $(BIN)/activate') -i
 
+# Tiers of tests; what each protects and how long it takes stands in CONTRIBUTING.md. SHARD=2/4 runs the second quarter.
+PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
 test: $(VENV)/for-tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	$(PYTEST) $(TESTS)
 
+# The part of make test that is seconds away: formulas, data, statistics, rules of texts.
+test-rules: $(VENV)/for-tests
+	$(PYTEST) tests/objectives tests/data tests/core tests/evaluation $(wildcard tests/envs/test_text_*.py) $(TESTS)
+
+# The laws and loops of all cases, those of make test among them.
+test-laws: $(VENV)/for-tests
+	$(PYTEST) -m "not slow" tests/laws tests/loops $(TESTS)
+
+# What must be learnt, what takes long, and the laws and loops of make test once more with XLA's optimiser on.
 test-slow: $(VENV)/for-tests
-	XLA_FLAGS= $(BIN)/python -m pytest -m slow --durations 20 $(TESTS)
-	XLA_FLAGS= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/laws tests/loops
+	XLA_FLAGS= $(PYTEST) -m slow --durations 20 $(TESTS)
+	XLA_FLAGS= $(PYTEST) tests/laws tests/loops
 
-# What the README says, block by block: as long as it takes to train what it trains.
+test-papers: $(VENV)/for-tests
+	$(PYTEST) -m "papers and not flight" tests/papers $(TESTS)
+
+# Every page of the docs and the README, block by block: as long as it takes to train what they train.
+test-docs: $(VENV)/for-tests
+	XLA_FLAGS= $(PYTEST) -m "docs or not docs" tests/test_docs.py $(TESTS)
+
 test-readme: $(VENV)/for-tests
-	XLA_FLAGS= $(BIN)/python -m pytest -m "slow or not slow" tests/test_docs.py -k README
+	XLA_FLAGS= $(BIN)/python -m pytest -m "docs or not docs" tests/test_docs.py -k README
+
+# Reports in a real browser: Debian's chromium and chromium-driver, or others of those names.
+test-browser: $(VENV)/for-browser
+	$(BIN)/python -m pytest -m browser tests/browser $(TESTS)
 
 # Side by side with a library that takes minutes to install: transformers, which needs torch.
 test-parity: $(VENV)/for-parity
@@ -34,7 +57,19 @@ test-parity: $(VENV)/for-parity
 
 # Side by side with a simulator of quadrotors, whose installation compiles it for ten minutes or more.
 test-flight: $(VENV)/for-flight
-	$(BIN)/python -m pytest -m flight tests/envs/test_quadrotor.py
+	$(BIN)/python -m pytest -m flight tests/papers/test_quadrotor.py
+
+# Plausible bugs, planted one by one in a copy: which tier catches each. MUTANTS="name name" for some of them.
+mutants: $(VENV)/for-tests
+	$(BIN)/python tools/mutants.py $(MUTANTS)
+
+# Lines of the package that make test runs through, processes that it starts included.
+coverage: $(VENV)/for-tests
+	$(PIP) install -c constraints.txt coverage
+	rm -rf .coverage_data
+	$(BIN)/coverage run -m pytest -n $(WORKERS) $(TESTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --sort=cover | tail -n 40
 
 # Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
 reproduce: $(VENV)/for-tests
@@ -61,7 +96,7 @@ format: $(VENV)/for-tests
 	$(BIN)/ruff check --fix .
 
 docs-check: $(VENV)/for-tests
-	$(BIN)/python -m pytest tests/test_docs.py
+	$(PYTEST) tests/test_docs.py
 
 clean:
 	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache build *.egg-info
@@ -78,6 +113,10 @@ $(VENV)/for-tests: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/for-parity: $(VENV)/for-tests
 	$(PIP) install -c constraints.txt -e '.[language,parity]'
+	@touch $@
+
+$(VENV)/for-browser: $(VENV)/for-tests
+	$(PIP) install -c constraints.txt -e '.[browser]'
 	@touch $@
 
 $(VENV)/for-flight: $(VENV)/for-tests

@@ -372,15 +372,15 @@ CASES = {
     "bc": Case(BC(hidden=SMALL, observations=RunningScale(), feed=Logged(6, 3)), EVERYTHING),
 }  # fmt: skip
 FAST = {"bc", "dqn", "ppo", "sac"}
-"""One case of logged and replayed data, rollouts and continuous actions; all others run with the slow tests."""
+"""Cases whose laws everybody runs: of logged and replayed data, rollouts, continuous actions."""
 
 FAST_IN_LOOPS = {"dqn", "ppo with memory"}
-"""In loops every case costs two compiled runs."""
+"""The same for the loops, where a case costs two compiled runs."""
 
 
 def marked(names, fast=frozenset(FAST)):
-    """Names of cases as parameters."""
-    return [pytest.param(name, marks=[] if name in fast else [pytest.mark.slow]) for name in names]
+    """Names of cases as parameters; those that are not fast are of the tier of laws."""
+    return [pytest.param(name, marks=[] if name in fast else [pytest.mark.laws]) for name in names]
 
 
 ONLINE = [name for name, case in CASES.items() if not isinstance(case.method.feed, Logged | LoggedEpisodes | Pairs)]

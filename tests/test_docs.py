@@ -72,12 +72,12 @@ LONG = {
     "worlds-of-strings",
     "writing-a-method", "writing-an-environment",
 }  # fmt: skip
-"""Pages whose blocks train for long: they run with the slow tests, the README's also in every check of the whole."""
+"""Pages whose blocks train for long: they are a tier of their own, the README's runs in every check of the whole."""
 
 
 def marked(page: Path) -> Any:
     """A page as a parameter, named and marked."""
-    return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in LONG else [])
+    return pytest.param(page, id=page.stem, marks=[pytest.mark.docs] if page.stem in LONG else [])
 
 
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES])
@@ -129,7 +129,7 @@ def test_pages_are_short():
     assert not [name for name, text in prose.items() if len(text.splitlines()) > 75]
 
 
-@pytest.mark.slow
+@pytest.mark.docs
 def test_the_page_of_methods_is_not_stale():
     assert (ROOT / "docs" / "methods.md").read_text() == methods_page.page(ROOT / "evidence"), (
         "thespis list methods --write docs"

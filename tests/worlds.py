@@ -180,13 +180,31 @@ class Crew(eqx.Module):
         return TimeStep(seen, step.reward, step.terminated, step.truncated, masks, alive=alive, each=each)
 
 
+PROGRAMS = {}
+"""What :class:`AsHost` compiled: two programs for each world, number of environments, seeds and group."""
+
+
 class AsHost:
     """A compiled world behind the host contract, with exactly the keys of the compiled loop."""
 
     def __init__(self, environment, envs: int, seeds: list[int], group: int = 0):
         self.environment, self.spec, self.envs, self.n = environment, environment.spec, envs, envs * len(seeds)
-        self.roots, self.group, self.tick = roots(seeds), group, 0
-        self._reset, self._step = jax.jit(self._reset_all), jax.jit(self._step_all)
+        self.seeds, self.group, self.tick = tuple(seeds), group, 0
+        self._reset, self._step = self._programs()
+
+    def _programs(self):
+        """Compiled once for all worlds that are equal, where worlds can be compared."""
+        try:
+            return PROGRAMS.setdefault(
+                (self.environment, self.envs, self.seeds, self.group),
+                (jax.jit(self._reset_all), jax.jit(self._step_all)),
+            )
+        except TypeError:  # it holds arrays
+            return jax.jit(self._reset_all), jax.jit(self._step_all)
+
+    @property
+    def roots(self):
+        return roots(list(self.seeds))
 
     def _params(self):
         return jax.tree.map(lambda p: jnp.broadcast_to(p, (self.envs, *jnp.shape(p))), self.spec.params)

@@ -20,6 +20,7 @@ from thespis.core.conformance import (
     check_feedback,
     check_host_environment,
     check_method,
+    check_method_shapes,
 )
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Discrete, dict_space
@@ -33,6 +34,12 @@ from thespis.feedback.rnd import RandomNetworkDistillation
 @pytest.mark.parametrize("name", marked(CASES))
 def test_methods(name):
     check_method(CASES[name].method, CASES[name].world.spec)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shapes_of_methods(name):
+    """What tracing shows, of every case: this compiles nothing."""
+    check_method_shapes(CASES[name].method, CASES[name].world.spec)
 
 
 @pytest.mark.parametrize("spec", [Walk().spec, Walk(Discrete(4), TREE, legal=True).spec], ids=["numbers", "tree"])
@@ -62,7 +69,7 @@ def test_a_plain_dict_of_observations_needs_no_masks():
     check_method(CASES["dqn"].method, spec)
 
 
-@pytest.mark.slow
+@pytest.mark.laws
 def test_results_do_not_depend_on_the_hash_seed():
     """Two processes with different ``PYTHONHASHSEED`` end with the same parameters."""
     code = (

@@ -75,11 +75,15 @@ def arrays_only(tree: PyTree, law: str) -> None:
         hold(array, law, f"leaf {jax.tree_util.keystr(path)} is a {type(x).__name__}")
 
 
+def shaped(space: Space, value: PyTree, batch: tuple[int, ...], law: str) -> None:
+    """``value`` has the tree, shapes and dtypes of ``space``, with leading axes ``batch``."""
+    same_tree(map_space(lambda part: np.zeros(batch + shape_of(part), dtype_of(part)), space), value, law)
+
+
 def fits(space: Space, value: PyTree, batch: tuple[int, ...], law: str, *, bounded: bool = True) -> None:
     """``value`` is of ``space``, with leading axes ``batch``; ``bounded`` holds boxes to their bounds."""
-    wanted = map_space(lambda part: np.zeros(batch + shape_of(part), dtype_of(part)), space)
     value = as_numpy(value)
-    same_tree(wanted, value, law)
+    shaped(space, value, batch, law)
 
     def leaf(part: Space, x: np.ndarray) -> None:
         match part:

@@ -9,7 +9,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -131,7 +130,7 @@ def random_steps(spec: EnvSpec, rng: np.random.Generator, time: int, rows: int) 
     shown, next_shown = jax.tree.map(lambda x: x[0], told), jax.tree.map(lambda x: x[1], told)
     each = {g.name: _each(rng, (time, rows, g.count)) for g in spec.groups} or None
     steps = Transition(now, action, reward, terminated, truncated, following, first, (), shown, next_shown, each)
-    return jax.tree.map(jnp.asarray, steps)
+    return jax.device_put(steps)
 
 
 def _each(rng: np.random.Generator, axes: tuple[int, ...]) -> Each:
@@ -148,7 +147,7 @@ def with_other_padding(spec: EnvSpec, steps: Transition, mask: Any, rng: np.rand
     """The same steps where ``mask`` is true, other ones where it is not."""
     mask = np.asarray(mask)
     other = dataclasses.replace(random_steps(spec, rng, *mask.shape), extras=steps.extras)
-    return jax.tree.map(lambda kept, new: jnp.asarray(_where(mask, kept, new)), steps, other)
+    return jax.device_put(jax.tree.map(lambda kept, new: _where(mask, np.asarray(kept), np.asarray(new)), steps, other))
 
 
 def _where(flag: np.ndarray, yes: Any, no: Any) -> np.ndarray:

@@ -1,0 +1,70 @@
+"""Reports as people see them: opened from disk in a real Chromium, wide and narrow."""
+
+from __future__ import annotations
+
+import io
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from thespis.cli.main import run as command_line
+
+SMALL = ("--steps", "512", "--envs", "2", "--set", "length=32", "hidden=8", "epochs=1", "--episodes", "2", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium, driven by selenium."""
+    from selenium import webdriver
+
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in programs.items() if path is None]
+    assert not missing, f"{' and '.join(missing)} not found; on Debian: apt-get install chromium chromium-driver"
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs["chromium"]
+    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-background-networking", "no-first-run"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(programs["chromedriver"]))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The report of one run, and that of two runs side by side."""
+    root = tmp_path_factory.mktemp("reports")
+    for method in ("ppo", "a2c"):
+        settings = [word for word in SMALL if method == "ppo" or word != "epochs=1"]
+        words = ["train", method, "--env", "CartPole-v1", "--seeds", "3", *settings, "--out", str(root / method)]
+        assert command_line(words) == 0
+    runs = [str(root / method) for method in ("ppo", "a2c")]
+    assert command_line(["report", *runs, "--out", str(root / "both.html")]) == 0
+    return {"one": root / "ppo" / "report.html", "both": root / "both.html"}
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("name", ["one", "both"])
+def test_a_report_is_whole_and_fits_the_window(browser, pages, name, width):
+    browser.set_window_size(width, 900)
+    browser.get(pages[name].as_uri())
+    assert "ppo" in browser.find_element("tag name", "body").text
+    assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    wide = browser.execute_script("return [document.documentElement.scrollWidth, window.innerWidth]")
+    assert wide[0] <= wide[1], f"the page is {wide[0]} pixels wide in a window of {wide[1]}"
+    figures = browser.execute_script(
+        "return [...document.querySelectorAll('svg, img')].filter(f => f.getClientRects().length > 0)"
+        ".map(f => [f.getBoundingClientRect().width, f.getBoundingClientRect().height,"
+        " f.tagName === 'IMG' ? f.naturalWidth : 1])"
+    )  # a figure that is drawn twice, for wide and for narrow windows, is shown once
+    assert len(figures) >= 3 and all(min(figure) > 0 for figure in figures), figures
+    shot = np.asarray(Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("L"))
+    assert len(np.unique(shot)) > 10, "nothing is drawn"
+
+
+def test_nothing_is_fetched_from_elsewhere(browser, pages):
+    browser.get(pages["one"].as_uri())
+    fetched = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [url for url in fetched if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -1,0 +1,26 @@
+"""How many times as slow this machine is as the one on which the budget of ``make test`` was set: ``1.0`` or more."""
+
+from __future__ import annotations
+
+import time
+
+REFERENCE = 1.0
+"""Seconds that :func:`work` took there, the best of five."""
+
+
+def work() -> float:
+    """Seconds of a fixed piece of plain Python, which is most of what tests do besides compiling."""
+    began = time.perf_counter()
+    words = {}
+    for i in range(2_000_000):
+        words[i % 1_000] = words.get(i % 997, 0) + i
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Print the factor with two digits; a faster machine counts as 1."""
+    print(f"{max(min(work() for _ in range(5)) / REFERENCE, 1.0):.2f}")
+
+
+if __name__ == "__main__":
+    main()
