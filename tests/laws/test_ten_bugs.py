@@ -100,12 +100,13 @@ DQN_QUICK = DQN(
 def learnt_values(world, blocks=600):
     loop = CompiledLoop(parts(DQN_QUICK), world, 4, [0], 10_000)
     carry = loop.advance(loop.init(), blocks)
-    state = jax.tree.map(lambda x: x[0], loop.learner(carry).method)
+    state = jax.tree.map(lambda x: np.asarray(x)[0], loop.learner(carry).method)
     known = world.known(0.9)
     episode = random_steps(world.spec, np.random.default_rng(0), len(known), 1)
-    episode = jax.tree.map(lambda x: x[:, 0], episode)
-    episode = eqx.tree_at(lambda e: e.view.observation, episode, jnp.stack([k.observation for k in known]))
-    return np.asarray(DQN_QUICK.judge(state, episode).value), np.array([k.value for k in known])
+    episode = jax.tree.map(lambda x: np.asarray(x)[:, 0], episode)
+    shown = np.stack([np.asarray(k.observation) for k in known])
+    episode = eqx.tree_at(lambda e: e.view.observation, episode, shown)
+    return np.asarray(jax.jit(DQN_QUICK.judge)(state, episode).value), np.array([k.value for k in known])
 
 
 @pytest.mark.parametrize("limit", [10, 1000])
@@ -151,17 +152,26 @@ def quadratic_gae(reward, value, following, terminated, ended, discount, trace):
     return result
 
 
+@pytest.fixture(scope="module")
+def assessed():
+    """What PPO finds of made-up steps, and the values of all next observations, as one program for all seeds."""
+    method, spec = PPO(hidden=(6,), discount=0.97, trace=0.9), Walk().spec
+
+    @jax.jit
+    def both(steps):
+        network = method.init(spec, KEY).network
+        batch = Batch(steps, jnp.ones((20, 3), bool), network.begin(3), jnp.int32(0))
+        following = jax.vmap(jax.vmap(lambda o: network.critic((), o)[0]))(steps.next_view.observation)
+        return method.assessor().assess(network, ((), (), ()), batch), following
+
+    return both
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_3_advantages_stop_at_the_end_of_an_episode(seed):
-    method = PPO(hidden=(6,), discount=0.97, trace=0.9)
-    spec = Walk().spec
-    network = method.init(spec, KEY).network
-    steps = random_steps(spec, np.random.default_rng(seed), 20, 3)
-    steps = dataclasses.replace(steps, extras={"log_prob": jnp.zeros((20, 3))})
-    batch = Batch(steps, jnp.ones((20, 3), bool), network.begin(3), jnp.int32(0))
-    assess = jax.jit(method.assessor().assess)
-    verdict = assess(network, ((), (), ()), batch)
-    following = jax.vmap(jax.vmap(lambda o: network.critic((), o)[0]))(steps.next_view.observation)
+def test_3_advantages_stop_at_the_end_of_an_episode(seed, assessed):
+    steps = as_numpy(random_steps(Walk().spec, np.random.default_rng(seed), 20, 3))
+    steps = dataclasses.replace(steps, extras={"log_prob": np.zeros((20, 3), "float32")})
+    verdict, following = as_numpy(assessed(steps))
     for row in range(3):
         columns = (steps.reward, verdict.value, following, steps.terminated, steps.ended)
         wanted = quadratic_gae(*(np.asarray(x, "float64")[:, row] for x in columns[:3]),
@@ -169,8 +179,8 @@ def test_3_advantages_stop_at_the_end_of_an_episode(seed):
         np.testing.assert_allclose(verdict.advantage[:, row], wanted, atol=2e-5)
     last = np.asarray(steps.ended)
     later = np.cumsum(last, axis=0) - last > 0  # every step but those of each row's first episode
-    reward = jnp.where(later, steps.reward + 3.0, steps.reward)
-    changed = assess(network, ((), (), ()), eqx.tree_at(lambda b: b.steps.reward, batch, reward))
+    reward = np.where(later, steps.reward + 3.0, steps.reward).astype("float32")
+    changed = as_numpy(assessed(dataclasses.replace(steps, reward=reward)))[0]
     same_bits(verdict.advantage[~later], changed.advantage[~later], "the first episodes")
     assert later.any() and not np.array_equal(verdict.advantage, changed.advantage)
 
@@ -181,7 +191,7 @@ def rollout(method, world, envs=3):
     The world takes actions in their canonical units here.
     """
     spec = world.spec
-    state = method.init(spec, KEY)
+    state = jax.jit(lambda: method.init(spec, KEY))()
     if isinstance(spec.action, Box):  # wide enough that many draws lie outside the bounds
         state = eqx.tree_at(lambda s: s.network.head.free, state, (jnp.full(2, 1.0),))
     policy = method.policy(state, Mode.EXPLORE)
@@ -266,7 +276,7 @@ def test_6_steps_past_the_end_of_a_window_are_not_counted(name):
     method, spec, rng = CASES[name].method, CASES[name].world.spec, np.random.default_rng(0)
     steps = random_steps(spec, rng, 3, 6)
     mask = jnp.asarray(until_end(steps.ended))
-    update, state = jax.jit(method.update), method.init(spec, KEY)
+    update, state = jax.jit(method.update), jax.jit(lambda: method.init(spec, KEY))()
     batch = Batch(steps, mask, (), jnp.int32(0))
     one = update(state, batch, KEY)
     other = dataclasses.replace(batch, steps=with_other_padding(spec, steps, mask, rng))
@@ -294,22 +304,32 @@ def test_8_replayed_windows_stay_within_an_episode_and_off_the_write_head():
 
 
 def test_9_seeds_control_worlds_and_share_none():
-    def observations(seed):
-        return [b.view.observation for b, _ in recorded_seed(seed)]
-
-    def recorded_seed(seed):
-        loop = CompiledLoop(parts(Recorder(Rollouts(8), 3)), Coded(), 3, [seed], 1000)
-        carry = loop.init()
+    def observations(*seeds):
+        loop = CompiledLoop(parts(Recorder(Rollouts(8), 3)), Coded(), 3, list(seeds), 1000)
+        carry, seen = loop.init(), []
         for _ in range(3):
             carry = loop.advance(carry, 1)
-            yield as_numpy(loop.learner(carry).method)
+            seen.append(as_numpy(loop.learner(carry).method)[0].view.observation)
+        return np.stack(seen, axis=1)  # [seed, block, ...]
 
-    same_bits(observations(5), observations(5), "one seed, one world")
-    tags = [set(np.concatenate(observations(s))[..., 0].ravel().tolist()) for s in (5, 6)]
+    both, again = observations(5, 6), observations(5)
+    same_bits(both[0], again[0], "one seed, one world")
+    tags = [set(seen[..., 0].ravel().tolist()) for seen in both]
     assert not tags[0] & tags[1]
+
+    @jax.jit
+    def seeds_of_worlds(keys):
+        def one(root):
+            starts = jax.vmap(lambda world: fold(fold(root, "worlds", 0), "world", world))(jnp.arange(16))
+            return jax.vmap(lambda key: jax.random.bits(key, dtype="uint32") >> 1)(starts)
+
+        return jax.vmap(one)(keys)
+
     keys = roots(list(range(32)))
-    host = {world_seed(fold(keys[i], "worlds", 0), world) for i in range(32) for world in range(16)}
-    assert len(host) == 512
+    host = np.asarray(seeds_of_worlds(keys))
+    assert len(np.unique(host)) == 512
+    for seed, world in ((0, 0), (3, 7), (31, 15)):
+        assert world_seed(fold(keys[seed], "worlds", 0), world) == host[seed, world]
 
 
 @pytest.mark.parametrize("name", ["ppo", pytest.param("ppo with memory", marks=pytest.mark.slow)])
@@ -332,9 +352,14 @@ def test_10_nothing_but_learning_moves_the_policy(name):
 
 def test_10_greedy_and_sampled_play_differ_and_change_nothing():
     method, world = CASES["sac with choices"].method, Walk(Discrete(4))
-    state = method.init(world.spec, KEY)
+    state = jax.jit(lambda: method.init(world.spec, KEY))()
     held = as_numpy(state)
-    view = jax.vmap(world.reset, in_axes=(None, 0))(world.spec.params, per_index(KEY, 64))[1].view
-    chosen = {mode: method.act(method.policy(state, mode), (), view, KEY)[0] for mode in Mode}
+
+    @jax.jit
+    def play(state):
+        view = jax.vmap(world.reset, in_axes=(None, 0))(world.spec.params, per_index(KEY, 64))[1].view
+        return {mode.value: method.act(method.policy(state, mode), (), view, KEY)[0] for mode in Mode}
+
+    chosen = {Mode(name): action for name, action in play(state).items()}
     assert not np.array_equal(chosen[Mode.EXPLOIT], chosen[Mode.SAMPLE])
     same_bits(held, as_numpy(state), "acting writes nothing")

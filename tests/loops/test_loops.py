@@ -110,7 +110,7 @@ def test_learning_changes_something(in_compiled):
     assert max(jax.tree.leaves(moved)) > 1e-4
 
 
-@pytest.mark.parametrize("name", ["ppo", pytest.param("sac", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("sac", marks=pytest.mark.laws)])
 def test_a_seed_alone_does_what_it_does_among_others(name):
     many, one = compiled(name), compiled(name, SEEDS[1:])
     both = many.advance(many.init(), 4)
@@ -144,7 +144,7 @@ def test_chunks_do_not_matter():
 
 
 @pytest.mark.parametrize(
-    "name", ["bc", "sac", pytest.param("dpo", marks=pytest.mark.slow), pytest.param("spin", marks=pytest.mark.slow)]
+    "name", ["bc", "sac", pytest.param("dpo", marks=pytest.mark.laws), pytest.param("spin", marks=pytest.mark.slow)]
 )
 def test_logged_loop_resumes(name, tmp_path):
     case = CASES[name]
