@@ -51,7 +51,7 @@ HEAVY = {
 """Libraries that cost much to import, or may be missing: imported by the function that needs them."""
 
 RECIPES = ("methods", "feedback", "curricula", "papers")
-RECIPE_LINES, FILE_LINES, FUNCTION_LINES = 150, 250, 40
+RECIPE_LINES, FILE_LINES, FUNCTION_LINES = 150, 400, 60
 
 PURE = {"core", "objectives", "nets", "data", "methods", "feedback", "curricula", "loops"} | PARTS
 """Rooms whose types are known by protocol, so that none is told by looking for an attribute."""
@@ -277,7 +277,7 @@ def test_no_path_or_mirror_of_one_machine():
 @in_git
 def test_nothing_installs_a_strangers_package():
     """On the package index the plain name is another project's: ours is :data:`thespis.core.errors.DISTRIBUTION`."""
-    foreign = re.compile(rb"(?<![\w.-])thespis\[\w|install\b[^\n`]*[\s\"']thespis(?![\w./-])")
+    foreign = re.compile(rb"(?<![\w.-])thespis\[\w|(?<!un)install\b[^\n`]*[\s\"']thespis(?![\w./-])")
     texts = {path: path.read_bytes() for path in repository_files()}
     hits = {name(path): foreign.search(text) for path, text in texts.items() if b"\0" not in text}
     assert not {path: hit.group() for path, hit in hits.items() if hit}

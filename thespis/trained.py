@@ -70,7 +70,7 @@ class Run:
         if missing := [seed for seed in seeds if seed not in self.config["seeds"]]:
             raise UserError(f"this run has no seed {missing[0]}: it has {', '.join(map(str, self.config['seeds']))}")
         index = np.array([self.config["seeds"].index(seed) for seed in seeds])
-        return jax.tree.map(lambda x: x[index], self.states)
+        return jax.jit(lambda states: jax.tree.map(lambda x: x[index], states))(self.states)
 
     @property
     def spec(self) -> EnvSpec:

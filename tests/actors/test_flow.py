@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,69 +28,94 @@ KEY = key_of(0)
 VIEW = View(jnp.array([0.4, -1.0, 0.3]))
 
 
-def wild(tree, key=KEY):
-    """The same net with weights that leave nothing at 0."""
-    leaves, shape = jax.tree.flatten(tree)
-    keys = jax.random.split(key, len(leaves))
-    moved = [x + 0.4 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
-    return jax.tree.unflatten(shape, moved)
+def wild(tree, seed=0):
+    """The same net with weights that leave nothing at 0; drawn by numpy, which compiles nothing."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(x):
+        bound = x.shape[-2] ** -0.5 if len(x.shape) > 1 else 0.0
+        return (rng.uniform(-bound, bound, x.shape) + 0.4 * rng.normal(size=x.shape)).astype("float32")
+
+    return jax.tree.map(drawn, tree)
 
 
+@functools.cache
 def flow(shape, log_std=(-1.0, 0.3)):
     """The flow of one state."""
     spec = EnvSpec("here", Box((3,)), Box(shape, -1.0, 1.0))
-    actor = FlowActor(spec, KEY, pairs=2, shifts=2, hidden=(8, 8), shift_hidden=(6,), log_std=log_std)
-    return wild(actor)(VIEW)
+
+    def built(key):
+        return FlowActor(spec, key, pairs=2, shifts=2, hidden=(8, 8), shift_hidden=(6,), log_std=log_std)
+
+    return jax.jit(lambda actor: actor(VIEW))(wild(jax.eval_shape(built, KEY)))
 
 
 @pytest.mark.parametrize("size", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_couplings_go_back_and_keep_volumes(size):
-    net = wild(Couplings(size, 3, 2, (8,), KEY))
-    z, context = jax.random.normal(KEY, (size,)), VIEW.observation
-    y = net(z, context)
-    assert jnp.abs(y - z).max() > 0.1
-    np.testing.assert_allclose(net.inverse(y, context), z, atol=1e-5)
-    derivative = jax.jacfwd(lambda z: net(z, context))(z)
-    assert float(jnp.linalg.det(derivative)) == pytest.approx(1.0, abs=1e-4)
+
+    net = wild(jax.eval_shape(lambda key: Couplings(size, 3, 2, (8,), key), KEY))
+
+    @jax.jit
+    def tried(net, key, context):
+        z = jax.random.normal(key, (size,))
+        derivative = jax.jacfwd(lambda z: net(z, context))(z)
+        y = net(z, context)
+        return z, y, net.inverse(y, context), derivative, jnp.linalg.det(derivative), net(z, context + 1.0)
+
+    z, y, back, derivative, volume, elsewhere = jax.tree.map(np.asarray, tried(net, KEY, VIEW.observation))
+    assert np.abs(y - z).max() > 0.1
+    np.testing.assert_allclose(back, z, atol=1e-5)
+    assert float(volume) == pytest.approx(1.0, abs=1e-4)
     if size > 1:
-        assert jnp.abs(derivative - jnp.eye(size)).max() > 0.05
-    assert jnp.abs(net(z, context + 1.0) - y).max() > 0.05
+        assert np.abs(derivative - np.eye(size)).max() > 0.05
+    assert np.abs(elsewhere - y).max() > 0.05
 
 
 @pytest.mark.parametrize("shape", [(2, 2), pytest.param((1,), marks=pytest.mark.slow)])
 def test_the_density_is_that_of_the_samples(shape):
     """By the change of variables, with the derivative of the whole way from the normal to the action."""
-    chosen = flow(shape)
-    z = 0.3 * jax.random.normal(KEY, chosen.log_std.shape)
-    action, derivative = chosen._through(z), jax.jacfwd(lambda z: chosen._through(z).ravel())(z)
-    normal = jax.scipy.stats.norm.logpdf(z, scale=jnp.exp(chosen.log_std)).sum()
-    wanted = float(normal - jnp.linalg.slogdet(derivative)[1])
-    assert action.shape == shape and float(chosen.log_prob(action)) == pytest.approx(wanted, abs=1e-3)
-    assert chosen.sample(KEY).shape == chosen.mode().shape == shape
-    np.testing.assert_allclose(chosen.mode(), chosen._through(jnp.zeros_like(z)))
+
+    @jax.jit
+    def tried(chosen, key):
+        z = 0.3 * jax.random.normal(key, chosen.log_std.shape)
+        action, derivative = chosen._through(z), jax.jacfwd(lambda z: chosen._through(z).ravel())(z)
+        normal = jax.scipy.stats.norm.logpdf(z, scale=jnp.exp(chosen.log_std)).sum()
+        density = normal - jnp.linalg.slogdet(derivative)[1]
+        middle = chosen._through(jnp.zeros_like(z))
+        return action, density, chosen.log_prob(action), chosen.sample(key), chosen.mode(), middle
+
+    action, wanted, found, sample, mode, middle = tried(flow(shape), KEY)
+    assert action.shape == shape and float(found) == pytest.approx(float(wanted), abs=1e-3)
+    assert sample.shape == mode.shape == shape
+    np.testing.assert_allclose(mode, middle)
 
 
 @pytest.mark.parametrize(("size", "cells"), [(1, 4_000), pytest.param(2, 400, marks=pytest.mark.slow)])
 def test_soft_values_are_log_integrals_of_soft_action_values(size, cells):
     alpha, chosen = 0.7, flow((size,))
     edge = (np.arange(cells) + 0.5) / cells * 2 - 1
-    grid = jnp.asarray(np.stack(np.meshgrid(*[edge] * size), axis=-1).reshape(-1, size), "float32")
-    q = alpha * np.asarray(jax.jit(jax.vmap(chosen.action_values))(grid), np.float64)
+    grid = np.stack(np.meshgrid(*[edge] * size), axis=-1).reshape(-1, size).astype("float32")
+
+    @jax.jit
+    def tried(chosen, grid, key):
+        samples = jax.vmap(chosen.sample)(jax.random.split(key, 20_000))
+        return jax.vmap(chosen.action_values)(grid), jax.vmap(chosen.log_prob)(grid), chosen.values(), samples
+
+    q, density, values, samples = jax.tree.map(lambda x: np.asarray(x, np.float64), tried(chosen, grid, KEY))
     cell = (2 / cells) ** size
-    found = alpha * np.log(np.exp(q / alpha).sum(axis=0) * cell)
-    np.testing.assert_allclose(found, alpha * chosen.values(), atol=0.01)
+    found = alpha * np.log(np.exp(q).sum(axis=0) * cell)
+    np.testing.assert_allclose(found, alpha * values, atol=0.01)
     assert abs(found[0] - found[1]) > 0.05  # the shifts differ
-    density = np.exp(jax.jit(jax.vmap(chosen.log_prob))(grid))
+    density = np.exp(density)
     assert density.sum() * cell == pytest.approx(1.0, abs=0.01)
-    samples = jax.vmap(chosen.sample)(jax.random.split(KEY, 20_000))
     np.testing.assert_allclose(samples.mean(axis=0), (density[:, None] * grid).sum(axis=0) * cell, atol=0.02)
 
 
 def test_at_the_bounds_all_is_finite():
-    chosen, slope = flow((2,)), jax.grad(lambda a, c: c.energy(a))
-    for action in ([1.0, -1.0], [0.99999, 0.0], [0.0, 0.0]):
-        action = jnp.array(action)
-        assert jnp.isfinite(chosen.log_prob(action)) and jnp.isfinite(slope(action, chosen)).all()
+    actions = np.array([[1.0, -1.0], [0.99999, 0.0], [0.0, 0.0]], "float32")
+    both = jax.jit(lambda c, many: jax.vmap(lambda a: (c.log_prob(a), jax.grad(c.energy)(a)))(many))
+    for found in both(flow((2,)), actions):
+        assert np.isfinite(found).all()
     with pytest.raises(UserError, match="one box"):
         MEow().init(Walk(Discrete(3)).spec, KEY)
     with pytest.raises(UserError):
@@ -102,9 +129,15 @@ def test_an_update_against_the_only_loss():
     method, spec = MEow(hidden=(6,), shift_hidden=(5,), alpha=0.4, discount=0.9, max_gradient_norm=1e9), Walk().spec
     steps = random_steps(spec, np.random.default_rng(0), 1, 5)
     batch = Batch(steps, jnp.ones((1, 5), bool), (), jnp.int32(0))
-    state = method.init(spec, KEY)
-    state = eqx.tree_at(lambda s: (s.actor, s.target), state, (wild(state.actor), wild(state.target, key_of(1))))
-    new, report = jax.jit(method.update)(state, batch, KEY)
+
+    @jax.jit
+    def updated(key, batch):
+        state = method.init(spec, key)
+        nets = jax.tree.map(jnp.asarray, (wild(state.actor), wild(state.target, 1)))
+        state = eqx.tree_at(lambda s: (s.actor, s.target), state, nets)
+        return state, *method.update(state, batch, key)
+
+    state, new, report = updated(KEY, batch)
 
     def missed(actor):
         def one(step):
@@ -116,12 +149,13 @@ def test_an_update_against_the_only_loss():
 
         return jnp.mean(jax.vmap(one)(jax.tree.map(lambda x: x[0], steps)))
 
-    assert float(report.metrics["critic_loss"]) == pytest.approx(float(jax.jit(missed)(state.actor)), rel=1e-3)
-    wanted, found = jax.jit(jax.grad(missed))(state.actor), jax.tree.map(lambda m: m / 0.1, _moments(new.opt))
+    loss, wanted = jax.jit(jax.value_and_grad(missed))(state.actor)
+    assert float(report.metrics["critic_loss"]) == pytest.approx(float(loss), rel=1e-3)
+    found = jax.tree.map(lambda m: np.asarray(m) / 0.1, _moments(new.opt))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-2, atol=2e-2), found, wanted)
-    copy = jax.tree.map(lambda t, a: 0.995 * t + 0.005 * a, state.target, new.actor)
+    copy = jax.tree.map(lambda t, a: 0.995 * np.asarray(t) + 0.005 * np.asarray(a), state.target, new.actor)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), new.target, copy)
-    assert 0 < int(steps.terminated.sum()) < 5
+    assert 0 < np.asarray(steps.terminated).sum() < 5
 
 
 def _moments(opt):
@@ -131,15 +165,20 @@ def _moments(opt):
 
 def test_judged_values_are_those_of_the_flow():
     method, spec = MEow(hidden=(6,), shift_hidden=(5,), observations=RunningScale()), Walk().spec
-    state = method.init(spec, KEY)
-    state = eqx.tree_at(lambda s: s.actor, state, wild(state.actor))
-    episode = jax.tree.map(lambda x: x[:, 0], random_steps(spec, np.random.default_rng(0), 4, 1))
-    critique = method.judge(state, episode)
-    chosen = state.actor(method.scaled(state.scale, jax.tree.map(lambda x: x[2], episode.view)))
-    least = 0.25 * float(chosen.action_values(episode.action[2]).min())
-    assert critique.value is not None and critique.value[2] == pytest.approx(least, rel=1e-4)
-    beyond = least - 0.25 * float(chosen.values().min())
-    assert critique.advantage is not None and critique.advantage[2] == pytest.approx(beyond, rel=1e-3)
+    episode = jax.tree.map(lambda x: np.asarray(x)[:, 0], random_steps(spec, np.random.default_rng(0), 4, 1))
+
+    @jax.jit
+    def judged(key, episode):
+        state = method.init(spec, key)
+        state = eqx.tree_at(lambda s: s.actor, state, jax.tree.map(jnp.asarray, wild(state.actor)))
+        chosen = state.actor(method.scaled(state.scale, jax.tree.map(lambda x: x[2], episode.view)))
+        return method.judge(state, episode), chosen.action_values(episode.action[2]), chosen.values()
+
+    critique, action_values, values = judged(KEY, episode)
+    least = 0.25 * float(np.min(action_values))
+    assert critique.value is not None and np.asarray(critique.value)[2] == pytest.approx(least, rel=1e-4)
+    beyond = least - 0.25 * float(np.min(values))
+    assert critique.advantage is not None and np.asarray(critique.advantage)[2] == pytest.approx(beyond, rel=1e-3)
 
 
 class Bandit(eqx.Module):

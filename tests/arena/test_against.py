@@ -21,6 +21,7 @@ from thespis.evaluation.exploitability import ask
 from thespis.runs.config import from_config, to_config
 
 TREE = game_tree(KUHN.game)
+OUTCOME = jax.jit(lambda policy: outcome(TREE, policy))
 
 
 class Always:
@@ -47,7 +48,7 @@ def expected(own, other) -> float:
     won = []
     for seat in range(2):
         both = np.where((TREE.owner == seat)[:, None], own, other)
-        won.append(float(outcome(TREE, jnp.asarray(both))[seat]))
+        won.append(float(OUTCOME(both)[seat]))
     return float(np.mean(won))
 
 
@@ -58,21 +59,24 @@ def test_random_moves_win_what_they_should(players):
 
     def play(key):
         state, told = world.reset((), key)
-        won = jnp.zeros(())
-        for i in range(2):  # nobody decides more than twice
-            here = jax.random.fold_in(key, i)
+
+        def move(carry, here):
+            state, told, won = carry
             action = random_action(world.spec.action, here, told.legal)
             after, new = world.step(state, action, here)
             won = won + jnp.where(told.terminated, 0.0, new.reward)
-            state, told = jax.tree.map(
-                lambda a, b, over=told.terminated: jnp.where(over, a, b), (state, told), (after, new)
-            )
+            state, told = jax.tree.map(lambda a, b: jnp.where(told.terminated, a, b), (state, told), (after, new))
+            return (state, told, won), None
+
+        begun = state, told, jnp.zeros(())
+        (_, told, won), _ = jax.lax.scan(move, begun, jax.random.split(key, 2))  # nobody decides more than twice
         return won, told.terminated
 
     won, over = jax.jit(jax.vmap(play))(jax.random.split(key_of(3), games))
-    assert bool(over.all())
+    won, over = np.asarray(won), np.asarray(over)
+    assert over.all()
     wanted = np.mean([expected(uniform(TREE), player.table()) for player in players])
-    assert abs(float(won.mean()) - wanted) < 4 * float(won.std()) / np.sqrt(games)
+    assert abs(won.mean() - wanted) < 4 * won.std() / np.sqrt(games)
 
 
 @pytest.mark.slow

@@ -21,11 +21,21 @@ def world() -> Everyone:
     return registry.compiled("pgx:tic_tac_toe")
 
 
-def after(world: Everyone, moves: list[int]):
-    position = world.game.start(jax.random.key(0))
-    for move in moves:
-        position = world.game.play(position, jnp.int32(move), jax.random.key(0))
-    return jax.tree.map(lambda x: x[None], world.view(position))
+@pytest.fixture(scope="module")
+def found(world):
+    """What a search of 200 simulations does in both seats after five moves at most, -1 where none is made."""
+
+    @jax.jit
+    def searched(moves, key):
+        def played(position, move):
+            after = world.game.play(position, jnp.maximum(move, 0), key)
+            return jax.tree.map(lambda x, y: jnp.where(move >= 0, x, y), after, position), None
+
+        position, _ = jax.lax.scan(played, world.game.start(key), moves)
+        view = jax.tree.map(lambda x: x[None], world.view(position))
+        return MCTS.of(world.spec, 200).act((), view, key)[0][SEATS]
+
+    return lambda moves: np.asarray(searched(np.array([*moves, *[-1] * (5 - len(moves))], "int32"), key_of(0)))
 
 
 @pytest.mark.parametrize(
@@ -33,9 +43,8 @@ def after(world: Everyone, moves: list[int]):
     [([0, 3, 1, 4], 2), ([0, 3, 1], 2), ([0, 1, 4], 8)],
     ids=["a win before a block", "the second must block", "on the diagonal"],
 )
-def test_what_is_forced_is_found(world, moves, only):
-    action, _ = MCTS.of(world.spec, 200).act((), after(world, moves), key_of(0))
-    assert action[SEATS].tolist() == [[only, only]]
+def test_what_is_forced_is_found(found, moves, only):
+    assert found(moves).tolist() == [[only, only]]
 
 
 @pytest.mark.slow

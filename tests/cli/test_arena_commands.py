@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def test_arena_of_all_seeds_has_intervals_over_them(kuhn, thespis):
         (("arena", "bot:random", "nowhere", "--env", "pgx:kuhn_poker"), "nowhere"),
         (("play", "bot:random"), "no run says in which world to play"),
         (("play", "bot:random", "--env", "pgx:kuhn_poker", "--seat", 2), "seats of pgx:kuhn_poker are 0 to 1"),
-        (("play", "bot:random", "--env", "CartPole-v1"), "has one agent"),
+        (("play", "bot:random", "--env", "probe:coin"), "has one agent"),
         (("play", "bot:random", "--env", "tables:Auction"), "no game in turn"),
     ],
 )
@@ -107,10 +108,11 @@ def test_tree_search_takes_what_is_left_open(tmp_path):
     assert said.rstrip().endswith(("you win (+1)", "you lose (−1)", "a draw (0)"))
 
 
-def test_leaving_is_clean(tmp_path):
-    done = typed("", "bot:random", "--env", "pgx:connect_four", "--seat", 1, cwd=tmp_path, check=130)
-    assert "bot:random plays" in done.stdout and "1 2 3 4 5 6 7\n. . . . . . .\n" in done.stdout
-    assert done.stdout.rstrip().endswith("you left before the game was over") and done.stderr == ""
+def test_leaving_is_clean(thespis, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    done = thespis("play", "bot:random", "--env", "pgx:connect_four", "--seat", 1, code=130)
+    assert "bot:random plays" in done.out and "1 2 3 4 5 6 7\n. . . . . . .\n" in done.out
+    assert done.out.rstrip().endswith("you left before the game was over") and done.err == ""
 
 
 @pytest.mark.slow

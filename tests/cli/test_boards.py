@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,23 +14,46 @@ from thespis.cli.boards import DRAWINGS
 from thespis.envs.games.naming import game
 
 
-def after(name: str, moves: list[int], seed: int = 0):
+class Told(NamedTuple):
+    """What is to be known of a position."""
+
+    player: int
+    over: bool
+    legal: np.ndarray
+    payoff: np.ndarray
+    seen: list[np.ndarray]
+    """By player."""
+
+
+@functools.cache
+def programs(name: str) -> tuple:
+    """A game's start, its move, and what it tells, each compiled."""
     played = game(name)
-    position = played.start(jax.random.key(seed))
+
+    def told(position):
+        seen = [played.observe(position, jnp.int32(seat))["seen"] for seat in (0, 1)]
+        return Told(
+            played.player(position), played.over(position), played.legal(position), played.payoff(position), seen
+        )
+
+    return jax.jit(played.start), jax.jit(played.play), jax.jit(told)
+
+
+def after(name: str, moves: list[int], seed: int = 0) -> Told:
+    start, play, told = programs(name)
+    position, key = start(jax.random.key(seed)), jax.random.key(0)
     for move in moves:
-        position = played.play(position, jnp.int32(move), jax.random.key(0))
-    return played, position
+        position = play(position, np.int32(move), key)
+    return jax.device_get(told(position))
 
 
 def drawn(name: str, moves: list[int], seat: int, seed: int = 0) -> str:
-    played, position = after(name, moves, seed)
-    return DRAWINGS[f"pgx:{name}"].board(np.asarray(played.observe(position, jnp.int32(seat))["seen"]), seat)
+    return DRAWINGS[f"pgx:{name}"].board(after(name, moves, seed).seen[seat], seat)
 
 
-def moves(name: str, played_: list[int], seed: int = 0) -> dict[str, int]:
-    played, position = after(name, played_, seed)
-    seen = np.asarray(played.observe(position, played.player(position))["seen"])
-    return DRAWINGS[f"pgx:{name}"].moves(seen, np.flatnonzero(played.legal(position)).tolist())
+def moves(name: str, played: list[int], seed: int = 0) -> dict[str, int]:
+    told = after(name, played, seed)
+    return DRAWINGS[f"pgx:{name}"].moves(told.seen[told.player], np.flatnonzero(told.legal).tolist())
 
 
 @pytest.mark.parametrize("seat", [0, 1])
@@ -54,16 +80,13 @@ def test_names_of_moves_mean_what_they_say():
         taken: list[int] = []
         for word in ends.split():
             taken.append(moves(name, taken)[word])
-        played, position = after(name, taken)
-        assert played.over(position) and np.abs(played.payoff(position)).tolist() == [stake, stake]
+        told = after(name, taken)
+        assert told.over and np.abs(told.payoff).tolist() == [stake, stake]
 
 
 def test_cards_are_the_own_ones():
-    played, position = after("kuhn_poker", [])
-    payoff = played.payoff(after("kuhn_poker", [1, 1])[1])
-    hands = [
-        DRAWINGS["pgx:kuhn_poker"].hand(np.asarray(played.observe(position, jnp.int32(i))["seen"])) for i in (0, 1)
-    ]
+    payoff = after("kuhn_poker", [1, 1]).payoff
+    hands = [DRAWINGS["pgx:kuhn_poker"].hand(seen) for seen in after("kuhn_poker", []).seen]
     assert hands[0] != hands[1] and ("JQK".index(hands[0]) > "JQK".index(hands[1])) == (payoff[0] > 0)
     assert drawn("kuhn_poker", [0], 1) == f"you hold {hands[1]}; chips beside the antes: yours 0, the other's 1"
     assert "on the table lies" not in drawn("leduc_holdem", [0], 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -16,6 +17,7 @@ import pytest
 from language import chatting
 
 import thespis
+from thespis.cli.main import run as command_line
 from thespis.methods.language.grpo import GRPO
 
 
@@ -33,23 +35,24 @@ def chat(directory: Path, *words: str, lines: list[str]) -> subprocess.Completed
     )  # fmt: skip
 
 
-def test_a_person_is_the_world(run):
+def test_a_person_is_the_world(run, monkeypatch, capfd):
     """The same as in the world itself; unknown words are named, an empty line begins anew, the end of input ends it."""
     space = run.spec.observation
     (steps,) = run.play(1, keep=1).kept[0]
     first = " ".join(space.vocabulary.words[i] for i in steps.view.observation[0] if i >= 0)
     said = [space.vocabulary.words[i] for i in steps.action[0] if i >= 0 and space.vocabulary.words[i] != "<end>"]
     lines = [first, "xyzzy plugh up", "", first.removesuffix(" >"), *[first] * 40]
-    done = chat(run.path, "--greedy", "--seed", "3", "--json", lines=lines)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)["conversation"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+    assert command_line(["chat", str(run.path), "--greedy", "--seed", "3", "--json"]) == 0
+    out, err = capfd.readouterr()
+    told = json.loads(out)["conversation"]
     assert [turn["role"] for turn in told[:2]] == ["world", "actor"] and told[0]["content"] == first
     assert told[1]["content"].split() == told[3]["content"].split() == said
-    assert "unknown here: xyzzy plugh; the words are: > goal" in done.stderr
-    assert "a new conversation begins" in done.stderr
-    assert "the world would begin: goal" in done.stderr
-    assert "an empty line begins a new conversation" in done.stderr, "it was filled to its end"
-    assert "Traceback" not in done.stderr
+    assert "unknown here: xyzzy plugh; the words are: > goal" in err
+    assert "a new conversation begins" in err
+    assert "the world would begin: goal" in err
+    assert "an empty line begins a new conversation" in err, "it was filled to its end"
+    assert "Traceback" not in err
 
 
 @pytest.mark.slow

@@ -33,17 +33,23 @@ HEALTHY = [
         "Pendulum-v1", "HalfCheetah-v5", "MountainCar-v0", "Acrobot-v1", "Ant-v5", "Blackjack-v1",
         "FrozenLake-v1", "Taxi-v4")),
 ]  # fmt: skip
-COMPILED = ["gymnax:CartPole-v1"] + [
+COMPILED = ["probe:coin"] + [
     pytest.param(name, marks=SLOW)
-    for name in ("gymnax:Pendulum-v1", "gymnax:Catch-bsuite", "gymnax:Breakout-MinAtar", "probe:coin", "probe:hybrid",
-                 "probe:masked", "probe:picture", "probe:maze", "envpool:CartPole-v1")
+    for name in ("gymnax:CartPole-v1", "gymnax:Pendulum-v1", "gymnax:Catch-bsuite", "gymnax:Breakout-MinAtar",
+                 "probe:hybrid", "probe:masked", "probe:picture", "probe:maze", "envpool:CartPole-v1")
 ]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
-    """Compiling an update of SAC to compare its speed takes longer than all else; one slow test does it."""
+    """Compiling an update of SAC to compare its speed takes longer than all else; one slow test does it.
+
+    And a world's own speed is measured in the fiftieth part of the time.
+    """
     monkeypatch.setattr(world, "_sac_update", lambda spec, left: None)
+    for module, name in ((world.raw, "steps_per_second"), (world, "host_speed")):
+        measure = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda env, seconds, measure=measure: measure(env, seconds / 50))
     with compiled_quickly():
         yield
 
@@ -132,8 +138,13 @@ def test_the_formulas_hold(law):
     assert law()
 
 
-def test_replay_and_seeds_hold():
+def test_replay_holds():
     assert "1,024 windows" in laws.replay_keeps_episodes_whole()
+
+
+@pytest.mark.slow
+def test_seeds_hold():
+    """32 of them; quicker, with two: ``tests/loops/test_addresses.py``."""
     assert "512" not in laws.seeds_share_no_stream()
 
 

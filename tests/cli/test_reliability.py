@@ -6,8 +6,9 @@ import resource
 import signal
 
 import pytest
-from processes import begun, checkpoints, killed, outcome, thespis, wait_for
+from processes import HERE, begun, checkpoints, killed, outcome, thespis, wait_for
 
+from thespis.cli.main import run as command_line
 from thespis.runs.store import COLUMNS, RunDirectory
 
 SMALL = ("--set", "hidden=16,16", "--episodes", 2, "--quiet")
@@ -41,7 +42,7 @@ QUICK = [
     "train",
     "ppo",
     "--env",
-    "CartPole-v1",
+    "probe:maze",
     "--steps",
     8_192,
     "--envs",
@@ -51,7 +52,7 @@ QUICK = [
     "epochs=2",
     *SMALL,
 ]
-"""256 steps a block, 32 blocks."""
+"""128 steps a block, 64 blocks; in a world whose library is none that takes seconds to import."""
 
 
 def one_line(stderr: str) -> str:
@@ -62,12 +63,17 @@ def one_line(stderr: str) -> str:
     return lines[0]
 
 
+def in_this_process(*words: object) -> int:
+    """Run a command line where nothing will be killed; the exit code."""
+    return command_line([str(word) for word in words])
+
+
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     """The quick run, not disturbed."""
-    cwd = tmp_path_factory.mktemp("quick")
-    thespis(*QUICK, "--out", cwd / "straight", cwd=cwd)
-    return cwd / "straight"
+    out = tmp_path_factory.mktemp("quick") / "straight"
+    assert in_this_process(*QUICK, "--out", out) == 0
+    return out
 
 
 def test_killed_while_it_writes_and_resumed(quick, tmp_path):
@@ -84,7 +90,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(quick, tmp_path):
     assert process.returncode == 130, errors
     assert f"thespis resume {run}" in one_line(errors)
     assert not (run / "final.json").exists()
-    thespis("resume", run, "--quiet", cwd=tmp_path)
+    assert in_this_process("resume", run, "--quiet") == 0
     assert outcome(run) == outcome(quick)
 
 
@@ -104,13 +110,15 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(quick, tmp_pat
     assert outcome(run) == outcome(quick)
 
 
-def test_not_a_number_stops_with_step_metric_and_checkpoint(tmp_path):
-    done = thespis(
+def test_not_a_number_stops_with_step_metric_and_checkpoint(tmp_path, monkeypatch, capfd):
+    monkeypatch.syspath_prepend(HERE)
+    ended = in_this_process(
         "train", "ppo", "--env", "accidents:CompiledNaN", "--steps", 50_000, "--envs", 2,
-        "--set", "learning_rate=0.01", "length=32", "epochs=2", "hidden=8", "--out", "run", "--quiet",
-        "--checkpoint-seconds", 0, cwd=tmp_path, check=3,
+        "--set", "learning_rate=0.01", "length=32", "epochs=2", "hidden=8", "--out", tmp_path / "run", "--quiet",
+        "--checkpoint-seconds", 0,
     )  # fmt: skip
-    line = one_line(done.stderr)
+    assert ended == 3
+    line = one_line(capfd.readouterr().err)
     saved = checkpoints(tmp_path / "run")[-1]
     assert " is nan; " in line and saved.name in line
     reported = int(line.removeprefix("thespis: step ").split(",")[0])
@@ -145,6 +153,7 @@ def small_file(size: int):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # what is limited is set between fork and exec
 def test_a_full_disk_loses_nothing(quick, tmp_path):
     run = tmp_path / "run"
     process = begun(*QUICK, "--out", run, "--checkpoint-seconds", 0, cwd=tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,15 +11,40 @@ import numpy as np
 import pytest
 
 from thespis.core.conformance import check_environment
-from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import Rollouts
 from thespis.core.keys import key_of
+from thespis.core.records import Critique, Report
 from thespis.envs import registry
 from thespis.envs.games.pgx import NAMES, Pgx
 from thespis.envs.games.versus import Versus
-from thespis.methods.online.ppo import PPO
 
-RIVAL = PPO(hidden=(8,))
+
+class Liking(eqx.Module):
+    """Takes the legal move that it likes best. Nothing is learnt, so that little is to be compiled."""
+
+    name, citations, details, feed = "liking", (), (), Rollouts(length=1)
+
+    def init(self, spec, key):
+        return jnp.zeros(spec.action.n)
+
+    def policy(self, state, mode):
+        return state
+
+    def begin(self, policy, n):
+        return ()
+
+    def judge(self, state, episode):
+        return Critique()
+
+    def update(self, state, batch, key):
+        return state, Report({})
+
+    def act(self, policy, memory, view, key):
+        return jnp.argmax(jnp.where(view.legal, policy, -1.0), axis=-1).astype("int32"), memory, {}
+
+
+RIVAL = Liking()
 
 
 @pytest.mark.parametrize("name", ["tic_tac_toe", "kuhn_poker", "2048"])
@@ -75,48 +102,59 @@ def test_it_plays_as_pgx_does_whoever_begins(name):
 
 def test_cards_show_the_moves():
     game = Pgx("kuhn_poker")
-    position = game.start(key_of(0))
-    for action in (1, 0):
-        position = game.play(position, jnp.int32(action), key_of(0))
-    for player in range(2):
-        shown = np.asarray(game.observe(position, jnp.int32(player))["moves"])
-        np.testing.assert_array_equal(shown, [[0, 1], [1, 0], [0, 0]])
+
+    @jax.jit
+    def shown():
+        position = game.start(key_of(0))
+        for action in (1, 0):
+            position = game.play(position, jnp.int32(action), key_of(0))
+        return [game.observe(position, jnp.int32(player))["moves"] for player in range(2)]
+
+    for moves in shown():
+        np.testing.assert_array_equal(moves, [[0, 1], [1, 0], [0, 0]])
 
 
 def test_only_the_one_whose_turn_it_is_decides():
     world = registry.compiled("pgx:tic_tac_toe")
-    state, step = world.reset((), key_of(0))
+
+    @jax.jit
+    def stepped(state, turn):
+        # the waiting one asks for a square that is taken, which means nothing
+        return world.step(state, {"seats": jnp.broadcast_to(8 - turn, (2,))}, key_of(0))
+
+    state, step = jax.jit(world.reset)((), key_of(0))
     for turn in range(4):
         np.testing.assert_array_equal(step.alive["seats"], [turn % 2 == 0, turn % 2 == 1])
         waiting = np.asarray(step.legal["seats"])[(turn + 1) % 2]
         np.testing.assert_array_equal(waiting, np.arange(9) == 0)
-        # the waiting one asks for a square that is taken, which means nothing
-        state, step = world.step(state, {"seats": jnp.full(2, 8 - turn)}, key_of(turn))
+        state, step = stepped(state, np.int32(turn))
         assert not bool(step.terminated)
 
 
 def test_an_opponent_moves_until_it_is_the_learners_turn():
-    world = Versus(Pgx("tic_tac_toe"), RIVAL)
+    reset, params = beginning()
     seats = set()
     for seed in range(8):
-        state, step = world.reset(world.spec.params, key_of(seed))
+        state, step = reset(params, key_of(seed))
         seats.add(int(state.seat))
         stones = int(np.asarray(step.observation["seen"]).sum())
         assert stones == int(state.seat), "who sits second sees one stone"
     assert seats == {0, 1}
 
 
-def test_a_policy_is_played_against_as_it_would_play():
-    """The opponent's first move is what its own policy draws at that view."""
+@functools.cache
+def beginning():
+    """How a game against a policy begins, and the parameters that it has by default."""
     world = Versus(Pgx("tic_tac_toe"), RIVAL)
-    spec = world.spec
-    policy = RIVAL.policy(RIVAL.init(spec, key_of(3)), Mode.EXPLORE)
-    sure = policy.network.head.out.bias.at[4].set(50.0)
-    policy = eqx.tree_at(lambda p: p.network.head.out.bias, policy, sure)
-    params = eqx.tree_at(
-        lambda p: (p.policy, p.uniform, p.seat), spec.params, (policy, jnp.zeros((), bool), jnp.int32(1))
-    )
-    _, step = world.reset(params, key_of(0))
+    return jax.jit(world.reset), world.spec.params
+
+
+def test_a_policy_is_played_against_as_it_would_play():
+    """The opponent's first move is that of its own policy."""
+    reset, params = beginning()
+    middle = jnp.asarray(np.arange(9) == 4, "float32")
+    params = eqx.tree_at(lambda p: (p.policy, p.uniform, p.seat), params, (middle, jnp.asarray(False), jnp.int32(1)))
+    _, step = reset(params, key_of(0))
     assert not bool(step.legal[4]), "it takes the middle"
 
 

@@ -47,13 +47,18 @@ def named(world):
     return world if isinstance(world, str) else getattr(world, "__name__", type(world).__name__)
 
 
-FAST = {"pettingzoo:classic/tictactoe_v3", crowd_worlds.Candles}  # one turn by turn, one of a user
+FAST = ["pettingzoo:classic/tictactoe_v3", crowd_worlds.Candles]  # one turn by turn, one of a user
 
 
-@pytest.mark.parametrize(
-    "world", [w if w in FAST else pytest.param(w, marks=pytest.mark.slow) for w in WORLDS], ids=named
-)
+@pytest.mark.parametrize("world", FAST, ids=named)
 def test_the_laws_hold(world):
+    """For as long as some episodes take."""
+    check_host_environment(registry.host(world, 2), ticks=24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", WORLDS, ids=named)
+def test_the_laws_hold_for_long(world):
     check_host_environment(registry.host(world, 2), ticks=60)
 
 

@@ -26,8 +26,12 @@ def step(world, state, action, seed=0):
 
 
 def test_the_contract():
-    check_environment(Reacher())
     check_environment(Reacher(padding=3, sparse=True, noise=0.2, limit=7), ticks=20)
+
+
+@pytest.mark.slow
+def test_the_contract_by_default():
+    check_environment(Reacher())
 
 
 def test_it_can_be_named():

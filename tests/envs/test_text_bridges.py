@@ -98,7 +98,9 @@ def test_a_random_opponent_takes_what_is_offered():
 def test_a_library_that_is_missing_is_named(name, extra):
     if importlib.util.find_spec(extra):
         pytest.skip("it is installed")
-    with pytest.raises(UserError, match=rf'{extra} is not installed; install it with: pip install "thespis-rl\[text\]"'):
+    with pytest.raises(
+        UserError, match=rf'{extra} is not installed; install it with: pip install "thespis-rl\[text\]"'
+    ):
         registry.host(name, 1)
 
 

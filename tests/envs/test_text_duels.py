@@ -75,30 +75,40 @@ class Noughts:
 @pytest.mark.parametrize(("name", "plain"), [("kuhn-duel", Kuhn), ("tictactoe-duel", Noughts)])
 def test_a_duel_does_what_the_plain_game_does(name, plain):
     world, rng = named(name), np.random.default_rng(0)
-    known = world.spec.action.parts[0][1].vocabulary.words
+    known, limit = world.spec.action.parts[0][1].vocabulary.words, world.spec.time_limit
     tokenizer = words(known)
-    reset, step, shown = jax.jit(world.reset), jax.jit(world.step), jax.jit(world.demonstrated)
+
+    @jax.jit
+    def begun(key):
+        state, seen = world.reset((), key)
+        return state, seen, [jnp.argmax(world.game.game.observe(state.inner, jnp.int32(i))["seen"][:3]) for i in (0, 1)]
+
+    step, shown = (
+        jax.jit(world.step),
+        jax.jit(lambda state, key, turn: world.demonstrated(state, fold(key, "say", turn))),
+    )
     outcomes = set()
     for episode in range(40):
         key = key_of(episode)
-        state, seen = reset((), key)
-        cards = [int(np.argmax(world.game.game.observe(state.inner, jnp.int32(i))["seen"][:3])) for i in range(2)]
-        game = plain(cards)
-        for turn in range(world.spec.time_limit):
+        state, seen, cards = begun(key)
+        game = plain([int(card) for card in cards])
+        for turn in range(limit):
+            seen = jax.tree.map(np.asarray, seen)
             for seat in range(2):
-                ids = [int(i) for i in np.asarray(seen.observation[SEATS][seat]) if i >= 0]
+                ids = [int(i) for i in seen.observation[SEATS][seat] if i >= 0]
                 assert tokenizer.decode(ids) == game.text[seat]
             mover = int(np.argmax(seen.alive[SEATS]))
             assert mover == turn % 2 and not seen.alive[SEATS][1 - mover]
-            said = np.array(shown(state, fold(key, "say", turn))[SEATS])
+            said = np.array(shown(state, key, turn)[SEATS])
             assert (said[1 - mover] == -1).all()
             if rng.random() < 0.1:  # what may be no move at all
                 said[mover] = rng.integers(0, len(known), 2)
             said[1 - mover] = rng.integers(0, len(known), 2)  # nobody listens
-            state, seen = step(state, {SEATS: jnp.asarray(said)}, key)
+            state, seen = step(state, {SEATS: said}, key)
             game.say(" ".join(known[i] for i in said[mover]))
-            first = float(seen.each[SEATS].reward[0])
-            assert float(seen.each[SEATS].reward.sum()) == 0 and first == (game.won or 0) == float(seen.reward)
+            paid = np.asarray(seen.each[SEATS].reward)
+            first = float(paid[0])
+            assert float(paid.sum()) == 0 and first == (game.won or 0) == float(seen.reward)
             assert bool(seen.terminated) == (game.won is not None) and not seen.truncated
             if game.won is not None:
                 outcomes.add(game.won)
@@ -141,11 +151,19 @@ def _alone(method: Spiral, world):
     return EachAlone(method).init(world.spec, key_of(1))
 
 
-@pytest.mark.parametrize("name", ["tictactoe-duel", pytest.param("kuhn-duel", marks=pytest.mark.slow)])
-def test_who_waits_neither_hears_nor_speaks(name):
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("tictactoe-duel", 1),
+        *(pytest.param(name, 2, marks=pytest.mark.slow) for name in ("tictactoe-duel", "kuhn-duel")),
+    ],
+)
+def test_who_waits_neither_hears_nor_speaks(name, layers):
     """The trainer finds the log-probabilities that were sampled, over all turns of both seats."""
     world = named(name)
-    method = EachAlone(Spiral(**SMALL, minibatch=64, feed=Episodes(world.spec.time_limit, envs=32)))
+    method = EachAlone(
+        Spiral(**SMALL | {"layers": layers}, minibatch=64, feed=Episodes(world.spec.time_limit, envs=32))
+    )
     loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, 32, [0], 10**6)
     _, tally = loop.take_tally(loop.advance(loop.init(), 1))
     assert np.all(np.asarray(tally.metrics["ratio"]) < 1e-5)
@@ -153,7 +171,7 @@ def test_who_waits_neither_hears_nor_speaks(name):
 
 def test_demonstrations_are_those_of_every_seat():
     world = named("tictactoe-duel")
-    transcripts, starts, said, _ = tiny.demonstrations(world, 16)
+    transcripts, starts, said = map(np.asarray, tiny.demonstrated(world, 16)[:3])
     known = words(world.spec.action.parts[0][1].vocabulary.words)
     begun = {known.decode([int(i) for i in row if i >= 0]).split()[0] for row in transcripts}
     assert transcripts.shape[0] == 32 and "start" in begun and len(begun) > 3

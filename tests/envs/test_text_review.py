@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -42,17 +42,25 @@ def worth(line: str) -> tuple[int, bool]:
     return sum(mood.get(word, 0) for word in said.split()), ORDER.fullmatch(said) is not None
 
 
+@functools.cache
+def heard(liking: float, order: float):
+    """What a review of ids comes to, where praise and order earn so much."""
+    world = Spoken(Review(liking=liking, order=order))
+    return jax.jit(lambda said: world.step(world.reset((), key_of(0))[0], said, key_of(1))[1])
+
+
 @pytest.mark.parametrize("line", LINES)
 def test_reviews_earn_what_they_say(line):
-    liked, in_order = worth(line)
-    for task, wanted in ((Review(), liked), (Review(liking=0.5, order=2.0), 0.5 * liked + 2.0 * in_order)):
-        world = Spoken(task)
-        tokens = words(world.spec.action.vocabulary.words)
-        ids = tokens.encode(line)
-        said = jnp.array([*ids, *[-1] * (world.spec.action.length - len(ids))])
-        state, _ = world.reset((), key_of(0))
-        _, step = world.step(state, said, key_of(1))
-        assert step.reward == wanted and step.terminated
+    (liked, in_order), plain = worth(line), Review()
+    for liking, order in ((plain.liking, plain.order), (0.5, 2.0)):
+        action = Spoken(plain).spec.action
+        ids = words(action.vocabulary.words).encode(line)
+        step = heard(liking, order)(np.array([*ids, *[-1] * (action.length - len(ids))], "int32"))
+        assert step.reward == liking * liked + order * in_order and step.terminated
+
+
+def test_by_default_praise_is_all_that_is_paid():
+    assert (Review().liking, Review().order) == (1.0, 0.0)
 
 
 def test_lines_are_of_all_kinds():
@@ -70,7 +78,8 @@ def test_moods_last_as_long_as_they_are_said_to(constancy, wandering):
     state, begun = jax.jit(jax.vmap(lambda key: world.reset((), key)))(per_index(key_of(0), rows))
     said = jax.jit(jax.vmap(world.demonstrated))(state, per_index(key_of(1), rows))
     tokens = words(world.spec.action.vocabulary.words)
-    texts = [f"{tokens.decode(a)} {tokens.decode(b)}" for a, b in zip(np.array(begun.observation), said, strict=True)]
+    told = zip(np.asarray(begun.observation), np.asarray(said), strict=True)
+    texts = [f"{tokens.decode(a)} {tokens.decode(b)}" for a, b in told]
     moods = []
     for text in texts:
         opening, _, rest = text.partition(" > ")

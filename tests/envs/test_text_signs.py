@@ -14,7 +14,18 @@ from thespis.envs.text.take_back import TakeBack
 from thespis.envs.text.task import Spoken
 
 WORLD = Spoken(Maze(size=3, turns=8))
+SAID = np.array(WORLD.spec.action.choices, "int32")
 STEP = jax.jit(WORLD.step)
+
+
+@jax.jit
+def begun(at, goal):
+    """A conversation at its beginning, from this cell to that."""
+    talk, _ = WORLD.reset((), key_of(0))
+    place = Place(at, goal)
+    opening = WORLD.task._where(place)
+    heard = jnp.full(WORLD.spec.observation.length, -1, "int32").at[: opening.shape[0]].set(opening)
+    return type(talk)(place, heard, talk.turn)
 
 
 def ids(*said: str) -> tuple[tuple[int, ...], ...]:
@@ -24,15 +35,10 @@ def ids(*said: str) -> tuple[tuple[int, ...], ...]:
 
 def played(at: int, goal: int, ways: list[int]) -> tuple[list[np.ndarray], bool]:
     """What is seen before and behind every step from a cell, until it is over; and whether the goal was reached."""
-    talk, seen = WORLD.reset((), key_of(0))
-    place = Place(jnp.asarray(at), jnp.asarray(goal))
-    opening = WORLD.task._where(place)
-    heard = np.full(seen.observation.shape, -1, "int32")
-    heard[: opening.shape[0]] = opening
-    talk = type(talk)(place, jnp.asarray(heard), talk.turn)
-    told = [heard]
+    talk = begun(np.int32(at), np.int32(goal))
+    told = [np.asarray(talk.transcript)]
     for way in ways:
-        talk, seen = STEP(talk, jnp.asarray(WORLD.spec.action.choices[way], "int32"), key_of(0))
+        talk, seen = STEP(talk, SAID[way], key_of(0))
         told.append(np.asarray(seen.observation))
         if seen.reward > 0:
             return told, True
@@ -66,7 +72,7 @@ def test_what_was_achieved_is_where_one_stands():
     talk, seen = jax.jit(WORLD.reset)((), key_of(3))
     for turn in range(8):
         assert int(achieved(seen.observation)) == first + int(talk.task.at)
-        talk, seen = STEP(talk, jnp.asarray(WORLD.spec.action.choices[turn % 4], "int32"), key_of(turn))
+        talk, seen = STEP(talk, SAID[turn % 4], key_of(turn))
         if seen.terminated:
             break
     assert int(achieved(seen.observation)) == first + int(talk.task.at)

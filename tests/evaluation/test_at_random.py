@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import PyTree
 
 from thespis.actors.language import say
 from thespis.core.contracts import Mode
@@ -25,6 +28,7 @@ from thespis.methods.language.spiral import Spiral
 from thespis.methods.online.a2c import A2C
 from thespis.tiny import prepared
 
+DUEL = "text:tictactoe-duel"
 LINES = ["123", "456", "789", "147", "258", "369", "159", "357"]
 
 
@@ -98,13 +102,19 @@ def test_the_best_reply_to_chance(seat):
     assert counted[0] > 0.9 and counted.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("seat", [0, 1])
-def test_who_speaks_is_followed_through_all_games(seat):
-    """A taught model's utterances, read from whole transcripts one by one; some of them are no cells."""
-    world, taught = named("tictactoe-duel"), EachAlone(_knows_cells())
-    state = taught.init(world.spec, key_of(0))
+@functools.cache
+def taught() -> tuple[EachAlone, PyTree]:
+    """A model that was taught some cells, and what it knows."""
+    method = EachAlone(prepared(Spiral(model="tiny", layers=1, width=32, lesson=300, roles=2), DUEL))
+    return method, jax.jit(lambda: method.init(named("tictactoe-duel").spec, key_of(0)))()
+
+
+@functools.cache
+def speaker():
+    """What it says after an utterance; transcripts are read whole, one by one."""
+    (method, state), world = taught(), named("tictactoe-duel")
     (mind,) = [each.mind for each in state.of.values()]
-    talking = taught.policy(state, Mode.EXPLOIT).of[SEATS].talking
+    talking = method.policy(state, Mode.EXPLOIT).of[SEATS].talking
     tokenizer = words(dict(world.spec.action.parts)[SEATS].vocabulary.words)
     speak = jax.jit(lambda text: say(mind.model, Sampling(temperature=0.0), talking, text, key_of(0)))
 
@@ -112,20 +122,22 @@ def test_who_speaks_is_followed_through_all_games(seat):
         ids = tokenizer.encode(said)
         row = np.full((1, talking.length), -1, "int32")
         row[0, : len(ids)] = ids
-        return tokenizer.decode([int(i) for i in speak(row)[0] if i >= 0])
+        return tokenizer.decode([int(i) for i in np.asarray(speak(row))[0] if i >= 0])
 
-    counted = counted_games(answer, seat)
-    found = against_random(taught, state, world, seat)
+    return answer
+
+
+@pytest.mark.parametrize("seat", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_who_speaks_is_followed_through_all_games(seat):
+    """A taught model's utterances; some of them are no cells."""
+    counted = counted_games(speaker(), seat)
+    found = against_random(*taught(), named("tictactoe-duel"), seat)
     np.testing.assert_allclose([found.won, found.drawn, found.lost], counted, atol=1e-6)
     assert counted[0] > 0 and counted[2] > 0
-
-
-def _knows_cells() -> Spiral:
-    return prepared(Spiral(model="tiny", layers=1, width=32, lesson=300, roles=2), "text:tictactoe-duel")
 
 
 def test_games_with_chance_are_refused():
     world = Everyone(game("kuhn_poker"))
     method = EachAlone(A2C(hidden=(8,)))
     with pytest.raises(UserError, match="always begins alike"):
-        against_random(method, method.init(world.spec, key_of(0)), world, 0)
+        against_random(method, (), world, 0)

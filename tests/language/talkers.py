@@ -18,7 +18,7 @@ LONGEST = 256
 def parts() -> tuple[Decoder, Tokenizer]:
     tokenizer = characters()
     shape = Shape(tokenizer.size, width=32, layers=2, heads=2, kv_heads=1, head_size=16, hidden=48)
-    return jax.tree.map(lambda x: 5 * x, decoder(shape, key_of(4))), tokenizer
+    return jax.jit(lambda key: jax.tree.map(lambda x: 5 * x, decoder(shape, key)))(key_of(4)), tokenizer
 
 
 @functools.cache

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 from templates import TEMPLATES
@@ -103,7 +105,8 @@ def test_kinds_are_not_mixed_and_files_are_not_empty(tmp_path):
 def checkpoint(tmp_path_factory):
     """A small decoder that reads bytes, as a directory."""
     directory, tokenizer = tmp_path_factory.mktemp("checkpoint"), characters()
-    weights.save(decoder(Shape(tokenizer.size, 32, 1, 1, 1, 32, 48), key_of(0)), directory)
+    shape = Shape(tokenizer.size, 32, 1, 1, 1, 32, 48)
+    weights.save(jax.jit(lambda key: decoder(shape, key))(key_of(0)), directory)
     tokenizer.save(directory)
     (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>", "pad_token": "<pad>"}))
     return directory
@@ -114,10 +117,11 @@ def test_a_checkpoint_learns_from_a_file(tmp_path, checkpoint):
     pairs = [{"prompt": "Hm?", "chosen": f"Yes {i}", "rejected": f"No {i}"} for i in range(4)]
     path = lines(tmp_path / "a.jsonl", *pairs)
     data = from_lines(path, str(checkpoint))
-    drawn, mask = source_for(Pairs(batch=64), data.steps, data.together).draw(key_of(0))
+    source = source_for(Pairs(batch=64), data.steps, data.together)
+    drawn, mask = eqx.filter_jit(lambda source, key: source.draw(key))(source, key_of(0))
     tokenizer = characters()
-    said = [tokenizer.decode(ids) for ids in np.asarray(drawn.action[0])]
-    assert mask.all() and {(a[-6:-5], b[-6:-5]) for a, b in zip(said[::2], said[1::2], strict=True)} == {
+    said = [tokenizer.decode(ids) for ids in np.asarray(drawn.action)[0]]
+    assert np.all(mask) and {(a[-6:-5], b[-6:-5]) for a, b in zip(said[::2], said[1::2], strict=True)} == {
         (str(i), str(i)) for i in range(4)
     }
     assert all(a.startswith("Yes") and b.startswith("No") for a, b in zip(said[::2], said[1::2], strict=True))

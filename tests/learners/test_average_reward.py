@@ -7,6 +7,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from jaxtyping import Array
@@ -17,7 +18,6 @@ from thespis.cli.doctor_checks.learning import train
 from thespis.core.conformance import check_environment
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Replay, Rollouts
-from thespis.core.keys import key_of
 from thespis.core.records import Batch, EnvSpec, TimeStep, Transition, View
 from thespis.core.samples import random_steps
 from thespis.core.spaces import Box
@@ -30,7 +30,7 @@ from thespis.learners.normalisers import Centred
 from thespis.methods.online.aro_ddpg import ARODDPG
 from thespis.methods.online.ppo import PPO
 
-KEY, SPEC = key_of(0), Walk().spec
+KEY, SPEC = made_up.quick_key(0), Walk().spec
 METHOD = ARODDPG(hidden=(5,), learning_rate=1e-2, average_rate=0.1, target_rate=0.1)
 
 
@@ -46,7 +46,7 @@ def sampled(time, *, ends=True, shift=0.0):
 
 def begun(average=0.7):
     """A state in which nothing is equal to anything else."""
-    now, other = (METHOD.init(SPEC, jax.random.key(i)) for i in (1, 2))
+    now, other = (made_up.begun(METHOD, SPEC, i) for i in (1, 2))
     slow = eqx.tree_at(lambda s: s.average, other.slow, jnp.asarray(average))
     return eqx.tree_at(
         lambda s: (s.slow, s.now.average, s.updates), now, (slow, jnp.asarray(average + 0.2), jnp.ones((), "int32"))
@@ -126,8 +126,8 @@ def test_centred_an_actor_critic_does_not_mind_what_is_paid_everywhere():
         steps = random_steps(SPEC, np.random.default_rng(0), 4, 3)
         extras = {"log_prob": jnp.zeros((4, 3))}
         steps = dataclasses.replace(steps, reward=steps.reward + shift, extras=extras)
-        batch = Batch(steps, jnp.ones((4, 3), bool), method.init(SPEC, KEY).network.begin(3), jnp.int32(0))
-        state = method.init(SPEC, KEY)
+        batch = Batch(steps, jnp.ones((4, 3), bool), made_up.begun(method, SPEC).network.begin(3), jnp.int32(0))
+        state = made_up.begun(method, SPEC)
         scales = method.assessor().learn_scales(state.scales, batch)
         state = eqx.tree_at(lambda s: s.scales, state, scales)
         learnt.append(jax.jit(method.update)(state, batch, KEY)[0].network)

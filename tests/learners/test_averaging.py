@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from cases import KUHN
@@ -33,7 +34,7 @@ SEAT = one_of(KUHN.spec, KUHN.spec.groups[0])
 
 def test_the_average_counts_late_policies_more_at_first_and_then_forgets():
     method = MMD(dataclasses.replace(mirror_descent(), hidden=(8,), epochs=1, minibatch=12), decay=0.5)
-    state = method.init(SEAT, key_of(0))
+    state = made_up.begun(method, SEAT)
     steps = random_steps(SEAT, np.random.default_rng(0), 4, 3)
     memory = method.begin(method.policy(state, Mode.EXPLORE), 3)
     extras = {"log_prob": -jnp.ones((4, 3))}
@@ -75,7 +76,7 @@ def test_leaving_the_average_costs_reward():
     """An update is the one without a magnet, from rewards less what the divergence of each action costs."""
     mirror = dataclasses.replace(mirror_descent(), hidden=(8,), learning_rate=0.05, epochs=1, minibatch=12)
     drawn, free = MMD(mirror, magnet=0.7), MMD(mirror, magnet=None)
-    start, update = free.init(SEAT, key_of(0)), jax.jit(free.update)
+    start, update = made_up.begun(free, SEAT), jax.jit(free.update)
     state, _ = update(start, batch_of(free, start), key_of(1))
     batch = batch_of(free, state, 1)
     log_average = log_chance(free, free.policy(state, Mode.SAMPLE), batch.steps)
@@ -91,7 +92,7 @@ def test_leaving_the_average_costs_reward():
 
 def test_where_there_is_memory_the_average_cannot_draw():
     method = MMD(dataclasses.replace(mirror_descent(), hidden=(8,), epochs=1, minibatch=12, memory=GRU(4)))
-    state = method.init(SEAT, key_of(0))
+    state = made_up.begun(method, SEAT)
     steps = random_steps(SEAT, np.random.default_rng(0), 4, 3)
     memory = method.begin(method.policy(state, Mode.EXPLORE), 3)
     with pytest.raises(UserError, match="magnet=none"):
@@ -110,7 +111,7 @@ def test_fictitious_self_play_nears_an_equilibrium_of_kuhn_poker():
 def test_only_best_replies_teach_and_the_average_plays():
     """An episode is played by one of the two throughout; nothing of the average's episodes is kept or learnt."""
     method = NFSP(PPO(hidden=(8,), epochs=1, minibatch=12), Cloning(hidden=(8,)), anticipation=0.5, capacity=100)
-    state = method.init(SEAT, key_of(0))
+    state = made_up.begun(method, SEAT)
     explore, plain = method.policy(state, Mode.EXPLORE), method.policy(state, Mode.SAMPLE)
     memory, taken = method.begin(explore, 400), []
     for i in range(3):

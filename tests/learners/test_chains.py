@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from worlds import Walk
@@ -65,7 +66,7 @@ def test_exact_fits_are_value_iteration():
 
 
 def test_each_net_learns_as_a_lone_one_from_its_own_target():
-    state, other = CHAIN.init(SPEC, KEY), CHAIN.init(SPEC, jax.random.key(1))
+    state, other = made_up.begun(CHAIN, SPEC), made_up.begun(CHAIN, SPEC, 1)
     state = dataclasses.replace(state, target=other.target)
     steps = random_steps(SPEC, np.random.default_rng(0), 1, ROWS)
     batch = Batch(steps, jnp.ones((1, ROWS), bool), (), jnp.zeros((), "int32"))
@@ -81,5 +82,5 @@ def test_each_net_learns_as_a_lone_one_from_its_own_target():
 
 @pytest.mark.parametrize(("method", "alone"), [(CHAIN, True), (DQN(hidden=(5,)), False)])
 def test_one_of_a_chain_explores(method, alone):
-    policy = method.policy(method.init(SPEC, KEY), Mode.EXPLORE)
+    policy = method.policy(made_up.begun(method, SPEC), Mode.EXPLORE)
     assert policy.alone == alone and policy.members == (3 if alone else 1)

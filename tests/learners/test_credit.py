@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +14,21 @@ from thespis.learners.baselines import Alone, Mean, Others, Scaled
 from thespis.learners.credit import ToGo, TokenCritic, TurnCritic, Turns, Whole
 
 TIME, ROWS, WIDTH = 5, 4, 3
-RNG = np.random.default_rng(0)
+
+
+@functools.cache
+def compiled(credit):
+    return jax.jit(lambda given, value: credit(given, value))
+
+
+def told_by(credit, given, value):
+    """What is credited, on the host."""
+    value = None if value is None else jnp.asarray(value)
+    return jax.tree.map(np.asarray, compiled(credit)(given, value))
+
+
+def given_turns(reward, alive, cut, real, *counts: int) -> Turns:
+    return Turns(*map(jnp.asarray, (reward, alive, cut, real)), *counts)
 
 
 def turns(seed: int = 0, group: int = 2) -> Turns:
@@ -23,11 +40,11 @@ def turns(seed: int = 0, group: int = 2) -> Turns:
     real = (np.arange(WIDTH) < count[..., None]) & alive[..., None]
     reward = rng.normal(size=(TIME, ROWS)).astype("float32")
     cut = np.array([False, False, False, True])
-    return Turns(*(jnp.asarray(x) for x in (reward, alive, cut, real)), group)
+    return given_turns(reward, alive, cut, real, group)
 
 
 def values(seed: int = 1):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=(TIME + 1, ROWS, WIDTH)), "float32")
+    return np.random.default_rng(seed).normal(size=(TIME + 1, ROWS, WIDTH)).astype("float32")
 
 
 CREDITS = {
@@ -42,7 +59,7 @@ def plain(given: Turns, row: int, value: np.ndarray, discount: float, trace: flo
     places = [(t, i) for t in range(TIME) for i in range(WIDTH) if real[t, i] and (token or i == 0)]
     earned = [reward[t] if not token or not real[t, i + 1 :].any() else 0.0 for t, i in places]
     seen = [float(value[t, row, i]) for t, i in places]
-    seen.append(float(value[-1, row, 0]) if bool(given.cut[row]) else 0.0)
+    seen.append(float(value[-1, row, 0]) if bool(np.asarray(given.cut)[row]) else 0.0)
     found = []
     for k in range(len(places)):
         total = 0.0
@@ -56,7 +73,7 @@ def plain(given: Turns, row: int, value: np.ndarray, discount: float, trace: flo
 def test_critics_credit_what_the_sum_says(name):
     given, value = turns(), values()
     credit = CREDITS[name]
-    told = credit(given, value)
+    told = told_by(credit, given, value)
     for row in range(ROWS):
         wanted = plain(given, row, np.asarray(value), credit.discount, credit.trace, name == "token critic")
         for (t, i), advantage in wanted:
@@ -75,8 +92,8 @@ def test_critics_credit_what_the_sum_says(name):
 def test_groups_are_each_others_baseline(baseline, wanted):
     given = turns()
     reward = np.where(given.alive, given.reward, 0.0)
-    told = np.asarray(Whole(baseline)(given, None).advantage)
-    later = np.asarray(ToGo(baseline, 0.9)(given, None).advantage)
+    told = told_by(Whole(baseline), given, None).advantage
+    later = told_by(ToGo(baseline, 0.9), given, None).advantage
     for row in range(ROWS):
         beside = row ^ 1
         for t in range(TIME):
@@ -92,10 +109,10 @@ def test_groups_are_each_others_baseline(baseline, wanted):
 @pytest.mark.parametrize("name", ["to go", "turn critic", "token critic"])
 def test_a_reward_reaches_its_turn_and_those_before_and_no_later_one(name):
     given, value, row, turn = turns(), values(), 1, 2
-    before = CREDITS[name](given, value).advantage
-    more = jax.tree.map(lambda x: x, given)
-    more = Turns(given.reward.at[turn, row].add(1.0), given.alive, given.cut, given.real, given.group)
-    moved = np.asarray(CREDITS[name](more, value).advantage != before)
+    before, reward = told_by(CREDITS[name], given, value).advantage, np.array(given.reward)
+    reward[turn, row] += 1.0
+    more = dataclasses.replace(given, reward=jnp.asarray(reward))
+    moved = told_by(CREDITS[name], more, value).advantage != before
     said = np.asarray(given.real)
     assert moved[: turn + 1, row][said[: turn + 1, row]].all()
     assert not moved[turn + 1 :, row].any()
@@ -105,14 +122,14 @@ def test_a_reward_reaches_its_turn_and_those_before_and_no_later_one(name):
 @pytest.mark.parametrize("name", CREDITS)
 def test_what_lies_behind_the_end_changes_nothing(name):
     given, value = turns(), values()
-    told = CREDITS[name](given, value)
-    reward = jnp.where(given.alive, given.reward, 1e6)
-    other = jnp.where(given.real, value[:-1], -1e6)
-    again = CREDITS[name](
-        Turns(reward, given.alive, given.cut, given.real, given.group), jnp.concatenate([other, value[-1:]])
+    told = told_by(CREDITS[name], given, value)
+    reward = np.where(given.alive, given.reward, np.float32(1e6))
+    other = np.where(given.real, value[:-1], np.float32(-1e6))
+    again = told_by(
+        CREDITS[name], dataclasses.replace(given, reward=jnp.asarray(reward)), np.concatenate([other, value[-1:]])
     )
     for name_ in ("advantage", "target"):
-        one, two = (np.asarray(getattr(x, name_))[np.asarray(told.valued | given.real)] for x in (told, again))
+        one, two = (np.asarray(getattr(x, name_))[told.valued | np.asarray(given.real)] for x in (told, again))
         if name_ == "target":
             one, two = (np.asarray(getattr(x, name_))[np.asarray(told.valued)] for x in (told, again))
         assert one.tobytes() == two.tobytes()
@@ -129,9 +146,10 @@ def test_baselines_of_others_leave_the_gradient_unbiased():
         total = 0.0
         for a in range(2):
             for b in range(2):
-                earned = jnp.asarray([[reward[a], reward[b]]], "float32")
-                real = jnp.ones((1, 2, 1), bool)
-                told = credit(Turns(earned, jnp.ones((1, 2), bool), jnp.zeros(2, bool), real, 2), None).advantage
+                earned = np.asarray([[reward[a], reward[b]]], "float32")
+                real = np.ones((1, 2, 1), bool)
+                given = given_turns(earned, np.ones((1, 2), bool), np.zeros(2, bool), real, 2)
+                told = told_by(credit, given, None).advantage
                 total += chance[a] * chance[b] * 0.5 * float(slope[a] * told[0, 0, 0] + slope[b] * told[0, 1, 0])
         return total
 
@@ -146,10 +164,10 @@ def test_seats_are_compared_with_their_own():
     """Rows are conversations of two groups of two, each from three seats."""
     rng = np.random.default_rng(3)
     returns = rng.normal(size=(4, 3)).astype("float32")
-    reward = jnp.asarray(returns.reshape(1, -1))
+    reward = returns.reshape(1, -1)
     shape = (1, 12)
-    given = Turns(reward, jnp.ones(shape, bool), jnp.zeros(12, bool), jnp.ones((*shape, 2), bool), 2, 3)
-    told = np.asarray(Whole(Mean())(given, None).advantage)[0, :, 0].reshape(2, 2, 3)
+    given = given_turns(reward, np.ones(shape, bool), np.zeros(12, bool), np.ones((*shape, 2), bool), 2, 3)
+    told = told_by(Whole(Mean()), given, None).advantage[0, :, 0].reshape(2, 2, 3)
     grouped = returns.reshape(2, 2, 3)
     np.testing.assert_allclose(told, grouped - grouped.mean(axis=1, keepdims=True), atol=1e-6)
 
@@ -158,14 +176,13 @@ def test_waits_are_passed_over():
     """Where others speak between two turns, credit is what it is without them."""
     rng = np.random.default_rng(4)
     reward, value = rng.normal(size=(3, 2)).astype("float32"), rng.normal(size=(4, 2, 1)).astype("float32")
-    dense = Turns(*map(jnp.asarray, (reward, np.ones((3, 2), bool), np.zeros(2, bool), np.ones((3, 2, 1), bool))), 2)
+    dense = given_turns(reward, np.ones((3, 2), bool), np.zeros(2, bool), np.ones((3, 2, 1), bool), 2)
     alive = np.array([True, False, True, False, True, False])
     wide_reward, wide_value = np.zeros((6, 2), "float32"), rng.normal(size=(7, 2, 1)).astype("float32")
     wide_reward[alive], wide_value[:-1][alive] = reward, value[:-1]
     there = np.broadcast_to(alive[:, None], (6, 2))
-    wide = Turns(*map(jnp.asarray, (wide_reward, there, np.zeros(2, bool), there[..., None])), 2)
+    wide = given_turns(wide_reward, there, np.zeros(2, bool), there[..., None], 2)
     for credit in (ToGo(Mean(), 0.8), TurnCritic(0.8, 0.9)):
         np.testing.assert_allclose(
-            np.asarray(credit(wide, jnp.asarray(wide_value)).advantage)[alive],
-            credit(dense, jnp.asarray(value)).advantage, rtol=1e-5,
+            told_by(credit, wide, wide_value).advantage[alive], told_by(credit, dense, value).advantage, rtol=1e-5
         )  # fmt: skip

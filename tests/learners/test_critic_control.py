@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from reading import features_of
@@ -79,7 +80,7 @@ def test_targets_stand_before_each_id_and_behind_the_last():
 def test_only_the_critic_learns_and_only_play_is_steered():
     world = Spoken(Review(clauses=1))
     method = with_array_leaves(CriticControl(**SMALL, credit=TokenCritic(1.0, 1.0), steps=50))
-    state = method.init(world.spec, key_of(0))
+    state = made_up.begun(method, world.spec)
     seen, said = jnp.array([[[8, 4, 14, 3, -1, -1, -1, -1, -1, -1]] * 2]), jnp.array([[[6, 4, 9, 2], [6, 4, 12, 2]]])
     after = seen.at[:, :, 4:8].set(said)
     no = jnp.zeros((1, 2), bool)

@@ -7,6 +7,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from cases import CASES, KUHN
@@ -38,7 +39,7 @@ def test_the_absent_add_exactly_nothing(name):
     method = CASES[name].method
     if "memory" in name:  # a memory sees what the agent sees while it waits
         method = dataclasses.replace(method, method=dataclasses.replace(method.method, memory=None))
-    state = method.init(KUHN.spec, key_of(0))
+    state = made_up.begun(method, KUHN.spec)
     batch = batch_for(method, state)
     alive = batch.steps.view.alive["seats"]
 
@@ -60,7 +61,7 @@ def test_the_absent_add_exactly_nothing(name):
 
 
 def test_an_agent_that_has_gone_ends_its_own_episode():
-    batch = batch_for(CASES["ippo"].method, CASES["ippo"].method.init(KUHN.spec, key_of(0)))
+    batch = batch_for(CASES["ippo"].method, made_up.begun(CASES["ippo"].method, KUHN.spec))
     own = batch_of(batch, KUHN.spec.groups[0])
     gone = np.asarray(batch.steps.each["seats"].gone)
     assert gone.any()
@@ -70,7 +71,7 @@ def test_an_agent_that_has_gone_ends_its_own_episode():
 
 def test_separate_agents_learn_what_each_would_alone():
     method = EachAlone(PPO(hidden=(8,), epochs=2, minibatch=12), Separate())
-    state = method.init(KUHN.spec, key_of(0))
+    state = made_up.begun(method, KUHN.spec)
     batch = batch_for(method, state)
     after, _ = jax.jit(method.update)(state, batch, key_of(1))
     leaves = jax.tree.leaves(eqx.filter(after.of["seats"].network, eqx.is_array))
@@ -94,7 +95,7 @@ def test_the_renewed_begin_anew_in_time_and_the_others_learn_on():
     one = PPO(hidden=(8,), epochs=1, minibatch=24)
     renewed, apart = EachAlone(one, Renewed(40, (0, 1))), EachAlone(one, Separate())
     update = jax.jit(lambda method, *given: method.update(*given), static_argnums=0)
-    state, other = renewed.init(KUHN.spec, key_of(0)), apart.init(KUHN.spec, key_of(0))
+    state, other = made_up.begun(renewed, KUHN.spec), made_up.begun(apart, KUHN.spec)
     first = state.of["seats"].first
     for index in range(4):
         batch = dataclasses.replace(batch_for(apart, other, seed=index), index=jnp.int32(index))

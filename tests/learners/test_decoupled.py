@@ -7,6 +7,7 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from worlds import BOX, Walk
@@ -37,7 +38,7 @@ STARTS = np.array([0, 2, 6])
 
 
 def setting():
-    state, other = METHOD.init(SPEC, KEY), METHOD.init(SPEC, jax.random.key(1))
+    state, other = made_up.begun(METHOD, SPEC), made_up.begun(METHOD, SPEC, 1)
     steps = random_steps(SPEC, np.random.default_rng(0), 1, ROWS)
     return state.critic, other.critic, Batch(steps, jnp.ones((1, ROWS), bool), (), jnp.zeros((), "int32"))
 
@@ -123,7 +124,7 @@ def test_tables_have_a_row_for_each_part():
 
 def test_greedy_play_is_the_best_of_all_vectors_and_members():
     method = dataclasses.replace(METHOD, last_epsilon=0.0)
-    state = method.init(SPEC, KEY)
+    state = made_up.begun(method, SPEC)
     view = jax.tree.map(lambda x: x[0], random_steps(SPEC, np.random.default_rng(2), 1, 8).view)
     for mode, members in ((Mode.EXPLOIT, 1), (Mode.SAMPLE, MEMBERS)):
         policy = method.policy(state, mode)

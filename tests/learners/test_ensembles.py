@@ -7,6 +7,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from worlds import Walk
@@ -40,7 +41,7 @@ def member(tree, i):
 
 @pytest.mark.parametrize("believed", [Own(), Mixture()])
 def test_targets_against_numpy(believed):
-    state, data = METHOD.init(SPEC, KEY), backup(batch(), METHOD.discount)
+    state, data = made_up.begun(METHOD, SPEC), backup(batch(), METHOD.discount)
     found = following(believed, state.target, dealt(data, MEMBERS))
     atoms = np.linspace(-2.0, 2.0, 7)
     assert found.shape == (MEMBERS, ROWS // MEMBERS, 7)
@@ -58,7 +59,7 @@ def test_targets_against_numpy(believed):
 
 
 def test_members_that_believe_themselves_learn_as_if_alone():
-    state, data, update = METHOD.init(SPEC, KEY), batch(), jax.jit(METHOD.update)
+    state, data, update = made_up.begun(METHOD, SPEC), batch(), jax.jit(METHOD.update)
     together = update(update(state, data, KEY)[0], data, KEY)[0]
     alone = jax.jit(dataclasses.replace(METHOD, members=1).update)
     for i in range(MEMBERS):
@@ -73,7 +74,7 @@ def test_members_that_believe_themselves_learn_as_if_alone():
 
 def test_members_that_believe_each_other_do_not():
     mixed, data = dataclasses.replace(METHOD, believed=Mixture()), batch()
-    state, updates = METHOD.init(SPEC, KEY), [jax.jit(method.update) for method in (METHOD, mixed)]
+    state, updates = made_up.begun(METHOD, SPEC), [jax.jit(method.update) for method in (METHOD, mixed)]
     one, other = (update(state, data, KEY)[0].critic.out.weight for update in updates)
     assert jnp.abs(one - other).max() > 1e-4
     alike = eqx.tree_at(lambda s: s.target, state, jax.tree.map(lambda x: x[:1].repeat(MEMBERS, 0), state.target))
@@ -84,7 +85,7 @@ def test_members_that_believe_each_other_do_not():
 @pytest.mark.parametrize("turns", [EachEpisode(), EachStep()])
 def test_one_member_explores_and_all_exploit(turns):
     method = dataclasses.replace(METHOD, turns=turns, last_epsilon=0.0)
-    state, rows = method.init(SPEC, KEY), 64
+    state, rows = made_up.begun(method, SPEC), 64
     view = View(jnp.tile(jnp.array([0.3, -1.0, 2.0]), (rows, 1)), jnp.ones((rows, 4), bool))
     every = np.asarray(jax.vmap(lambda critic: critic.all(view.observation[0]))(state.critic))
     bests = every.argmax(axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from worlds import VECTOR
@@ -18,7 +19,7 @@ from thespis.core.spaces import Discrete
 from thespis.learners.following import QLearning, Sarsa
 from thespis.methods.online.nq import NQ
 
-KEY = jax.random.key(0)
+KEY = made_up.quick_key(0)
 SPEC = EnvSpec("choices", VECTOR, Discrete(4), legal=True)
 TIME, ROWS = 6, 5
 
@@ -84,7 +85,7 @@ def test_the_target_is_the_return_bootstrapped_from_the_target_net(trace):
     """The loss that an update reports is that of targets written out by hand."""
     steps, _ = rollout(3)
     method = NQ(hidden=(8,), trace=trace, discount=0.9, feed=Rollouts(TIME, envs=ROWS))
-    state, other = method.init(SPEC, KEY), method.init(SPEC, jax.random.key(1))
+    state, other = made_up.begun(method, SPEC), made_up.begun(method, SPEC, 1)
     state = eqx.tree_at(lambda s: s.target, state, other.critic)
 
     def net(critic, observation):

@@ -7,11 +7,11 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from cases import CHOICE
 
-from thespis.core.conformance import _experience
 from thespis.core.feeds import Episodes, Rollouts
 from thespis.core.keys import key_of
 from thespis.core.samples import random_steps
@@ -77,7 +77,7 @@ def test_where_all_episodes_last_as_long_it_is_a2c_without_discount():
     steps = random_steps(CHOICE.spec, np.random.default_rng(0), 4, 3)
     first, last = (jnp.zeros((4, 3), bool).at[i].set(True) for i in (0, -1))
     steps = dataclasses.replace(steps, first=first, terminated=last, truncated=jnp.zeros((4, 3), bool))
-    batch = jax.jit(lambda state: _experience(other, state, steps, key_of(2)))(state)
+    batch = jax.jit(lambda state: made_up.experience(other, state, steps, key_of(2)))(state)
     assert batch.mask.all()
     ours, theirs = (jax.jit(method.update)(state, batch, key_of(3))[0] for method in (one, other))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), ours, theirs)

@@ -11,7 +11,7 @@ import pytest
 
 from thespis.core.keys import fold, key_of
 from thespis.core.records import Batch, Transition, View
-from thespis.data.replay import until_end
+from thespis.core.samples import until_end
 from thespis.envs.text.echo import Echo
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import Spoken
@@ -23,6 +23,7 @@ ROWS, LENGTH = 64, 6
 CHOICES = jnp.asarray(WORLD.spec.action.choices, "int32")
 
 
+@jax.jit
 def episodes(goal: jax.Array | None = None) -> tuple[Transition, jax.Array]:
     """Episodes of random steps, ``[time, row]``, with goals of their own or given; and where they stood."""
 
@@ -48,20 +49,23 @@ def episodes(goal: jax.Array | None = None) -> tuple[Transition, jax.Array]:
         )
         return (after, found.observation, over | found.terminated), (made, after.task.at)
 
-    _, (steps, at) = jax.jit(lambda carry: jax.lax.scan(step, carry, jnp.arange(LENGTH)))(
-        (talk, seen, jnp.zeros(ROWS, bool))
-    )
-    return steps, at
+    begin = talk, seen, jnp.zeros(ROWS, bool)
+    return jax.lax.scan(step, begin, jnp.arange(LENGTH))[1]
 
 
-STEPS, AT = episodes()
+STEPS, AT = jax.tree.map(np.asarray, episodes())
 MASK = until_end(STEPS.terminated)
+NOW = np.zeros((), "int32")
+
+
+@jax.jit
+def retold(part, batch, key):
+    return part(GOALS, batch, key)
 
 
 def windows(start: int) -> Batch:
-    rolled = jax.tree.map(lambda x: jnp.roll(x, -start, axis=0), (STEPS, MASK))
-    mask = rolled[1] & (jnp.arange(LENGTH) < LENGTH - start)[:, None]
-    return Batch(rolled[0], mask, (), jnp.zeros((), "int32"))
+    steps, mask = jax.tree.map(lambda x: np.roll(x, -start, axis=0), (STEPS, MASK))
+    return jax.device_put(Batch(steps, mask & (np.arange(LENGTH) < LENGTH - start)[:, None], (), NOW))
 
 
 def told_goals(batch: Batch) -> np.ndarray:
@@ -73,9 +77,9 @@ def told_goals(batch: Batch) -> np.ndarray:
 @pytest.mark.parametrize("part", [Future(1.0), Final(1.0)])
 def test_what_is_retold_is_what_the_world_would_have_done(part, start):
     batch = windows(start)
-    found = jax.jit(lambda batch: part(GOALS, batch, key_of(5)))(batch)
+    found = jax.tree.map(np.asarray, retold(part, batch, key_of(5)))
     goal = told_goals(found)
-    anew, _ = episodes(jnp.asarray(goal))
+    anew, _ = jax.tree.map(np.asarray, episodes(goal))
     alive = until_end(anew.terminated)
     changed = 0
     for row in np.flatnonzero(MASK[start]):
@@ -96,8 +100,7 @@ def test_what_is_retold_is_what_the_world_would_have_done(part, start):
 
 
 def test_rows_whose_places_had_all_been_reached_stay_as_they_were():
-    batch = windows(2)
-    found = Future(1.0)(GOALS, batch, key_of(5))
+    batch, found = jax.tree.map(np.asarray, (windows(2), retold(Future(1.0), windows(2), key_of(5))))
     same = told_goals(found) == told_goals(batch)
     kept = 0
     for row in np.flatnonzero(MASK[2]):
@@ -115,16 +118,16 @@ def test_rows_whose_places_had_all_been_reached_stay_as_they_were():
 
 def test_future_draws_any_step_ahead_alike_and_final_the_last():
     row = next(r for r in range(ROWS) if len({int(AT[t, r]) for t in range(LENGTH)}) >= 3 and bool(MASK[-1, r]))
-    one = jax.tree.map(lambda x: x[:, [row] * 4_000], windows(0).steps)
-    batch = Batch(one, jnp.ones((LENGTH, 4_000), bool), (), jnp.zeros((), "int32"))
+    one = jax.tree.map(lambda x: x[:, [row] * 4_000], STEPS)
+    batch = jax.device_put(Batch(one, np.ones((LENGTH, 4_000), bool), (), NOW))
     start, cells = int(one.view.observation[0, 0, 3]) - FIRST, [int(AT[t, row]) for t in range(LENGTH)]
     steps = [cell for cell in cells if cell != start]
-    goals = told_goals(Future(1.0)(GOALS, batch, key_of(0)))
+    goals = told_goals(retold(Future(1.0), batch, key_of(0)))
     for cell in set(steps):
         assert (goals == cell).mean() == pytest.approx(steps.count(cell) / len(steps), abs=0.03)
-    last = told_goals(Final(1.0)(GOALS, batch, key_of(0)))
+    last = told_goals(retold(Final(1.0), batch, key_of(0)))
     assert set(last.tolist()) == ({cells[-1]} if cells[-1] != start else {told_goals(batch)[0]})
-    share = told_goals(Future(0.25)(GOALS, batch, key_of(0)))
+    share = told_goals(retold(Future(0.25), batch, key_of(0)))
     told = told_goals(batch)[0]
     wanted = 0.25 * (1 - steps.count(told) / len(steps))
     assert (share != told).mean() == pytest.approx(wanted, abs=0.03)

@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from reading import logits_of
@@ -38,7 +39,7 @@ def drawn():
 def begun(method, world=TALK):
     """A method whose model, reference and critic all differ."""
     method = with_array_leaves(method)
-    state = method.init(world.spec, key_of(1))
+    state = made_up.begun(method, world.spec, 1)
     model, judge = (jax.tree.map(lambda x, by=by: by * x, state.model) for by in (1.2, 0.8))
     return method, dataclasses.replace(state, model=model, critic=(judge, state.critic[1]))
 

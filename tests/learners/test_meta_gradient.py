@@ -8,14 +8,13 @@ import functools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from worlds import Walk
 
-from thespis.core.conformance import _experience
 from thespis.core.errors import UserError
 from thespis.core.feeds import Rollouts
-from thespis.core.keys import key_of
 from thespis.core.records import Batch, Transition, View
 from thespis.core.samples import random_steps
 from thespis.core.spaces import Discrete
@@ -25,7 +24,7 @@ from thespis.methods.online.a2c import A2C
 from thespis.methods.online.meta_a2c import MetaA2C
 from thespis.nets.body import GRU
 
-KEY = key_of(0)
+KEY = made_up.quick_key(0)
 SPEC = Walk(Discrete(3)).spec
 
 
@@ -56,7 +55,7 @@ def test_it_is_the_slope_of_what_the_step_is_worth(outer, optimiser):
     with jax.enable_x64(True):
         state = doubled(jax.jit(lambda: chosen.init(SPEC, KEY))())
         draw = functools.partial(random_steps, SPEC, np.random.default_rng(0), 4, 2)
-        experience = jax.jit(lambda steps: _experience(chosen, state, steps, KEY))
+        experience = jax.jit(lambda steps: made_up.experience(chosen, state, steps, KEY))
         first, second = (doubled(experience(draw())) for _ in range(2))
         update = jax.jit(lambda state, batch: chosen.update(state, batch, KEY))
         judged = jax.jit(functools.partial(outer_loss, weight=0.01))
@@ -145,7 +144,8 @@ def test_what_has_no_gradient_is_not_moved():
     steps = jax.tree.map(jnp.asarray, random_steps(world.spec, np.random.default_rng(0), 4, 2))
     nowhere = View(jnp.zeros_like(steps.view.observation).at[..., 1].set(1.0))
     steps = dataclasses.replace(steps, view=nowhere, next_view=nowhere)
-    after, _ = jax.jit(chosen.update)(state, _experience(chosen, state, steps, KEY), KEY)
+    acting = jax.jit(lambda state, steps: made_up.experience(chosen, state, steps, KEY))
+    after, _ = jax.jit(chosen.update)(state, acting(state, steps), KEY)
     slopes = np.asarray(after.tangent.body.mlp.layers[0].weight)
     assert np.isfinite(slopes).all() and abs(slopes[1]).max() > 0
     assert (np.delete(slopes, 1, axis=0) == 0).all()

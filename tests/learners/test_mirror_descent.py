@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from cases import ppo
 from worlds import Walk
 
 from thespis.actors.distributions import Categorical
-from thespis.core.conformance import _experience
 from thespis.core.keys import key_of
 from thespis.core.records import View
 from thespis.core.samples import random_steps
@@ -33,8 +33,9 @@ def flat(loss, at):
 def test_a_step_comes_to_rest_where_the_exponential_weights_are(index, size):
     """``pi_k exp(t_k A)`` over its sum solves the problem (Tomar et al. 2022, equation 4)."""
     method = ppo()
-    state = method.init(SPEC, KEY)
-    batch = _experience(method, state, random_steps(SPEC, np.random.default_rng(0), 2, 3), KEY)
+    state = made_up.begun(method, SPEC)
+    acting = jax.jit(lambda state, steps: made_up.experience(method, state, steps, KEY))
+    batch = acting(state, random_steps(SPEC, np.random.default_rng(0), 2, 3))
     data = method.assessor().assess(state.network, state.scales, batch)
     shape = data.value.shape
 

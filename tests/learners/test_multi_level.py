@@ -7,12 +7,11 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from worlds import Walk
 
-from thespis.core.conformance import _experience
-from thespis.core.keys import key_of
 from thespis.core.records import Batch, Transition, View
 from thespis.core.samples import random_steps
 from thespis.core.spaces import Discrete
@@ -22,7 +21,7 @@ from thespis.learners.average_reward import Learnt, one_step, stepper
 from thespis.learners.trajectories import FixedLength, MultiLevel
 from thespis.methods.online.mac import MAC
 
-KEY = key_of(0)
+KEY = made_up.quick_key(0)
 
 
 def weights(length, steps):
@@ -76,7 +75,7 @@ def test_a_trajectory_makes_the_step_that_its_gradients_add_up_to():
     spec = Walk(Discrete(3)).spec
     state = jax.jit(lambda: method.init(spec, KEY))()
     update, grad = jax.jit(method.update), jax.jit(jax.grad(one_step, has_aux=True))
-    experience = jax.jit(lambda state, steps: _experience(method, state, steps, KEY))
+    experience = jax.jit(lambda state, steps: made_up.experience(method, state, steps, KEY))
     learnt = [state.learnt]
     for length in (4, 2):
         state = eqx.tree_at(lambda s: s.length, state, jnp.int32(length))
@@ -144,10 +143,10 @@ def test_an_end_is_worth_the_average():
     """Episodes of one step: the error is ``r - average - V(s)``, whatever is seen last."""
     spec = Walk(Discrete(3)).spec
     method = MAC(hidden=(), feed=dataclasses.replace(MAC().feed, envs=4))
-    state = method.init(spec, KEY)
+    state = made_up.begun(method, spec)
     steps = random_steps(spec, np.random.default_rng(0), 1, 4)
     steps = dataclasses.replace(steps, terminated=jnp.ones((1, 4), bool), truncated=jnp.zeros((1, 4), bool))
-    batch = jax.jit(lambda state, steps: _experience(method, state, steps, KEY))(state, steps)
+    batch = jax.jit(lambda state, steps: made_up.experience(method, state, steps, KEY))(state, steps)
     learnt = eqx.tree_at(lambda x: x.average, state.learnt, jnp.float32(0.3))
     value = jax.vmap(lambda o: learnt.network.critic((), o)[0])(batch.steps.view.observation[0])
     _, metrics = jax.jit(one_step)(learnt, batch)

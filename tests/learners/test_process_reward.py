@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,16 @@ from thespis.nets.decoder import Shape, decoder
 
 TIME, WIDTH, LENGTH = 3, 2, 12
 TALKING = Talking(LENGTH, 3, WIDTH, TIME, (0,))
-MODEL, KEY = decoder(Shape(9, 32, 1, 1, 1, 32, 96), key_of(0)), key_of(1)
+MODEL, KEY = jax.jit(lambda key: decoder(Shape(9, 32, 1, 1, 1, 32, 96), key))(key_of(0)), key_of(1)
+
+
+@functools.cache
+def nothing_of(rows: int) -> Conversations:
+    return jax.jit(lambda: Conversations.none(rows, TALKING, TIME))()
+
+
+shares_of = jax.jit(shares)
+missed_by = jax.jit(missed)
 
 
 def held(first: list[int], later: list[int], won: list[float]) -> Conversations:
@@ -30,7 +40,7 @@ def held(first: list[int], later: list[int], won: list[float]) -> Conversations:
 
     An utterance is one id where it is even, else it has a second. What was won is earned in the second turn.
     """
-    talks = Conversations.none(len(first), TALKING, TIME)
+    talks = nothing_of(len(first))
     transcript, said, starts = np.array(talks.transcript), np.array(talks.said), np.array(talks.starts)
     for row, words in enumerate(zip(first, later, strict=True)):
         ids = [1, 1]
@@ -50,6 +60,7 @@ def held(first: list[int], later: list[int], won: list[float]) -> Conversations:
 
 def by_hand(talks: Conversations, discount: float) -> np.ndarray:
     """Means by a dictionary of what had been said by then."""
+    talks = jax.tree.map(np.asarray, talks)
     found, shape = collections.defaultdict(list), (2, *talks.alive.shape)
     keys = np.empty(shape, object)
     for t, row in zip(*np.nonzero(np.asarray(talks.alive)), strict=True):
@@ -66,6 +77,13 @@ def by_hand(talks: Conversations, discount: float) -> np.ndarray:
     return success
 
 
+def goals_of(part: ProcessReward, talks: Conversations) -> np.ndarray:
+    return np.asarray(GOALS(part, talks))
+
+
+GOALS = jax.jit(lambda part, talks: part.goals(talks))
+
+
 def some() -> Conversations:
     rng = np.random.default_rng(0)
     first, later = (rng.choice([3, 5, 6], 24).tolist() for _ in range(2))
@@ -74,29 +92,29 @@ def some() -> Conversations:
 
 def test_outcomes_are_averaged_over_what_was_said_in_the_same_place():
     talks = some()
-    found, wanted = ProcessReward(discount=0.9).goals(talks), by_hand(talks, 0.9)[1]
-    np.testing.assert_allclose(jnp.where(talks.alive, found, 0.0), wanted, atol=1e-6)
+    found, wanted = goals_of(ProcessReward(discount=0.9), talks), by_hand(talks, 0.9)[1]
+    np.testing.assert_allclose(np.where(talks.alive, found, 0.0), wanted, atol=1e-6)
     assert len(np.unique(wanted.round(5))) > 8
-    half = dataclasses.replace(talks, reward=talks.reward / 2)
-    np.testing.assert_allclose(ProcessReward(discount=0.9, most=0.5).goals(half), found, atol=1e-6)
+    half = dataclasses.replace(talks, reward=jnp.asarray(np.asarray(talks.reward) / 2))
+    np.testing.assert_allclose(goals_of(ProcessReward(discount=0.9, most=0.5), half), found, atol=1e-6)
 
 
 def test_no_conversation_stands_in_an_empty_slot():
-    nothing = Conversations.none(4, TALKING, TIME)
-    assert not np.any(np.asarray(ProcessReward().goals(nothing)))
-    judge = Mind(MODEL, jnp.ones(32), jnp.float32(1.0))
-    assert missed(judge, nothing, jnp.zeros((TIME, 4)))[0] == 0
+    nothing = nothing_of(4)
+    assert not np.any(goals_of(ProcessReward(), nothing))
+    judge = Mind(MODEL, jnp.asarray(np.ones(32, "float32")), jnp.float32(1.0))
+    assert missed_by(judge, nothing, np.zeros((TIME, 4), "float32"))[0] == 0
 
 
 def test_it_looks_behind_utterances_and_at_no_answer():
     rng = np.random.default_rng(1)
     judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
     talks = held([3, 6], [5, 5], [1.0, 0.0])
-    logit = shares(judge, talks)
+    logit = np.asarray(shares_of(judge, talks))
     for row, ends in enumerate([[4, 7], [3, 6]]):
         for t, end in enumerate(ends):
-            features = features_of(MODEL, talks.transcript[row, :end])[-1]
-            wanted = float(features @ judge.weight) / 32**0.5 + 0.2
+            features = np.asarray(features_of(MODEL, np.asarray(talks.transcript)[row, :end]))[-1]
+            wanted = float(features @ np.asarray(judge.weight)) / 32**0.5 + 0.2
             assert logit[t, row] == pytest.approx(wanted, abs=1e-4)
 
 
@@ -104,19 +122,20 @@ def test_what_is_lost_is_the_cross_entropy_of_all_utterances():
     rng = np.random.default_rng(2)
     judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
     talks = some()
-    p, goals = 1 / (1 + np.exp(-np.asarray(shares(judge, talks), float))), by_hand(talks, 0.95)[1]
+    p, goals = 1 / (1 + np.exp(-np.asarray(shares_of(judge, talks), float))), by_hand(talks, 0.95)[1]
     lost = [
         -goals[t, row] * np.log(p[t, row]) - (1 - goals[t, row]) * np.log(1 - p[t, row])
         for t, row in np.argwhere(np.asarray(talks.alive))
     ]
-    assert float(missed(judge, talks, jnp.asarray(goals))[0]) == pytest.approx(np.mean(lost), rel=1e-4)
+    assert float(missed_by(judge, talks, goals.astype("float32"))[0]) == pytest.approx(np.mean(lost), rel=1e-4)
 
 
 def test_utterances_are_compared_with_those_in_the_same_place():
     """Means of anything over what stands before utterances; one whose place is its own is worth its own."""
-    talks = some()
-    x = jnp.asarray(np.random.default_rng(4).normal(size=talks.alive.shape), "float32")
-    found, alone = meant(talks, talks.starts[:-1], x), 0
+    talks, alone = some(), 0
+    x = np.random.default_rng(4).normal(size=talks.alive.shape).astype("float32")
+    found = np.asarray(jax.jit(lambda talks, x: meant(talks, talks.starts[:-1], x))(talks, x))
+    talks = jax.tree.map(np.asarray, talks)
     texts = np.asarray(talks.transcript)
     for t, row in np.argwhere(np.asarray(talks.alive)):
         end = int(talks.starts[t, row])
@@ -133,11 +152,11 @@ def test_utterances_are_paid_what_they_add_to_success():
     part = ProcessReward(slots=32, steps=30, batch=16, learning_rate=3e-3, discount=0.8, warmup=1)
     talks = held([5, 3, 6, 7] * 4, [3, 5, 6, 7] * 2 + [7, 6, 5, 3] * 2, [1.0, 0.0, 0.0, 0.0] * 4)
     step = jax.jit(lambda kept, key: part(kept, talks, 1, key))
-    kept = part.init(MODEL, TALKING, TIME, KEY)
+    kept = jax.jit(lambda key: part.init(MODEL, TALKING, TIME, key))(KEY)
     for i in range(12):
         kept, paid, told = step(kept, key_of(i))
         if i == 0:
-            np.testing.assert_array_equal(paid.reward, jnp.where(talks.alive, talks.reward, 0.0))
+            np.testing.assert_array_equal(paid.reward, np.where(talks.alive, talks.reward, 0.0))
     won = np.arange(16) % 4 == 0
     reward = np.asarray(paid.reward)
     # of four first utterances one wins: 0.8 behind it and 0 behind the others, 0.2 on average
@@ -149,12 +168,13 @@ def test_utterances_are_paid_what_they_add_to_success():
 
 def test_the_latest_conversations_are_kept():
     part = ProcessReward(slots=5, steps=1, batch=2)
-    kept = part.init(MODEL, TALKING, TIME, KEY)
+    kept = jax.jit(lambda key: part.init(MODEL, TALKING, TIME, key))(KEY)
     rounds = [held([3, 5], [n + 3, n + 4], [0.0, 1.0]) for n in range(4)]
     step = jax.jit(lambda kept, talks: part(kept, talks, 1, KEY))
     for talks in rounds:
         kept, _, _ = step(kept, talks)
     for slot, n in enumerate((5, 6, 7, 3, 4)):  # conversation n lies in slot n % 5
-        np.testing.assert_array_equal(kept.replay.transcript[slot], rounds[n // 2].transcript[n % 2])
+        wanted = np.asarray(rounds[n // 2].transcript)[n % 2]
+        np.testing.assert_array_equal(np.asarray(kept.replay.transcript)[slot], wanted)
     with pytest.raises(UserError, match=r"experience\.slots=5 holds less than the 6 conversations"):
         part(kept, held([3] * 6, [3] * 6, [0.0] * 6), 1, KEY)

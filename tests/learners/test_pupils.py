@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 
@@ -75,7 +76,7 @@ def test_answers_come_first_and_then_what_was_said_in_whole_conversations(drawn,
     method = with_array_leaves(
         SFT(model="blank", layers=2, width=32, divisor=divisor, least=0.5, learnt=AnswersFirst(UNTIL))
     )
-    state = method.init(WORLD.spec, key_of(1))
+    state = made_up.begun(method, WORLD.spec, 1)
     told = Told.of(steps, mask)
     lesson = Lesson(told, jnp.zeros(told.real.shape), (), steps, state.talking, (), key_of(5), jnp.int32(index))
 

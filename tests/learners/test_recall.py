@@ -7,16 +7,15 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from cases import CASES
 from worlds import Walk
 
 from thespis.actors.sequences import SequenceActor, SequencePolicy
-from thespis.core.conformance import _experience
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.keys import key_of
 from thespis.core.records import EnvSpec, View
 from thespis.core.samples import random_steps
 from thespis.core.spaces import Box, Discrete
@@ -25,7 +24,7 @@ from thespis.learners.recall import Recall, fit_dynamics
 from thespis.methods.online.srl import SRL
 from thespis.nets.dynamics import Dynamics
 
-KEY = key_of(0)
+KEY = made_up.quick_key(0)
 LINE = EnvSpec("line", Box((1,)), Box((1,), -1.0, 1.0))
 
 
@@ -177,7 +176,7 @@ def test_a_model_is_fitted_to_what_followed():
 def test_the_actor_steps_at_every_third_update():
     method = dataclasses.replace(CASES["srl"].method, actor_every=3)
     state = method.init(Walk().spec, KEY)
-    batch = _experience(method, state, random_steps(Walk().spec, np.random.default_rng(0), 1, 6), KEY)
+    batch = made_up.experience(method, state, random_steps(Walk().spec, np.random.default_rng(0), 1, 6), KEY)
     moved = []
     for index in range(3):
         at = dataclasses.replace(batch, index=jnp.array(index, "int32"))

@@ -6,13 +6,13 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
 from cases import CHOICE, ppo
 
-from thespis.core.conformance import _experience
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Episodes
 from thespis.core.keys import key_of
@@ -69,8 +69,9 @@ def test_of_a_normal_cost_they_are_those_of_textbooks():
 
 def scored(risk, steps):
     method = ConvexScoring(ppo(discount=1.0), risk, feed=Episodes(4, envs=3))
-    state = dataclasses.replace(method.init(CHOICE.spec, key_of(0)), auxiliary=jnp.float32(0.7))
-    batch = _experience(method, state, steps, key_of(1))
+    state = dataclasses.replace(made_up.begun(method, CHOICE.spec), auxiliary=jnp.float32(0.7))
+    acting = jax.jit(lambda state, steps: made_up.experience(method, state, steps, made_up.quick_key(1)))
+    batch = acting(state, steps)
     return batch, method._scored(batch)
 
 
@@ -94,7 +95,7 @@ def test_of_the_mean_what_is_paid_is_the_worlds_reward():
 
 def test_every_episode_has_a_number_of_its_own_and_keeps_it():
     method = ConvexScoring(ppo(), Shortfall(), spread=0.5)
-    state = dataclasses.replace(method.init(CHOICE.spec, key_of(0)), auxiliary=jnp.float32(2.0))
+    state = dataclasses.replace(made_up.begun(method, CHOICE.spec), auxiliary=jnp.float32(2.0))
     views = jax.tree.map(jnp.asarray, random_view(CHOICE.spec, np.random.default_rng(0), (400,)))
 
     def told(mode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 import scipy.stats
@@ -22,7 +23,7 @@ from thespis.methods.online.sac import SAC
 from thespis.nets.mlp import Linear, uniform_fan_in
 from thespis.objectives.causes import causal_order, effects_on_last
 
-KEY = key_of(0)
+KEY = made_up.quick_key(0)
 MIXTURE = SquashedMixture(
     jnp.array([0.3, -0.5, 1.0]),
     jnp.array([[-0.8, 0.1], [0.5, -0.3], [0.2, 0.9]]),

@@ -29,22 +29,31 @@ from thespis.methods.language.rloo import RLOO
 
 TURNS, ROWS = 4, 6
 WORLD = Spoken(Maze(size=2, turns=TURNS))
-SMALL = {"model": "blank", "layers": 2, "width": 32, "minibatch": 3, "feed": Episodes(TURNS, group=3, envs=ROWS)}
+SMALL = {"model": "blank", "layers": 1, "width": 32, "minibatch": 3, "feed": Episodes(TURNS, group=3, envs=ROWS)}
+
+
+FIRST = jax.jit(first_episodes)
+
+
+@jax.jit
+def read(model, transcript, starts, said):
+    """Log-probabilities of what was said, by one pass over each conversation."""
+    return log_probs_of(model, Sampling(0.7), features_of(model, transcript, starts, 2), said)[0]
+
+
+def begun(method):
+    return jax.jit(lambda key: method.init(WORLD.spec, key))(key_of(1))
 
 
 @pytest.fixture(scope="module")
 def played():
     """Conversations as a loop plays them, world by world of every tick; the model is far from uniform."""
-    method = with_array_leaves(RLOO(**SMALL, temperature=0.7))
-    state = method.init(WORLD.spec, key_of(0))
-    model = jax.tree.map(lambda x: 3 * x, state.mind.model)
+    method = with_array_leaves(RLOO(**SMALL | {"layers": 2}, temperature=0.7))
+    state = begun(method)
+    model = jax.tree.map(lambda x: jnp.asarray(3 * np.asarray(x)), state.mind.model)
     state = dataclasses.replace(state, mind=dataclasses.replace(state.mind, model=model))
     loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), WORLD, ROWS, [0], 100)
-    found = []
     carry = loop.init()
-    carry = dataclasses.replace(
-        carry, learner=dataclasses.replace(carry.learner, method=jax.tree.map(lambda x: x[None], state))
-    )
 
     def block(parts, root, learner, world):
         world = loop._begun(parts, learner.curriculum, root, jnp.int32(0), world.memory)
@@ -55,9 +64,12 @@ def played():
 
         return jax.lax.scan(tick, world, jnp.arange(TURNS))[1][0]
 
-    one = jax.tree.map(lambda x: x[0], (carry.roots, carry.learner, carry.world))
-    found = jax.jit(block)(loop.parts, *one)
-    return method, state, found
+    @jax.jit
+    def first(parts, carry, state):
+        root, learner, world = jax.tree.map(lambda x: x[0], (carry.roots, carry.learner, carry.world))
+        return block(parts, root, dataclasses.replace(learner, method=state), world)
+
+    return method, state, jax.tree.map(np.asarray, first(loop.parts, carry, state))
 
 
 def test_groups_begin_alike_and_then_go_their_own_ways(played):
@@ -71,12 +83,11 @@ def test_groups_begin_alike_and_then_go_their_own_ways(played):
 def test_sampler_and_trainer_agree_over_turns(played):
     """The cache that is kept between turns gives the log-probabilities of one pass over the whole conversation."""
     _, state, steps = played
-    mask = first_episodes(steps.ended)
+    mask = np.asarray(FIRST(steps.ended))
     last = mask.sum(axis=0) - 1
-    transcript = steps.next_view.observation[last, jnp.arange(ROWS)]
+    transcript = steps.next_view.observation[last, np.arange(ROWS)]
     starts = (steps.view.observation >= 0).sum(axis=-1)
-    features = features_of(state.mind.model, transcript, starts, 2)
-    again, _ = log_probs_of(state.mind.model, Sampling(0.7), features, steps.action)
+    again = read(state.mind.model, transcript, starts, steps.action)
     real = np.asarray((steps.action >= 0) & mask[..., None])
     assert real.sum() > 20
     np.testing.assert_allclose(np.asarray(again)[real], np.asarray(steps.extras)[real], atol=1e-5)
@@ -92,19 +103,21 @@ def test_padding_and_what_the_world_says_last_change_nothing(played, credit):
     _, _, steps = played
     kind = GRPO if credit is None else LanguagePPO
     method = with_array_leaves(kind(**SMALL) if credit is None else kind(**SMALL, credit=credit))
-    state = method.init(WORLD.spec, key_of(1))
-    steps = dataclasses.replace(steps, terminated=steps.terminated.at[1, 0].set(True))
-    mask = first_episodes(steps.ended)
+    state = begun(method)
+    terminated = steps.terminated.copy()
+    terminated[1, 0] = True
+    steps = dataclasses.replace(steps, terminated=terminated)
+    mask = np.asarray(FIRST(steps.ended))
     update = jax.jit(lambda *given: method.update(*given))
     batch = Batch(steps, mask, (), jnp.int32(0))
     one = update(state, batch, key_of(2))
 
     rng = np.random.default_rng(0)
-    behind = ~np.asarray(mask)
+    behind = ~mask
 
     def other(x):
         drawn = rng.integers(0, 5, x.shape).astype(x.dtype) if x.dtype != bool else rng.uniform(size=x.shape) < 0.5
-        return jnp.where(behind.reshape(behind.shape + (1,) * (x.ndim - 2)), drawn, x)
+        return np.where(behind.reshape(behind.shape + (1,) * (x.ndim - 2)), drawn, x)
 
     changed = jax.tree.map(other, steps)
     two = update(state, Batch(changed, mask, (), jnp.int32(0)), key_of(2))
@@ -113,13 +126,13 @@ def test_padding_and_what_the_world_says_last_change_nothing(played, credit):
     assert behind.any()
 
     # what the world says to the last utterance is heard by nobody: only a critic of a cut conversation looks at it
-    ended = np.asarray((steps.terminated & mask).any(axis=0))
+    ended = (steps.terminated & mask).any(axis=0)
     final = steps.next_view.observation
     starts = (steps.view.observation >= 0).sum(axis=-1) + (steps.action >= 0).sum(axis=-1)
-    place = jnp.arange(final.shape[-1])
-    over = steps.terminated & jnp.asarray(ended)
+    place = np.arange(final.shape[-1])
+    over = steps.terminated & ended
     answer = (place >= starts[..., None]) & (final >= 0) & over[..., None]
-    spoilt = dataclasses.replace(steps.next_view, observation=jnp.where(answer, 3, final))
+    spoilt = dataclasses.replace(steps.next_view, observation=np.where(answer, 3, final).astype(final.dtype))
     three = update(state, Batch(dataclasses.replace(steps, next_view=spoilt), mask, (), jnp.int32(0)), key_of(2))
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(three), strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
@@ -128,10 +141,10 @@ def test_padding_and_what_the_world_says_last_change_nothing(played, credit):
 def test_products_of_halves_learn_with_parameters_of_float32(played):
     """Its gradient points where that of float32 does, and what it keeps stays exact."""
     _, _, steps = played
-    batch, moved = Batch(steps, first_episodes(steps.ended), (), jnp.int32(0)), []
+    batch, moved = Batch(steps, np.asarray(FIRST(steps.ended)), (), jnp.int32(0)), []
     for compute in ("float32", "bfloat16"):
         method = with_array_leaves(RLOO(**SMALL, compute=compute, learning_rate=1e-3))
-        state = method.init(WORLD.spec, key_of(1))
+        state = begun(method)
         after, report = jax.jit(lambda *given, method=method: method.update(*given))(state, batch, key_of(2))
         assert after.mind.model.compute == compute and np.isfinite(report.metrics["gradient"])
         assert {leaf.dtype for leaf in jax.tree.leaves(after.mind)} == {jnp.dtype("float32")}
@@ -145,29 +158,35 @@ def test_the_cache_may_be_used_for_ever(played):
     """Rows that begin anew at any time: the ring is written over, and every utterance is still what one pass says."""
     method, state, _ = played
     policy = method.policy(state, Mode.EXPLORE)
-    world = WORLD
-    talks, now = jax.vmap(world.reset, in_axes=(None, 0))((), jax.random.split(key_of(3), ROWS))
-    memory, seen = method.begin(policy, ROWS), now.observation
     act, rng = jax.jit(lambda *given: method.act(*given)), np.random.default_rng(0)
+    fresh = jax.jit(lambda key: jax.vmap(WORLD.reset, in_axes=(None, 0))((), jax.random.split(key, ROWS)))
+    nothing = jax.tree.map(np.asarray, method.begin(policy, ROWS))
+
+    @jax.jit
+    def heard(talks, action, tick):
+        keys = jax.random.split(fold(key_of(4), "step", tick), ROWS)
+        return *jax.vmap(WORLD.step)(talks, action, keys), *fresh(fold(key_of(5), "r", tick))
+
+    talks, now = jax.tree.map(np.asarray, fresh(key_of(3)))
+    memory, seen = nothing, now.observation
     for tick in range(3 * TURNS):
-        action, memory, logs = act(policy, memory, dataclasses.replace(now.view, observation=seen), key_of(tick))
-        whole = np.full((ROWS, seen.shape[1]), -1)
-        count = np.asarray((seen >= 0).sum(axis=1))
+        view = dataclasses.replace(now.view, observation=seen)
+        action, memory, logs = jax.tree.map(np.asarray, act(policy, memory, view, key_of(tick)))
+        count = (seen >= 0).sum(axis=1)
+        whole = np.full((ROWS, seen.shape[1]), -1, seen.dtype)
         for row in range(ROWS):
-            said = [int(i) for i in np.asarray(action[row]) if i >= 0]
-            whole[row, : count[row]] = np.asarray(seen[row])[: count[row]]
+            said = action[row][action[row] >= 0]
+            whole[row, : count[row]] = seen[row][: count[row]]
             whole[row, count[row] : count[row] + len(said)] = said
-        features = features_of(state.mind.model, jnp.asarray(whole), jnp.asarray(count)[None], 2)
-        again, _ = log_probs_of(state.mind.model, Sampling(0.7), features[0], action)
-        real = np.asarray(action) >= 0
-        np.testing.assert_allclose(np.asarray(again)[real], np.asarray(logs)[real], atol=1e-5)
-        talks, step = jax.vmap(world.step)(talks, action, jax.random.split(fold(key_of(4), "step", tick), ROWS))
-        ended = np.asarray(step.terminated | step.truncated) | (rng.uniform(size=ROWS) < 0.2)
-        fresh, begun = jax.vmap(world.reset, in_axes=(None, 0))((), jax.random.split(fold(key_of(5), "r", tick), ROWS))
+        again = read(state.mind.model, whole, count[None].astype("int32"), action[None])[0]
+        real = action >= 0
+        np.testing.assert_allclose(np.asarray(again)[real], logs[real], atol=1e-5)
+        talks, step, anew, begun = jax.tree.map(np.asarray, heard(talks, action, tick))
+        ended = step.terminated | step.truncated | (rng.uniform(size=ROWS) < 0.2)
 
         def choose(a, b, ended=ended):
-            return jnp.where(ended.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+            return np.where(ended.reshape(-1, *[1] * (a.ndim - 1)), a, b)
 
-        talks = jax.tree.map(choose, fresh, talks)
-        memory = jax.tree.map(choose, method.begin(policy, ROWS), memory)
+        talks = jax.tree.map(choose, anew, talks)
+        memory = jax.tree.map(choose, nothing, memory)
         seen = choose(begun.observation, step.observation)

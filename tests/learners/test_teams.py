@@ -6,12 +6,12 @@ import itertools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from cases import CASES, SMALL, ppo, replay
 from worlds import Crew, Walk
 
-from thespis.core.conformance import _experience
 from thespis.core.errors import UserError
 from thespis.core.feeds import Rollouts
 from thespis.core.keys import key_of
@@ -28,27 +28,29 @@ from thespis.methods.teams.mappo import MAPPO
 from thespis.methods.teams.qmix import QMIX
 from thespis.methods.teams.vdn import VDN
 
-KEY = key_of(0)
+KEY = made_up.quick_key(0)
 QUICK = QMIX(mixer=Monotonic(4, (8,)), hidden=SMALL, feed=replay(length=2), double=False)
 
 
 def experienced(method, spec, seed=0):
     """A fresh state and a batch of what its actors do in made-up worlds."""
-    feed, state = method.feed, method.init(spec, KEY)
+    feed = method.feed
     rows = feed.envs if isinstance(feed, Rollouts) else feed.batch
     steps = random_steps(spec, np.random.default_rng(seed), feed.length, rows)
-    return state, _experience(method, state, steps, KEY)
+    return made_up.experienced(method, spec, steps)
 
 
 def otherwise(batch, spec, absent, *, later):
     """The batch with other things standing where agents are there, or where they are ``absent``."""
-    other = random_steps(spec, np.random.default_rng(9), *batch.mask.shape)
-    steps = batch.steps
+    other = jax.tree.map(np.asarray, random_steps(spec, np.random.default_rng(9), *batch.mask.shape))
+    steps = jax.tree.map(np.asarray, batch.steps)
 
     def choose(alive, old, new):
         flag = ~alive if absent else alive
         return jax.tree.map(
-            lambda x, y: jnp.where(flag.reshape(flag.shape + (1,) * (x.ndim - flag.ndim)), y, x), old, new
+            lambda x, y: np.where(flag.reshape(flag.shape + (1,) * (x.ndim - flag.ndim)), y, x).astype(x.dtype),
+            old,
+            new,
         )
 
     def part(there, old, new):
@@ -67,7 +69,7 @@ def otherwise(batch, spec, absent, *, later):
         extras = part(
             now,
             extras,
-            jax.tree.map(lambda x: x + 1.0 if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros_like(x), extras),
+            jax.tree.map(lambda x: x + np.float32(1) if jnp.issubdtype(x.dtype, jnp.floating) else 0 * x, extras),
         )
     changed = dataclasses.replace(
         steps, view=seen(now, steps.view, other.view), action=part(now, steps.action, other.action), extras=extras
@@ -76,7 +78,7 @@ def otherwise(batch, spec, absent, *, later):
         changed = dataclasses.replace(
             changed, next_view=seen(after, steps.next_view, other.next_view), each=part(now, steps.each, other.each)
         )
-    return dataclasses.replace(batch, steps=changed)
+    return dataclasses.replace(batch, steps=jax.device_put(changed))
 
 
 @pytest.mark.parametrize(
@@ -130,23 +132,29 @@ def test_who_is_never_there_has_no_role():
 
 def test_mixed_values_rise_in_each_value():
     spec, count = Crew().spec, 3
-    net, added = (kind.build(joint_space(spec), count, 0, KEY) for kind in (Monotonic(8, (16,)), Sum()))
     view = random_steps(spec, np.random.default_rng(1), 1, 50).view
-    state = jax.tree.map(lambda x: x[0], joint(spec.groups, view, None))
-    values = 5 * jax.random.normal(KEY, (50, count))
-    slopes = jax.vmap(jax.grad(net))(values, state)
+
+    @jax.jit
+    def both(key, values, view):
+        net, added = (kind.build(joint_space(spec), count, 0, key) for kind in (Monotonic(8, (16,)), Sum()))
+        state = jax.tree.map(lambda x: x[0], joint(spec.groups, view, None))
+        return [jax.vmap(jax.grad(each))(values, state) for each in (net, added)]
+
+    values = (5 * np.random.default_rng(2).normal(size=(50, count))).astype("float32")
+    slopes, ones = map(np.asarray, both(KEY, values, view))
     assert slopes.min() >= 0 and (slopes > 1e-4).mean() > 0.9 and slopes.std() > 1e-3
-    np.testing.assert_array_equal(jax.vmap(jax.grad(added))(values, state), 1.0)
+    np.testing.assert_array_equal(ones, 1.0)
 
 
 def test_the_best_of_the_team_is_the_best_of_each_and_makes_the_target():
     """Against every joint action that is legal, absent agents left out, one by one."""
     spec = Crew().spec
     state, batch = experienced(QUICK, spec)
-    state = eqx.tree_at(lambda s: s.target, state, QUICK.init(spec, key_of(5)).team)
-    steps = batch.steps
-    found = jax.jit(QUICK.targets)(state, steps)
-    after = valued(state.target, steps)[1]
+    state = eqx.tree_at(lambda s: s.target, state, made_up.begun(QUICK, spec, 5).team)
+    found, after = jax.jit(lambda state, steps: (QUICK.targets(state, steps), valued(state.target, steps)[1]))(
+        state, batch.steps
+    )
+    steps = jax.tree.map(np.asarray, batch.steps)
     following, legal = jax.tree.map(np.asarray, (after.values, steps.next_view.legal))
     best = np.full(steps.reward.shape, -np.inf)
     whole = jax.jit(lambda chosen: mixed(state.target, chosen, after))
@@ -162,15 +170,16 @@ def test_the_best_of_the_team_is_the_best_of_each_and_makes_the_target():
 def test_double_targets_are_chosen_by_one_net_and_valued_by_the_other():
     spec, method = Crew(legal=False).spec, dataclasses.replace(QUICK, double=True, mixer=Sum())
     state, batch = experienced(method, spec)
-    state = eqx.tree_at(lambda s: s.target, state, method.init(spec, key_of(5)).team)
-    online, target = (valued(team, batch.steps)[1].values for team in (state.team, state.target))
+    state = eqx.tree_at(lambda s: s.target, state, made_up.begun(method, spec, 5).team)
+    both = jax.jit(lambda s, steps: [valued(team, steps)[1].values for team in (s.team, s.target)])
+    online, target = jax.tree.map(np.asarray, both(state, batch.steps))
     there = batch.steps.next_view.alive
     value = sum(
         np.where(there[n], np.take_along_axis(target[n], np.argmax(online[n], -1)[..., None], -1)[..., 0], 0.0).sum(-1)
         for n in target
     )
-    wanted = batch.steps.reward + 0.99 * np.where(batch.steps.terminated, 0.0, value)
-    np.testing.assert_allclose(method.targets(state, batch.steps), wanted, rtol=1e-5, atol=1e-5)
+    wanted = np.asarray(batch.steps.reward) + 0.99 * np.where(batch.steps.terminated, 0.0, value)
+    np.testing.assert_allclose(jax.jit(method.targets)(state, batch.steps), wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -227,14 +236,15 @@ def test_an_on_policy_critic_that_is_told_what_the_actor_sees_learns_the_same(me
     spec = Walk(Discrete(4)).spec
     told = dataclasses.replace(spec, privileged=spec.observation)
     state, batch = experienced(method, spec)
-    other = method.init(told, KEY)
+    other = made_up.begun(method, told)
     steps = dataclasses.replace(
         batch.steps, privileged=batch.steps.view.observation, next_privileged=batch.steps.next_view.observation
     )
     update = jax.jit(method.update)
     one, same = update(state, batch, KEY), update(other, dataclasses.replace(batch, steps=steps), KEY)
     same_bits(jax.tree.leaves(one), jax.tree.leaves(same), "told what it sees")
-    noise = dataclasses.replace(steps, privileged=-steps.privileged, next_privileged=-steps.next_privileged)
+    away = {name: -np.asarray(getattr(steps, name)) for name in ("privileged", "next_privileged")}
+    noise = dataclasses.replace(steps, **away)
     with pytest.raises(Exception, match="differs"):
         same_bits(same, update(other, dataclasses.replace(batch, steps=noise), KEY), "told something else")
 
@@ -243,7 +253,8 @@ def test_the_critic_of_a_team_sees_the_state_where_there_is_one_and_who_it_judge
     spec = dataclasses.replace(Crew().spec, privileged=Box((7,)))
     steps = random_steps(spec, np.random.default_rng(0), 2, 3)
     batch = Batch(steps, jnp.ones((2, 3), bool), (), jnp.int32(0))
-    now, following = Everyone().shown(spec.groups, batch, dict)["movers"]
+    shown = jax.jit(lambda batch: Everyone().shown(spec.groups, batch, dict))(batch)
+    now, following = jax.tree.map(np.asarray, shown["movers"])
     np.testing.assert_array_equal(now["all"][:, :, 1], steps.privileged)
     np.testing.assert_array_equal(following["all"][:, :, 0], steps.next_privileged)
     np.testing.assert_array_equal(now["own"], steps.view.observation["movers"])

@@ -7,13 +7,12 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from cases import SMALL, ppo
 from worlds import Walk
 
-from thespis.core.conformance import _experience
-from thespis.core.keys import key_of
 from thespis.core.samples import random_steps
 from thespis.core.spaces import Discrete
 from thespis.learners.anchors import Tether
@@ -21,14 +20,15 @@ from thespis.learners.on_policy import Replayed, replay
 from thespis.methods.teams.decentralized import Surrogate
 
 SPEC = Walk(Discrete(4), legal=True).spec
-KEY = key_of(0)
+KEY = made_up.quick_key(0)
 NONE = (), ()
 NEVER = jnp.array(0)
 
 
 def experienced(method):
-    state = method.init(SPEC, KEY)
-    return state, _experience(method, state, random_steps(SPEC, np.random.default_rng(0), 8, 3), KEY)
+    state = made_up.begun(method, SPEC)
+    acting = jax.jit(lambda state, steps: made_up.experience(method, state, steps, KEY))
+    return state, acting(state, random_steps(SPEC, np.random.default_rng(0), 8, 3))
 
 
 def sharper(network):
@@ -40,7 +40,7 @@ def test_the_penalties_are_means_over_states_of_the_divergence_and_its_root():
     method = ppo()
     state, batch = experienced(method)
     data = method.assessor().assess(state.network, state.scales, batch)
-    one, other = (sharper(method.init(SPEC, key_of(i)).network) for i in range(2))
+    one, other = (sharper(made_up.begun(method, SPEC, i).network) for i in range(2))
     now = replay(other, NONE, data)
     assert isinstance(now, Replayed)
     before = lambda: one.distributions(NONE, data.view, data.first)  # noqa: E731

@@ -144,7 +144,7 @@ def test_chunks_do_not_matter():
 
 
 @pytest.mark.parametrize(
-    "name", ["bc", "sac", pytest.param("dpo", marks=pytest.mark.laws), pytest.param("spin", marks=pytest.mark.slow)]
+    "name", ["bc", "sac", pytest.param("dpo", marks=pytest.mark.laws), pytest.param("spin", marks=pytest.mark.laws)]
 )
 def test_logged_loop_resumes(name, tmp_path):
     case = CASES[name]

@@ -59,7 +59,7 @@ def ended(process: subprocess.Popen, number: int) -> str:
 
 def test_a_process_says_what_the_engine_says_and_stops_when_asked(run, monkeypatch):
     monkeypatch.setenv("THE_KEY", KEY)
-    request = Request(0.0, length=16)
+    request = Request(0.0, length=20)
     process, url = begun(run, "--key-variable", "THE_KEY")
     try:
         assert httpx.get(f"{url}/models").status_code == 401

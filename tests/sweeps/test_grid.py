@@ -25,7 +25,7 @@ SETTINGS = ["length=32", "hidden=8", "epochs=1"]
 
 def planned(out: Path, grid: Any = ("learning_rate=1e-3,1e-2",), **more: Any) -> Plan:
     given = {"seeds": 2, "seeds_per_job": None, "settings": SETTINGS, "asked": TINY} | more
-    return plan("ppo", "CartPole-v1", grid=grid, out=out, **given)
+    return plan("ppo", "probe:maze", grid=grid, out=out, **given)
 
 
 def test_every_combination_of_the_values():

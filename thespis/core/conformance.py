@@ -11,6 +11,7 @@ seen while the functions are traced.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable
@@ -52,7 +53,7 @@ from thespis.core.laws import (
     same_tree,
     shaped,
 )
-from thespis.core.records import EnvSpec, View
+from thespis.core.records import EnvSpec, Transition, View
 from thespis.core.samples import random_steps, random_view, with_other_padding
 from thespis.core.spaces import Space
 
@@ -106,7 +107,7 @@ def _trace(method: Method, spec: EnvSpec, root: Key[Array, ""], rng: np.random.G
     init = begun(functions.init.trace, root, "a method's state holds arrays only")
     state = init.out_info
     _same_program(init, again.init.trace(root), "init is repeatable")
-    views, steps = random_view(spec, rng, (ROWS,)), random_steps(spec, rng, *shape_of_batch(method))
+    views, steps = random_view(spec, rng, (ROWS,)), _with_an_end(random_steps(spec, rng, *shape_of_batch(method)))
     policies = {mode.value: _trace_acting(method, functions, spec, state, mode, views, root) for mode in Mode}
 
     batch = jax.eval_shape(functools.partial(experience, method, functions), state, steps, root)
@@ -125,6 +126,15 @@ def _trace(method: Method, spec: EnvSpec, root: Key[Array, ""], rng: np.random.G
             good = leaf.shape == (batch.mask.shape[0],)
             hold(good, "a critique has one number a step", f"{name} has shape {list(leaf.shape)}")
     return Traced(functions, Life(True, nothing(state), nothing(policies), root, fold(root, "act"), views, steps))
+
+
+def _with_an_end(steps: Transition) -> Transition:
+    """The same steps, of which the first row's first one ends its episode: what follows in that window is padding."""
+    if steps.reward.shape[0] == 1:
+        return steps
+    truncated, first = np.array(steps.truncated), np.array(steps.first)
+    truncated[0, 0] = first[1, 0] = True
+    return dataclasses.replace(steps, truncated=truncated, first=first)
 
 
 def _trace_acting(

@@ -7,10 +7,11 @@ played at once, each as likely as the choices that led to it.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from thespis.core.contracts import Environment, Method, Mode
 from thespis.core.errors import UserError
@@ -47,9 +48,13 @@ class _Games:
         room = _FEW
         while room < len(at):
             room *= 4
-        places = np.resize(at, room)
-        state, seen, memory = jax.tree.map(lambda x: x[places], (self.state, self.seen, self.memory))
+        state, seen, memory = _taken((self.state, self.seen, self.memory), np.resize(at, room))
         return _Games(state, seen, memory, np.pad(chance, (0, room - len(at))))
+
+
+@jax.jit
+def _taken(tree: PyTree, places: Int[Array, " place"]) -> PyTree:
+    return jax.tree.map(lambda x: x[places], tree)
 
 
 def against_random(method: Method, state: PyTree, world: Environment, seat: int) -> Fortunes:
@@ -64,11 +69,12 @@ def against_random(method: Method, state: PyTree, world: Environment, seat: int)
     policy, fortunes = method.policy(state, Mode.EXPLOIT), np.zeros(3)
     act = jax.jit(lambda memory, seen: method.act(policy, memory, seen.view, key)[:2])
     step = jax.jit(lambda state, action: jax.vmap(world.step, (0, 0, None))(state, {SEATS: action}, key))
-    begun, seen = jax.tree.map(lambda x: x[None], world.reset((), key))
+    turn = jax.jit(lambda state: tuple(jax.vmap(f)(state) for f in (spec.game.player, spec.game.legal)))
+    begun, seen = jax.jit(lambda: jax.tree.map(lambda x: x[None], world.reset((), key)))()
     games = _Games(begun, seen, method.begin(policy, 1), np.ones(1)).rows(np.zeros(1, int), np.ones(1))
     while games.chance.any():
         said, games.memory = act(games.memory, games.seen)
-        parent, actions, chance = _branches(world, games, np.asarray(said[SEATS]), seat)
+        parent, actions, chance = _branches(world, games, turn, np.asarray(said[SEATS]), seat)
         if len(parent) > _MOST:
             raise UserError(f"{spec.name} has more than {_MOST} games at a time: they are not followed")
         games = games.rows(parent, chance)
@@ -83,12 +89,14 @@ def against_random(method: Method, state: PyTree, world: Environment, seat: int)
 
 
 def _branches(
-    world: Environment, games: _Games, said: Int[np.ndarray, "game player *action"], seat: int
+    world: Environment, games: _Games, turn: Any, said: Int[np.ndarray, "game player *action"], seat: int
 ) -> tuple[Int[np.ndarray, " branch"], Int[np.ndarray, "branch player *action"], Float[np.ndarray, " branch"]]:
-    """How games may go on: which game, what all do, and how likely it is. One way where ``seat`` moves."""
-    game, choices = world.spec.game, _choices(world)
-    assert game is not None
-    mover, legal = (np.asarray(jax.vmap(f)(games.state)) for f in (game.player, game.legal))
+    """How games may go on: which game, what all do, and how likely it is. One way where ``seat`` moves.
+
+    ``turn`` says of the states of games who is to move, and what may be done.
+    """
+    choices = _choices(world)
+    mover, legal = map(np.asarray, turn(games.state))
     parent, actions, chance = [], [], []
     for i in np.flatnonzero(games.chance):
         may = [said[i]] if mover[i] == seat else [np.broadcast_to(c, said[i].shape) for c in choices[legal[i]]]

@@ -61,9 +61,10 @@ def calibration(method: Method, states: PyTree, kept: list[list[Transition]]) ->
     Returns are discounted sums of the environment's reward and of what the critic says it counts beside it.
     """
     judge = jax.jit(lambda state, steps: method.judge(state, steps))
+    of_seed = jax.jit(lambda states, s: jax.tree.map(lambda x: x[s], states))
     predicted, realised, seed, episode, discount = [], [], [], [], None
     for s, episodes in enumerate(kept):
-        state = jax.tree.map(lambda x, s=s: x[s], states)
+        state = of_seed(states, s)
         for e, steps in enumerate(episodes):
             critique = judge(state, _padded(steps))
             if critique.value is None or critique.discount is None:

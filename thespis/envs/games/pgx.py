@@ -77,12 +77,12 @@ class Pgx(eqx.Module):
         """
         if self.name in _HIDDEN and self.name not in _PACKS:
             raise UserError(f"pgx:{self.name} cannot be written out: chance goes on while it is played")
-        one = self.start(key_of(0))
+        one = jax.jit(self.start)(key_of(0))
         if self.name not in _PACKS:
             return np.ones(1), jax.tree.map(lambda x: x[None], one)
         pack, dealt = _PACKS[self.name]
         hands, count = np.unique(list(itertools.permutations(pack, dealt)), axis=0, return_counts=True)
-        return count / count.sum(), jax.vmap(lambda cards: self._dealt(one, cards))(jnp.asarray(hands, "int32"))
+        return count / count.sum(), jax.jit(jax.vmap(lambda cards: self._dealt(one, cards)))(hands.astype("int32"))
 
     def _dealt(self, position: Position, cards: Int[Array, " dealt"]) -> Position:
         """``position`` with these cards: those of the players in the order in which they move, then open ones."""
@@ -139,12 +139,14 @@ def _made(name: str) -> tuple[Any, Rules]:
         raise missing_extra("pgx", "games") from error
     if name not in NAMES:
         raise UserError(f"pgx has no game named {name!r}; see: thespis list envs")
-    with jax.ensure_compile_time_eval(), warnings.catch_warnings():  # the cache must not hold tracers
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        game: Any = pgx.make(name)  # pyright: ignore[reportArgumentType]
-        seen = jax.eval_shape(lambda key: game.observe(game.init(key)), jax.random.key(0))
-    box = Box(seen.shape, 0.0, 1.0) if seen.dtype == bool else Box(seen.shape)
-    moves = {"moves": Box((_kept(name), game.num_actions), 0.0, 1.0)} if _kept(name) else {}
+        with jax.ensure_compile_time_eval():  # the cache must not hold tracers
+            game: Any = pgx.make(name)  # pyright: ignore[reportArgumentType]
+        begun = jax.eval_shape(game.init, jax.random.key(0))
+        seen = jax.eval_shape(game.observe, begun)
+    box, actions = Box(seen.shape, 0.0, 1.0) if seen.dtype == bool else Box(seen.shape), len(begun.legal_action_mask)
+    moves = {"moves": Box((_kept(name), actions), 0.0, 1.0)} if _kept(name) else {}
     observation = dict_space(seat=Discrete(game.num_players), seen=box, **moves)
     perfect = name not in _HIDDEN
-    return game, Rules(f"pgx:{name}", game.num_players, observation, game.num_actions, perfect, _LONGEST.get(name))
+    return game, Rules(f"pgx:{name}", game.num_players, observation, actions, perfect, _LONGEST.get(name))

@@ -71,7 +71,7 @@ class Told(eqx.Module):
         """Every first position with its probability. Raises ``UserError`` where the game's cannot be counted."""
         assert isinstance(self.game, Enumerable)
         chance, inner = self.game.openings()
-        return chance, jax.vmap(self._begun)(inner)
+        return chance, jax.jit(jax.vmap(self._begun))(inner)
 
     def _begun(self, inner: PyTree) -> Tale:
         told, first = self.manners, self.game.player(inner)
