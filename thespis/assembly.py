@@ -44,8 +44,9 @@ def use_compilation_cache() -> None:
     """Keep compiled programs on disk, so that the same command starts faster the second time."""
     if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache("xla")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    for name, value in (("min_compile_time_secs", 0.1), ("min_entry_size_bytes", -1)):
+        if f"JAX_PERSISTENT_CACHE_{name.upper()}" not in os.environ:  # what a user says goes
+            jax.config.update(f"jax_persistent_cache_{name}", value)
 
 
 def use_cores(count: int, devices: int = 1) -> None:
