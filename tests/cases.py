@@ -374,7 +374,7 @@ CASES = {
 FAST = {"bc", "dqn", "ppo", "sac"}
 """Cases whose laws everybody runs: of logged and replayed data, rollouts, continuous actions."""
 
-FAST_IN_LOOPS = {"dqn", "ppo with memory"}
+FAST_IN_LOOPS = {"dqn", "impala"}
 """The same for the loops, where a case costs two compiled runs."""
 
 

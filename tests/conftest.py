@@ -74,6 +74,12 @@ def _group(item) -> str:
     return f"{item.path.name} {name}" if name is not None else item.nodeid
 
 
+def pytest_collection_finish():
+    """What was imported stays: collections need not look at it."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_teardown(item, nextitem):
     """Forget compiled programs between files, where there are many or they are large."""
     within_file = nextitem is not None and nextitem.path == item.path
