@@ -34,7 +34,7 @@ test-laws: $(VENV)/for-tests
 
 # What must be learnt, what takes long, and the laws and loops of make test once more with XLA's optimiser on.
 test-slow: $(VENV)/for-tests
-	XLA_FLAGS= $(PYTEST) -m slow --durations 20 $(TESTS)
+	XLA_FLAGS= $(PYTEST) -m "slow and not papers" --durations 20 $(TESTS)
 	XLA_FLAGS= $(PYTEST) tests/laws tests/loops
 
 test-papers: $(VENV)/for-tests

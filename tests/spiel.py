@@ -116,4 +116,4 @@ def random_table(tree: GameTree, rng: np.random.Generator) -> np.ndarray:
 def _row(tree, i: int):
     import jax
 
-    return jax.tree.map(lambda x: x[i], tree)
+    return jax.tree.map(lambda x: np.asarray(x)[i], tree)

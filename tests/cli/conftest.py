@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,15 +46,27 @@ def thespis(capfd, monkeypatch, tmp_path):
     return call
 
 
+TRAINED = ("train", "ppo", "--env", "CartPole-v1", "--seeds", "3", *SMALL, "--out", "run")
+TRACKED = ("--evaluate-every", "256", "--tensorboard", "board")
+
+
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory) -> Path:
-    """A tiny PPO run on CartPole with three seeds."""
-    out = tmp_path_factory.mktemp("cli") / "ppo"
-    assert (
-        command_line(["train", "ppo", "--env", "CartPole-v1", "--seeds", "3", *SMALL, "--out", str(out), "--quiet"])
-        == 0
-    )
-    return out
+def training(tmp_path_factory) -> tuple[Path, Said]:
+    """A tiny PPO run on CartPole with three seeds, evaluated and tracked on its way, and what was said of it."""
+    folder = tmp_path_factory.mktemp("cli")
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", "100")
+        code = command_line([*TRAINED, *TRACKED])
+    assert code == 0, err.getvalue()
+    return folder / "run", Said(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="session")
+def trained(training) -> Path:
+    """The directory of that run."""
+    return training[0]
 
 
 @pytest.fixture

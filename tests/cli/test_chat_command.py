@@ -38,10 +38,11 @@ def chat(directory: Path, *words: str, lines: list[str]) -> subprocess.Completed
 def test_a_person_is_the_world(run, monkeypatch, capfd):
     """The same as in the world itself; unknown words are named, an empty line begins anew, the end of input ends it."""
     space = run.spec.observation
-    (steps,) = run.play(1, keep=1).kept[0]
+    (steps,) = run.play(2, keep=1).kept[0]  # as many as its evaluation played: the same program
     first = " ".join(space.vocabulary.words[i] for i in steps.view.observation[0] if i >= 0)
     said = [space.vocabulary.words[i] for i in steps.action[0] if i >= 0 and space.vocabulary.words[i] != "<end>"]
-    lines = [first, "xyzzy plugh up", "", first.removesuffix(" >"), *[first] * 40]
+    long = " ".join([first] * 12)
+    lines = [first, "xyzzy plugh up", "", first.removesuffix(" >"), *[long] * 3]
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
     assert command_line(["chat", str(run.path), "--greedy", "--seed", "3", "--json"]) == 0
     out, err = capfd.readouterr()

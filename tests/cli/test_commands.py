@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SMALL
+from conftest import TRAINED
 from PIL import Image
 
 from thespis.data.datasets import read_dataset
 from thespis.evaluation.recording import read_record
 
 
-def test_train_prints_the_verdict_and_what_to_do_next(trained, thespis):
-    rest = ("--out", "run", "--evaluate-every", 256, "--tensorboard", "board")
-    said = thespis("train", "ppo", "--env", "CartPole-v1", "--seeds", 3, *SMALL, *rest)
+def test_train_prints_the_verdict_and_what_to_do_next(training):
+    run, said = training
     assert said.out.startswith("device: cpu")
     for words in (
         "planned memory",
@@ -30,7 +30,13 @@ def test_train_prints_the_verdict_and_what_to_do_next(trained, thespis):
     ):
         assert words in said.out
     assert "thespis evaluate run" in said.out and said.err == ""
-    assert list(Path("board").rglob("events*"))
+    assert list((run.parent / "board").rglob("events*"))
+
+
+@pytest.mark.slow
+def test_evaluating_and_tracking_change_nothing(trained, thespis):
+    said = thespis(*TRAINED)
+    assert "evaluation at 512" not in said.out and not Path("board").exists()
     assert (trained / "metrics.csv").read_bytes() == Path("run/metrics.csv").read_bytes()
 
 
@@ -55,9 +61,10 @@ def test_evaluate_changes_nothing(trained, thespis):
 
 
 def test_compare_says_it_in_a_sentence(trained, thespis):
-    thespis(
-        "train", "a2c", "--env", "CartPole-v1", "--seeds", 3, "--steps", 512, "--out", "a2c", "--episodes", 2, "--quiet"
-    )
+    """With a copy of the same run that is said to be of another method."""
+    shutil.copytree(trained, "a2c")
+    config = json.loads(Path("a2c/run.json").read_text())
+    Path("a2c/run.json").write_text(json.dumps(config | {"method_name": "a2c"}))
     said = thespis("compare", trained, "a2c", "--plot", "plot.svg", "--json")
     found = said.document
     assert [group["name"] for group in found["groups"]] == ["ppo", "a2c"]

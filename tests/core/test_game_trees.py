@@ -38,7 +38,7 @@ def test_openings_are_what_a_start_deals(name):
         seats = (jnp.arange(2) + position.first) % 2
         return jnp.concatenate([position.inner._cards[seats], position.inner._cards[2:]])
 
-    deals = np.asarray(jax.vmap(cards)(openings))
+    deals = np.asarray(jax.jit(jax.vmap(cards))(openings))
     assert len(np.unique(deals, axis=0)) == len(deals)
     started = np.asarray(jax.jit(jax.vmap(lambda key: cards(found.start(key))))(jax.random.split(key_of(0), 20_000)))
     counts = np.array([(started == deal).all(axis=1).sum() for deal in deals])
@@ -51,8 +51,8 @@ def test_what_reaches_a_level_was_at_the_one_before(name):
     """Probability is neither lost nor made: ends so far and nodes of a level sum to 1, and payoffs to 0."""
     tree = game_tree(game(name))
     with jax.enable_x64(True):
-        own, others = jax.device_get(jax.jit(lambda policy: reach(tree, policy))(jnp.asarray(uniform(tree))))
-        worth = jax.device_get(jax.jit(lambda policy: values(tree, policy)[0])(jnp.asarray(uniform(tree))))
+        both = jax.jit(lambda policy: (reach(tree, policy), values(tree, policy)[0]))
+        (own, others), worth = jax.device_get(both(uniform(tree)))
     np.testing.assert_allclose(worth.sum(axis=1), 0, atol=1e-12)
     arriving = own[:, 0] * others[:, 0] if name != "tic_tac_toe" else None
     if arriving is not None:  # where ways meet, products of sums are no sums of products
@@ -104,7 +104,7 @@ class Forgetful(Closed):
     """The same, and it says how it begins."""
 
     def openings(self):
-        return np.ones(1), jnp.zeros((1, 3), "int32")
+        return np.ones(1), np.zeros((1, 3), "int32")
 
 
 def test_players_must_know_what_they_did():

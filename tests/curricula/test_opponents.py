@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_up import quick_key
 from scipy.optimize import linprog
 
 import thespis
@@ -31,13 +32,22 @@ PLAYER = PPO(hidden=(8,))
 WORLD = Versus(Pgx("kuhn_poker"), PLAYER)
 
 
+@jax.jit
+def _policy(key):
+    return PLAYER.policy(PLAYER.init(WORLD.spec, key), Mode.EXPLORE)
+
+
 def policy(seed):
-    return PLAYER.policy(PLAYER.init(WORLD.spec, key_of(seed)), Mode.EXPLORE)
+    return _policy(quick_key(seed))
 
 
 def outcomes(member, returns, by):
     """One tick in which every environment ends a game against its ``member``."""
-    member, returns = jnp.asarray(member)[None], jnp.asarray(returns, "float32")[None]
+    return _outcomes(np.asarray(member, "int32")[None], np.asarray(returns, "float32")[None], by)
+
+
+@jax.jit
+def _outcomes(member, returns, by):
     n = member.shape[1]
     params = jax.tree.map(lambda x: jnp.broadcast_to(x, (1, n, *jnp.shape(x))), WORLD.spec.params)
     params = type(params)(params.policy, params.uniform, params.seat, member)
@@ -66,21 +76,25 @@ def test_members_join_in_turn_and_the_oldest_leaves():
 
 def test_points_are_counted_for_each():
     pool = PastSelves(capacity=2, every=100, rate=0.5)
-    state, _ = pool.update(pool.init(WORLD.spec, key_of(0)), outcomes([0, 0], [2.0, -1.0], policy(1)), key_of(0))
+    key, update, by = quick_key(0), jax.jit(pool.update), policy(1)
+    state, _ = update(jax.jit(lambda k: pool.init(WORLD.spec, k))(key), outcomes([0, 0], [2.0, -1.0], by), key)
     np.testing.assert_allclose(state.points, [0.25 * 0.5 + 0.75 * 0.5, 0.5])
-    state, _ = pool.update(state, outcomes([0, 0], [1.0, 1.0], policy(1)), key_of(0))
+    state, _ = update(state, outcomes([0, 0], [1.0, 1.0], by), key)
     np.testing.assert_allclose(state.points[0], 0.25 * 0.5 + 0.75 * 1.0)
 
 
 def test_chances():
-    there, age = jnp.array([True, True, True, False]), jnp.array([2, 0, 1, 3])
-    points, matrix = jnp.array([0.9, 0.5, 0.0, 0.0]), jnp.full((4, 4), 0.5)
+    there, age = np.array([True, True, True, False]), np.array([2, 0, 1, 3], "int32")
+    points, matrix = np.array([0.9, 0.5, 0.0, 0.0], "float32"), np.full((4, 4), 0.5, "float32")
     for choice, wanted in (
         (Latest(), [1, 0, 0, 0]),
         (Uniformly(), [1 / 3, 1 / 3, 1 / 3, 0]),
         (HardFirst(), np.array([0.01, 0.25, 1.0, 0]) / 1.26),
     ):
-        np.testing.assert_allclose(choice.chances(there, age, points, matrix), wanted, atol=1e-5)
+        np.testing.assert_allclose(jax.jit(choice.chances)(there, age, points, matrix), wanted, atol=1e-5)
+
+
+EQUILIBRIUM = jax.jit(Equilibrium().chances)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -90,7 +104,8 @@ def test_the_equilibrium_cannot_be_exploited(seed):
     a = rng.uniform(size=(6, 6))
     matrix = (a + 1.0 - a.T) / 2.0  # points: what one wins the other loses
     there = np.array([True] * 5 + [False])
-    chances = np.asarray(Equilibrium().chances(jnp.asarray(there), jnp.arange(6), jnp.zeros(6), jnp.asarray(matrix)))
+    of = EQUILIBRIUM(there, np.arange(6, dtype="int32"), np.zeros(6, "float32"), matrix.astype("float32"))
+    chances = np.asarray(of)
     assert chances[5] == 0 and chances.sum() == pytest.approx(1.0, abs=1e-5)
     game = matrix[:5, :5] - 0.5
     best = linprog(

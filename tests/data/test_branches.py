@@ -63,9 +63,9 @@ def test_a_branch_is_its_conversation_up_to_a_turn_and_then_what_follows_on_anot
 
 def test_turns_of_branches_are_drawn_uniformly():
     each = 2000
-    turns = (np.asarray(tiny.demonstrated(WORLD, 3)[2]) >= 0).any(axis=2).sum(axis=0)
-    said = np.asarray(branched(WORLD, 3, each)[2])
-    last = (said >= 0).any(axis=2).sum(axis=0).reshape(3, each)
+    turns = (np.asarray(tiny.demonstrated(WORLD, COUNT)[2]) >= 0).any(axis=2).sum(axis=0)
+    said = np.asarray(branched(WORLD, COUNT, each)[2])
+    last = (said >= 0).any(axis=2).sum(axis=0).reshape(COUNT, each)
     assert turns.max() > 1
     for many, found in zip(turns, last, strict=True):
         counted = Counter(found.tolist())

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import jax.numpy as jnp
+import jax
 import numpy as np
+from made_up import quick_key
 
 from thespis.actors.language import Talking
-from thespis.core.keys import key_of
 from thespis.learners.conversations import Conversations
 from thespis.nets.decoder import Shape, decoder
 
 TIME, WIDTH, LENGTH = 3, 2, 12
 TALKING = Talking(LENGTH, 3, WIDTH, TIME, (0,))
-MODEL, KEY = decoder(Shape(9, 32, 1, 1, 1, 32, 96), key_of(0)), key_of(1)
+MODEL = jax.jit(decoder, static_argnums=0)(Shape(9, 32, 1, 1, 1, 32, 96), quick_key(0))
+KEY = quick_key(1)
 
 
 def held(first: list[int], seed: int = 0, turns: int = 2) -> Conversations:
@@ -23,8 +22,7 @@ def held(first: list[int], seed: int = 0, turns: int = 2) -> Conversations:
     Who says 8 first earns 1 in the end.
     """
     rng, rows = np.random.default_rng(seed), len(first)
-    talks = Conversations.none(rows, TALKING, TIME)
-    transcript, said = np.array(talks.transcript), np.array(talks.said)
+    transcript, said = np.full((rows, LENGTH), -1, "int32"), np.full((TIME, rows, WIDTH), -1, "int32")
     end = 2 + 3 * turns
     transcript[:, :end] = rng.integers(1, 8, (rows, end))
     transcript[:, :2], transcript[:, 2] = 1, first  # all begin alike
@@ -35,5 +33,5 @@ def held(first: list[int], seed: int = 0, turns: int = 2) -> Conversations:
     reward = np.zeros((TIME, rows), "float32")
     reward[turns - 1] = np.array(first) == 8
     reward[turns:] = 7.0  # behind the end nothing counts
-    given = {"transcript": transcript, "starts": starts, "said": said, "alive": alive, "reward": reward}
-    return dataclasses.replace(talks, **{name: jnp.asarray(x) for name, x in given.items()})
+    no, logs = np.zeros(rows, bool), np.zeros(said.shape, "float32")
+    return Conversations(*jax.device_put((transcript, starts, said, alive, reward, no, logs)))

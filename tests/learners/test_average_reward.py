@@ -38,32 +38,34 @@ def sampled(time, *, ends=True, shift=0.0):
     """Windows of random steps, as replay hands them out; their rewards moved by ``shift``."""
     steps = random_steps(SPEC, np.random.default_rng(0), time, 6)
     if not ends:
-        nowhere = jnp.zeros((time, 6), bool)
+        nowhere = jax.device_put(np.zeros((time, 6), bool))
         steps = eqx.tree_at(lambda s: (s.terminated, s.truncated), steps, (nowhere, nowhere))
-    steps = eqx.tree_at(lambda s: s.reward, steps, steps.reward + shift)
-    return Batch(steps, jnp.ones((time, 6), bool), (), jnp.ones((), "int32"))
+    steps = eqx.tree_at(lambda s: s.reward, steps, jax.device_put(np.asarray(steps.reward) + np.float32(shift)))
+    return Batch(steps, *jax.device_put((np.ones((time, 6), bool), (), np.int32(1))))
 
 
 def begun(average=0.7):
     """A state in which nothing is equal to anything else."""
     now, other = (made_up.begun(METHOD, SPEC, i) for i in (1, 2))
-    slow = eqx.tree_at(lambda s: s.average, other.slow, jnp.asarray(average))
-    return eqx.tree_at(
-        lambda s: (s.slow, s.now.average, s.updates), now, (slow, jnp.asarray(average + 0.2), jnp.ones((), "int32"))
-    )
+    slow_average, now_average, updates = jax.device_put((np.float32(average), np.float32(average + 0.2), np.int32(1)))
+    slow = eqx.tree_at(lambda s: s.average, other.slow, slow_average)
+    return eqx.tree_at(lambda s: (s.slow, s.now.average, s.updates), now, (slow, now_average, updates))
+
+
+UPDATE = jax.jit(METHOD.update)
 
 
 def gradient(opt):
     """What the first step of Adam was given."""
-    return jax.tree.map(lambda m: m / 0.1, opt[0].mu)
+    return jax.tree.map(lambda m: np.asarray(m) / 0.1, opt[0].mu)
 
 
 def test_an_update_against_the_equations_of_the_paper():
     batch, state = sampled(1), begun()
-    new, report = jax.jit(METHOD.update)(state, batch, KEY)
-    o, a, r, then = (x[0] for x in (batch.steps.view.observation, batch.steps.action, batch.steps.reward,
+    new, report = UPDATE(state, batch, KEY)
+    o, a, r, then = (np.asarray(x)[0] for x in (batch.steps.view.observation, batch.steps.action, batch.steps.reward,
                                     batch.steps.next_view.observation))  # fmt: skip
-    alive = 1.0 - batch.steps.terminated[0]
+    alive = 1.0 - np.asarray(batch.steps.terminated, "float32")[0]
 
     def q(critics, i, o, a):
         return jax.vmap(lambda o, a: jax.tree.map(lambda x: x[i], critics)(o, a[None])[0])(o, a)
@@ -90,47 +92,59 @@ def test_an_update_against_the_equations_of_the_paper():
     wanted = gradients(state, new)
     found = tuple(gradient(opt) for opt in new.opts)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5), found, wanted)
-    moved = jax.tree.map(lambda s, n: 0.9 * s + 0.1 * n, state.slow, new.now)  # equations 30 to 32
+    moved = jax.tree.map(
+        lambda s, n: 0.9 * np.asarray(s) + 0.1 * np.asarray(n), state.slow, new.now
+    )  # equations 30 to 32
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), new.slow, moved)
-    assert report.metrics["average_reward"] == new.now.average != 0.9
+    assert float(report.metrics["average_reward"]) == float(new.now.average) != np.float32(0.9)
     assert bool((alive == 0).any()) and bool((alive == 1).any())
-    waits, _ = jax.jit(METHOD.update)(state, eqx.tree_at(lambda b: b.index, batch, jnp.int32(2)), KEY)
+    waits, _ = UPDATE(state, eqx.tree_at(lambda b: b.index, batch, jax.device_put(np.int32(2))), KEY)
     for kept, before in ((waits.slow, state.slow), (waits.now.actor, state.now.actor)):
         jax.tree.map(np.testing.assert_array_equal, kept, before)
 
 
 @pytest.mark.parametrize("time", [1, 3])
 def test_what_is_paid_everywhere_moves_the_average_and_nothing_else(time):
-    plain, _ = jax.jit(METHOD.update)(begun(), sampled(time), KEY)
-    richer, _ = jax.jit(METHOD.update)(begun(0.7 + 5.0), sampled(time, shift=5.0), KEY)
+    plain, _ = UPDATE(begun(), sampled(time), KEY)
+    richer, _ = UPDATE(begun(0.7 + 5.0), sampled(time, shift=5.0), KEY)
     for a, b in ((plain.now.actor, richer.now.actor), (plain.now.critics, richer.now.critics)):
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4), a, b)
-    assert richer.now.average - plain.now.average == pytest.approx(5.0, abs=1e-4)
-    wrong, _ = jax.jit(METHOD.update)(begun(), sampled(time, shift=5.0), KEY)
-    assert jnp.abs(wrong.now.critics.out.bias - plain.now.critics.out.bias).max() > 1e-3
+    assert float(richer.now.average) - float(plain.now.average) == pytest.approx(5.0, abs=1e-4)
+    wrong, _ = UPDATE(begun(), sampled(time, shift=5.0), KEY)
+    biases = (np.asarray(x.now.critics.out.bias) for x in (wrong, plain))
+    assert np.abs(np.subtract(*biases)).max() > 1e-3
 
 
 def test_centred_rewards():
-    scale, first = Centred(0.25), jnp.array([[1.0, 2.0], [3.0, 6.0]])
-    state = scale.update(scale.init(), first, first > 9, 1.0)
-    assert scale.apply(scale.init(), first).tolist() == first.tolist() and scale.unit(state) == 1.0
-    assert scale.apply(state, first).tolist() == [[-2.0, -1.0], [0.0, 3.0]]
-    state = scale.update(state, first + 4.0, first > 9, 1.0, first < 3)  # the mean of 5 and 6
-    assert state[0] == pytest.approx(3.0 + 0.25 * 2.5)
+    scale, first = Centred(0.25), np.array([[1.0, 2.0], [3.0, 6.0]], "float32")
+
+    @jax.jit
+    def told(first):
+        state = scale.update(scale.init(), first, first > 9, 1.0)
+        later = scale.update(state, first + 4.0, first > 9, 1.0, first < 3)  # the mean of 5 and 6
+        return scale.apply(scale.init(), first), scale.unit(state), scale.apply(state, first), later[0]
+
+    fresh, unit, centred, later = told(first)
+    assert fresh.tolist() == first.tolist() and unit == 1.0
+    assert centred.tolist() == [[-2.0, -1.0], [0.0, 3.0]]
+    assert later == pytest.approx(3.0 + 0.25 * 2.5)
 
 
 def test_centred_an_actor_critic_does_not_mind_what_is_paid_everywhere():
     method = PPO(hidden=(5,), discount=1.0, epochs=1, minibatch=12, rewards=Centred(), feed=Rollouts(4, envs=3))
-    learnt = []
-    for shift in (0.0, 5.0):
-        steps = random_steps(SPEC, np.random.default_rng(0), 4, 3)
+    state = made_up.begun(method, SPEC)
+
+    @jax.jit
+    def network(state, steps, shift):
         extras = {"log_prob": jnp.zeros((4, 3))}
         steps = dataclasses.replace(steps, reward=steps.reward + shift, extras=extras)
-        batch = Batch(steps, jnp.ones((4, 3), bool), made_up.begun(method, SPEC).network.begin(3), jnp.int32(0))
-        state = made_up.begun(method, SPEC)
+        batch = Batch(steps, jnp.ones((4, 3), bool), state.network.begin(3), jnp.int32(0))
         scales = method.assessor().learn_scales(state.scales, batch)
         state = eqx.tree_at(lambda s: s.scales, state, scales)
-        learnt.append(jax.jit(method.update)(state, batch, KEY)[0].network)
+        return method.update(state, batch, KEY)[0].network
+
+    steps = random_steps(SPEC, np.random.default_rng(0), 4, 3)
+    learnt = [network(state, steps, shift) for shift in (0.0, 5.0)]
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), *learnt)
 
 
@@ -176,10 +190,10 @@ def test_the_world_of_the_oracle_pays_what_theory_says():
     check_environment(Linear(), ticks=60)
     p, rng = riccati(), np.random.default_rng(0)
     gain, x, total = A * B * p / (R + B**2 * p), 0.0, 0.0
-    for _ in range(200_000):
+    for noise in rng.normal(size=200_000).tolist():
         u = -gain * x
         total -= x**2 + R * u**2
-        x = A * x + B * u + NOISE * rng.normal()
+        x = A * x + B * u + NOISE * noise
     assert total / 200_000 == pytest.approx(-p * NOISE**2, rel=0.02)
 
 
@@ -212,12 +226,18 @@ def test_it_finds_the_average_the_differential_values_and_the_best_gain():
 def test_a_lasting_world_goes_on_beyond_its_limit_and_ends_where_it_ends():
     check_environment(Lasting(MultiGoal(limit=5), 12), ticks=30)
     world = Lasting(compiled("gymnax:Pendulum-v1"), 300)
-    state, _ = world.reset(world.spec.params, KEY)
-    _, steps = jax.lax.scan(lambda s, k: world.step(s, jnp.zeros(1), k), state, jax.random.split(KEY, 300))
+
+    def walked(world, action, count):
+        def walk(key):
+            state, _ = world.reset(world.spec.params, key)
+            step = lambda s, k: world.step(s, jnp.array(action), k)  # noqa: E731
+            return jax.lax.scan(step, state, jax.random.split(key, count))[1]
+
+        return jax.tree.map(np.asarray, jax.jit(walk)(KEY))
+
+    steps = walked(world, [0.0], 300)
     assert steps.truncated.tolist() == [False] * 299 + [True] and world.spec.time_limit == 300
-    nearer = Lasting(MultiGoal(limit=2), 9)
-    state, _ = nearer.reset((), KEY)
-    _, steps = jax.lax.scan(lambda s, k: nearer.step(s, jnp.array([1.0, 0.0]), k), state, jax.random.split(KEY, 6))
+    steps = walked(Lasting(MultiGoal(limit=2), 9), [1.0, 0.0], 6)
     assert steps.terminated.any() and not steps.truncated.any()
 
 

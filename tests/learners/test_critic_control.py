@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import made_up
 import numpy as np
 import pytest
-from reading import features_of
+from made_up import quick_key
 
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Episodes
-from thespis.core.keys import key_of
 from thespis.core.records import Batch, Transition, View
 from thespis.curricula.fixed import Fixed
 from thespis.envs.host.compiled import AsHost
@@ -34,12 +33,12 @@ SMALL = {"model": "blank", "layers": 1, "width": 32}
 
 def conversations() -> Told:
     """Of two turns and of one, of utterances of one id and of two; the second is cut."""
-    transcript = jnp.array([[4, 3, 5, 2, 6, 3, 2, 7], [4, 3, 6, 7, -1, -1, -1, -1]])
-    starts = jnp.array([[2, 2], [6, 4], [8, 4]])
-    said = jnp.array([[[5, 2], [6, 7]], [[2, -1], [-1, -1]]])
-    alive = jnp.array([[True, True], [True, False]])
-    reward = jnp.array([[0.5, 2.0], [1.0, 9.0]])
-    return Told(transcript, starts, said, alive, reward, jnp.array([False, True]))
+    transcript = np.array([[4, 3, 5, 2, 6, 3, 2, 7], [4, 3, 6, 7, -1, -1, -1, -1]], "int32")
+    starts = np.array([[2, 2], [6, 4], [8, 4]], "int32")
+    said = np.array([[[5, 2], [6, 7]], [[2, -1], [-1, -1]]], "int32")
+    alive = np.array([[True, True], [True, False]])
+    reward = np.array([[0.5, 2.0], [1.0, 9.0]], "float32")
+    return Told(*jax.device_put((transcript, starts, said, alive, reward, np.array([False, True]))))
 
 
 def generalised(values: list[float], rewards: list[float], after: float, discount: float, trace: float) -> list[float]:
@@ -55,16 +54,21 @@ def generalised(values: list[float], rewards: list[float], after: float, discoun
 def test_targets_stand_before_each_id_and_behind_the_last():
     method = with_array_leaves(CriticControl(**SMALL, credit=TokenCritic(0.9, 0.8)))
     told = conversations()
-    state = method.init(Spoken(Maze(size=2, turns=2)).spec, key_of(0))
-    rng = np.random.default_rng(0)
-    mind = dataclasses.replace(state.mind, weight=jnp.asarray(rng.normal(size=32), "float32"), bias=jnp.float32(0.1))
-    verdict, _ = method.verdict(mind, told)
+    spec, weight = Spoken(Maze(size=2, turns=2)).spec, np.random.default_rng(0).normal(size=32).astype("float32")
+    counts = [[(0, 0, 2), (0, 1, 3), (0, 2, 4), (1, 0, 6), (1, 1, 7)], [(0, 0, 2), (0, 1, 3), (0, 2, 4)]]
+
+    @jax.jit
+    def both(key, weight, told):
+        mind = dataclasses.replace(method.init(spec, key).mind, weight=weight, bias=jnp.float32(0.1))
+        read = {end: mind.model(told.transcript[:, :end], jnp.arange(2 * end).reshape(2, end) % end)[:, -1]
+                for end in (2, 3, 4, 6, 7)}  # fmt: skip
+        return method.verdict(mind, told)[0], read
+
+    verdict, read = jax.tree.map(np.asarray, both(quick_key(0), weight, told))
 
     def value(row: int, count: int) -> float:
-        features = features_of(mind.model, told.transcript[row, :count])[-1]
-        return float(features @ mind.weight / 32**0.5 + mind.bias)
+        return float(read[count][row] @ weight / 32**0.5 + 0.1)
 
-    counts = [[(0, 0, 2), (0, 1, 3), (0, 2, 4), (1, 0, 6), (1, 1, 7)], [(0, 0, 2), (0, 1, 3), (0, 2, 4)]]
     rewards, behind = [[0.0, 0.0, 0.5, 0.0, 1.0], [0.0, 0.0, 2.0]], [0.0, value(1, 4)]
     valued = np.zeros(verdict.valued.shape, bool)
     for row, places in enumerate(counts):
@@ -81,19 +85,21 @@ def test_only_the_critic_learns_and_only_play_is_steered():
     world = Spoken(Review(clauses=1))
     method = with_array_leaves(CriticControl(**SMALL, credit=TokenCritic(1.0, 1.0), steps=50))
     state = made_up.begun(method, world.spec)
-    seen, said = jnp.array([[[8, 4, 14, 3, -1, -1, -1, -1, -1, -1]] * 2]), jnp.array([[[6, 4, 9, 2], [6, 4, 12, 2]]])
-    after = seen.at[:, :, 4:8].set(said)
-    no = jnp.zeros((1, 2), bool)
-    reward = jnp.array([[1.0, -1.0]])
-    steps = Transition(View(seen), said, reward, ~no, no, View(after), ~no, jnp.zeros(said.shape))
-    batch = Batch(steps, jnp.ones((1, 2), bool), (), jnp.int32(0))
+    seen, said = np.array([[[8, 4, 14, 3, *[-1] * 6]] * 2], "int32"), np.array([[[6, 4, 9, 2], [6, 4, 12, 2]]], "int32")
+    after = np.concatenate([seen[..., :4], said, seen[..., 8:]], axis=-1)
+    no, reward = np.zeros((1, 2), bool), np.array([[1.0, -1.0]], "float32")
+    given = (seen, said, reward, ~no, no, after, ~no, np.zeros(said.shape, "float32"))
+    seen, said, reward, first, no, after, over, logs = jax.device_put(given)
+    steps = Transition(View(seen), said, reward, first, no, View(after), over, logs)
+    batch = Batch(steps, first, (), jax.device_put(np.int32(0)))
     update, learnt = jax.jit(lambda *given: method.update(*given)), state
     for _ in range(20):
-        learnt, report = update(learnt, batch, key_of(1))
+        learnt, report = update(learnt, batch, quick_key(1))
     for a, b in zip(jax.tree.leaves(state.mind.model), jax.tree.leaves(learnt.mind.model), strict=True):
         np.testing.assert_array_equal(a, b)
-    verdict, _ = method.verdict(learnt.mind, Told.of(steps, batch.mask))
-    np.testing.assert_allclose(verdict.target[0], np.broadcast_to(reward.T, (2, 5)), atol=1e-5)
+    verdict = jax.jit(lambda mind, batch: method.verdict(mind, Told.of(batch.steps, batch.mask))[0])(learnt.mind, batch)
+    verdict = jax.tree.map(np.asarray, verdict)
+    np.testing.assert_allclose(verdict.target[0], np.broadcast_to(np.asarray(reward).T, (2, 5)), atol=1e-5)
     np.testing.assert_allclose(verdict.value[0, :, 3], [1.0, -1.0], atol=0.3)
     np.testing.assert_allclose(verdict.value[0, 0, :3], verdict.value[0, 1, :3], atol=1e-5)
     assert report.metrics["critic_loss"] < 0.9

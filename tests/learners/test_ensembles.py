@@ -25,30 +25,36 @@ from thespis.learners.greedy import EachEpisode, EachStep
 from thespis.methods.online.c51 import C51
 from thespis.methods.online.ensemble_c51 import EnsembleC51
 
-SPEC, KEY, ROWS, MEMBERS = Walk(Discrete(4), legal=True).spec, jax.random.key(0), 6, 3
+SPEC, KEY, ROWS, MEMBERS = Walk(Discrete(4), legal=True).spec, made_up.quick_key(0), 6, 3
 SIZES = {"hidden": (5,), "atoms": 7, "lowest": -2.0, "highest": 2.0, "max_gradient_norm": 1e9}
 METHOD = C51(**SIZES, members=MEMBERS, target_every=2, feed=Replay(batch=ROWS))
 
 
 def batch():
     steps = random_steps(SPEC, np.random.default_rng(0), 1, ROWS)
-    return Batch(steps, jnp.ones((1, ROWS), bool), (), jnp.zeros((), "int32"))
+    return Batch(steps, *jax.device_put((np.ones((1, ROWS), bool), (), np.int32(0))))
 
 
 def member(tree, i):
-    return jax.tree.map(lambda x: x[i : i + 1] if x.ndim else x, tree)
+    return jax.tree.map(lambda x: jax.device_put(np.asarray(x)[i : i + 1]) if x.ndim else x, tree)
 
 
 @pytest.mark.parametrize("believed", [Own(), Mixture()])
 def test_targets_against_numpy(believed):
-    state, data = made_up.begun(METHOD, SPEC), backup(batch(), METHOD.discount)
-    found = following(believed, state.target, dealt(data, MEMBERS))
+    @jax.jit
+    def told(target, batch):
+        data = backup(batch, METHOD.discount)
+        seen = data.next_view.observation
+        chances = jax.vmap(lambda critic: jax.vmap(critic.chances)(seen))(target)
+        return data, following(believed, target, dealt(data, MEMBERS)), chances
+
+    data, found, all_chances = jax.tree.map(np.asarray, told(made_up.begun(METHOD, SPEC).target, batch()))
     atoms = np.linspace(-2.0, 2.0, 7)
     assert found.shape == (MEMBERS, ROWS // MEMBERS, 7)
     assert not np.all(data.next_view.legal) and np.any(data.discount == 0)
     for i, row in enumerate(range(ROWS)):
         o = jax.tree.map(lambda x, row=row: x[row], data.next_view)
-        every = np.asarray(jax.vmap(lambda critic, o=o: critic.chances(o.observation))(state.target), np.float64)
+        every = all_chances[:, row].astype("float64")
         chances = every.mean(axis=0) if isinstance(believed, Mixture) else every[i // 2]
         best = max(np.flatnonzero(o.legal), key=lambda a, chances=chances: chances[a] @ atoms)
         wanted = np.zeros(7)
@@ -63,9 +69,8 @@ def test_members_that_believe_themselves_learn_as_if_alone():
     together = update(update(state, data, KEY)[0], data, KEY)[0]
     alone = jax.jit(dataclasses.replace(METHOD, members=1).update)
     for i in range(MEMBERS):
-        share = Batch(
-            jax.tree.map(lambda x, i=i: x[:, 2 * i : 2 * i + 2], data.steps), data.mask[:, :2], (), data.index
-        )
+        steps = jax.tree.map(lambda x, i=i: np.asarray(x)[:, 2 * i : 2 * i + 2], data.steps)
+        share = Batch(*jax.device_put((steps, np.asarray(data.mask)[:, :2], (), data.index)))
         one = member(state, i)
         for _ in range(2):
             one, _ = alone(one, share, KEY)
@@ -76,8 +81,9 @@ def test_members_that_believe_each_other_do_not():
     mixed, data = dataclasses.replace(METHOD, believed=Mixture()), batch()
     state, updates = made_up.begun(METHOD, SPEC), [jax.jit(method.update) for method in (METHOD, mixed)]
     one, other = (update(state, data, KEY)[0].critic.out.weight for update in updates)
-    assert jnp.abs(one - other).max() > 1e-4
-    alike = eqx.tree_at(lambda s: s.target, state, jax.tree.map(lambda x: x[:1].repeat(MEMBERS, 0), state.target))
+    assert np.abs(np.asarray(one) - np.asarray(other)).max() > 1e-4
+    first = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[:1].repeat(MEMBERS, 0)), state.target)
+    alike = eqx.tree_at(lambda s: s.target, state, first)
     one, other = (update(alike, data, KEY)[0].critic.out.weight for update in updates)
     np.testing.assert_allclose(one, other, atol=1e-6)  # where all say the same, so does their average
 
@@ -86,18 +92,23 @@ def test_members_that_believe_each_other_do_not():
 def test_one_member_explores_and_all_exploit(turns):
     method = dataclasses.replace(METHOD, turns=turns, last_epsilon=0.0)
     state, rows = made_up.begun(method, SPEC), 64
-    view = View(jnp.tile(jnp.array([0.3, -1.0, 2.0]), (rows, 1)), jnp.ones((rows, 4), bool))
-    every = np.asarray(jax.vmap(lambda critic: critic.all(view.observation[0]))(state.critic))
-    bests = every.argmax(axis=1)
-    greedy = method.policy(state, Mode.EXPLOIT)
-    action, _, _ = method.act(greedy, method.begin(greedy, rows), view, KEY)
-    assert set(np.asarray(action).tolist()) == {every.mean(axis=0).argmax()}
 
-    sampled = method.policy(state, Mode.SAMPLE)
-    memory, taken = method.begin(sampled, rows), []
-    for i in range(3):
-        action, memory, _ = method.act(sampled, memory, view, jax.random.fold_in(KEY, i))
-        taken.append(np.asarray(action))
+    @jax.jit
+    def told(state, key):
+        view = View(jnp.tile(jnp.array([0.3, -1.0, 2.0]), (rows, 1)), jnp.ones((rows, 4), bool))
+        every = jax.vmap(lambda critic: critic.all(view.observation[0]))(state.critic)
+        greedy = method.policy(state, Mode.EXPLOIT)
+        best, _, _ = method.act(greedy, method.begin(greedy, rows), view, key)
+        sampled = method.policy(state, Mode.SAMPLE)
+        memory, taken = method.begin(sampled, rows), []
+        for i in range(3):
+            action, memory, _ = method.act(sampled, memory, view, jax.random.fold_in(key, i))
+            taken.append(action)
+        return every, best, taken
+
+    every, action, taken = jax.tree.map(np.asarray, told(state, KEY))
+    bests = every.argmax(axis=1)
+    assert set(action.tolist()) == {every.mean(axis=0).argmax()}
     assert len(set(bests.tolist())) > 1, "a test of one opinion shows nothing"
     assert {x.item() for x in np.unique(taken)} == set(bests.tolist())
     assert all((x == taken[0]).all() for x in taken) == isinstance(turns, EachEpisode)
@@ -105,8 +116,8 @@ def test_one_member_explores_and_all_exploit(turns):
 
 def test_what_cannot_be():
     with pytest.raises(UserError, match="cannot be dealt to 4 members"):
-        dataclasses.replace(METHOD, members=4).update(METHOD.init(SPEC, KEY), batch(), KEY)
+        jax.eval_shape(dataclasses.replace(METHOD, members=4).update, made_up.begun(METHOD, SPEC), batch(), KEY)
     with pytest.raises(UserError, match="from lowest to a greater highest"):
-        C51(lowest=1.0, highest=1.0).init(SPEC, KEY)
+        jax.eval_shape(lambda: C51(lowest=1.0, highest=1.0).init(SPEC, KEY))
     with pytest.raises(UserError, match="ensemble-c51 needs one discrete choice"):
-        EnsembleC51().init(Walk(Box((1,), -1.0, 1.0)).spec, KEY)
+        jax.eval_shape(lambda: EnsembleC51().init(Walk(Box((1,), -1.0, 1.0)).spec, KEY))

@@ -8,26 +8,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from reading import features_of
+from made_up import quick_key
 from talks import KEY, MODEL, TALKING, TIME, held
 
 from thespis.core.conformance import check_method
 from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes
-from thespis.core.keys import key_of
-from thespis.data.conversations import turns_of
-from thespis.data.datasets import to_columns, write_dataset
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import Spoken
-from thespis.learners.conversations import Conversations
 from thespis.learners.credit import TurnCritic
-from thespis.learners.imitating import Discriminator, experts_of, told_apart
+from thespis.learners.imitating import KEPT, Discriminator, Opposed, experts_of, set_aside, told_apart
 from thespis.learners.process import shares
-from thespis.learners.talker import Mind
+from thespis.learners.talker import Mind, minded
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.runs.config import apply_settings
 from thespis.sources import shown_in, with_experts
-from thespis.tiny import demonstrated
 
 WORLD, EXPERT = Spoken(Maze(size=2, turns=3)), Spoken(Maze(size=2, turns=3, lost=0.0))
 
@@ -39,33 +34,31 @@ def cache(tmp_path, monkeypatch):
 
 def test_the_loss_is_the_cross_entropy_of_turns():
     rng = np.random.default_rng(2)
-    judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.asarray(0.3))
+    judge = Mind(MODEL, *jax.device_put((rng.normal(size=32).astype("float32"), np.float32(0.3))))
     theirs, ours = held([8, 8, 2], 0), held([3, 4, 5, 6], 1, turns=3)
-    loss, _ = told_apart(judge, theirs, ours)
+    ends = [4 + 3 * t for t in range(3)]  # up to the end of an utterance, and no further
 
-    def sides(talks: Conversations, turns: int, label: int) -> float:
-        lost = []
-        for row in range(talks.alive.shape[1]):
-            for t in range(turns):
-                count = 4 + 3 * t  # up to the end of the utterance, and no further
-                features = features_of(MODEL, talks.transcript[row, :count])[-1]
-                d = 1 / (1 + np.exp(-float(judge.value(features))))
-                lost.append(-np.log(d if label else 1 - d))
-        return float(np.mean(lost))
+    @jax.jit
+    def both(judge, theirs, ours):
+        ids = jnp.concatenate([theirs.transcript, ours.transcript])
+        read = [judge.model(ids[:, :end], jnp.broadcast_to(jnp.arange(end), (7, end)))[:, -1] for end in ends]
+        return told_apart(judge, theirs, ours)[0], judge.value(jnp.stack(read))
 
-    assert float(loss) == pytest.approx(sides(theirs, 2, 1) + sides(ours, 3, 0), rel=1e-4)
+    loss, logits = both(judge, theirs, ours)
+    d = 1 / (1 + np.exp(-np.asarray(logits, "float64")))
+    wanted = np.mean(-np.log(d[:2, :3])) + np.mean(-np.log(1 - d[:, 3:]))
+    assert float(loss) == pytest.approx(wanted, rel=1e-4)
 
 
-def test_what_only_the_actor_says_costs_and_what_experts_say_pays(tmp_path):
+def test_what_only_the_actor_says_costs_and_what_experts_say_pays():
     """Experts say 8 first, the actor every second time: the logit of the best discriminator is log 2 there."""
     part = Discriminator(learning_rate=3e-3, steps=3, most=2.0)
-    judge = Mind(jax.tree.map(jnp.copy, MODEL), jnp.zeros(32), jnp.zeros(()))
-    kept = dataclasses.replace(begun(part, tmp_path), judge=judge, experts=held([8] * 64, seed=50))
-    kept = dataclasses.replace(kept, opt=part.stepper.init(judge))
+    kept = jax.jit(lambda: (judge := minded(MODEL, 32), part.stepper.init(judge)))()
+    kept = Opposed(*kept, experts=held([8] * 64, seed=50))
     step = jax.jit(lambda kept, talks, key: part(kept, talks, 1, key))
     for i in range(30):
         talks = held([8, 3] * 8, seed=i)
-        kept, paid, told = step(kept, talks, key_of(i))
+        kept, paid, told = step(kept, talks, quick_key(i))
         if i == 0:
             np.testing.assert_array_equal(paid.reward, 0.0)
             assert float(told["discriminator_loss"]) <= 2 * np.log(2) + 1e-4
@@ -73,29 +66,30 @@ def test_what_only_the_actor_says_costs_and_what_experts_say_pays(tmp_path):
     assert np.median(reward[0, ::2]) == pytest.approx(np.log(2), abs=0.4) and np.median(reward[0, 1::2]) < -1.0, reward
     assert np.abs(reward).max() <= 2.0 and (reward[2] == 0).all(), "what is paid is bounded; nothing behind the end"
     again = held([8, 3] * 8, seed=4)
-    again = dataclasses.replace(again, reward=jnp.full((TIME, 16), -5.0))
-    same = [step(kept, t, key_of(0))[1].reward for t in (held([8, 3] * 8, seed=4), again)]
+    again = dataclasses.replace(again, reward=jax.device_put(np.full((TIME, 16), -5.0, "float32")))
+    same = [step(kept, t, quick_key(0))[1].reward for t in (held([8, 3] * 8, seed=4), again)]
     np.testing.assert_array_equal(*same)  # what the world pays is not looked at
-
-
-def begun(part: Discriminator, path):
-    """Its beginning, with some experts on disk."""
-    steps = turns_of(*(np.asarray(x) for x in demonstrated(WORLD, 4)))
-    about = {"env": "any", "observation": WORLD.spec.observation, "action": WORLD.spec.action}
-    write_dataset(path / "data", to_columns(WORLD.spec, steps), about)
-    return dataclasses.replace(part, data=str(path / "data")).init(MODEL, TALKING, TIME, KEY)
 
 
 def test_experts_are_looked_up_in_their_world_and_put_aside():
     method = LanguagePPO(experience=Discriminator("demonstrations:7"))
     found = with_experts(method, EXPERT)
     assert found.experience.data.startswith("shown:") and with_experts(found, EXPERT) == found
-    experts, shown = experts_of(found.experience.data), shown_in(EXPERT, 7).steps
-    assert experts.alive.shape[1] == 7 and bool((experts.returns == 1).all())
-    row, turn = np.nonzero(np.asarray(experts.alive).T)
-    np.testing.assert_array_equal(np.asarray(experts.said)[turn, row], shown.action)
-    said = np.asarray(shares(Mind(MODEL, jnp.ones(32), jnp.zeros(())), experts))
-    assert (said[~np.asarray(experts.alive)] == 0).all()
+    path, shown = set_aside(found.experience.data.removeprefix(KEPT)), shown_in(EXPERT, 7).steps
+
+    @jax.jit
+    def begun():
+        kept, read = found.experience.init(MODEL, TALKING, TIME, KEY), experts_of(str(path))
+        return kept, read, shares(Mind(kept.judge.model, jnp.ones(32), jnp.zeros(())), kept.experts)
+
+    kept, read, said = jax.tree.map(np.asarray, begun())
+    jax.tree.map(np.testing.assert_array_equal, kept.experts, read)
+    jax.tree.map(np.testing.assert_array_equal, kept.judge.model, MODEL)
+    assert (kept.judge.weight == 0).all() and kept.judge.bias == 0
+    assert read.alive.shape[1] == 7 and (np.where(read.alive, read.reward, 0.0).sum(axis=0) == 1).all()
+    row, turn = np.nonzero(read.alive.T)
+    np.testing.assert_array_equal(read.said[turn, row], shown.action)
+    assert (said[~read.alive] == 0).all()
 
 
 @pytest.mark.slow

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_up import quick_key
 
 from thespis.core.conformance import check_environment
-from thespis.core.keys import key_of
 from thespis.core.spaces import Box, dict_space
 from thespis.envs.compiled.pixel_reacher import THICK, PixelReacher, light
 from thespis.envs.compiled.reacher import Reacher
@@ -16,16 +16,20 @@ from thespis.learners.augmentation import RandomShift
 from thespis.learners.paces import Adaptive, Steady
 from thespis.nets.trunk import OnTrunk
 
-KEY = key_of(0)
+KEY = quick_key(0)
 
 
 def run(pace, shares):
     """Which updates are made when the critic's share of active units is as told."""
-    state, made = pace.init(), []
-    for i, share in enumerate(shares):
-        made.append(bool(pace.chosen(state, jnp.array(i), True, False)))
-        state = pace.told(state, jnp.array(share), jnp.array(i))
-    return made, state
+
+    def step(state, given):
+        i, share = given
+        made = jnp.asarray(pace.chosen(state, i, True, False))
+        return pace.told(state, share, i), made
+
+    numbered = np.arange(len(shares), dtype="int32"), np.array(shares, "float32")
+    state, made = jax.tree.map(np.asarray, jax.jit(lambda given: jax.lax.scan(step, pace.init(), given))(numbered))
+    return made.tolist(), state
 
 
 def test_a_pace_is_raised_when_activity_has_come_to_rest():
@@ -50,20 +54,22 @@ def test_a_steady_pace_makes_all():
 def test_images_are_shifted_and_edges_repeated():
     image = np.arange(5 * 4 * 3, dtype="uint8").reshape(5, 4, 3)
     space = dict_space(eye=Box((5, 4, 3), 0, 255, "uint8"), hand=Box((2,)))
-    seen = {"eye": jnp.asarray(image), "hand": jnp.ones(2)}
-    found = [RandomShift(2)(space, seen, key) for key in jax.random.split(KEY, 40)]
+    seen = {"eye": image, "hand": np.ones(2, "float32")}
+    shift = jax.jit(lambda seen, key: jax.vmap(lambda k: RandomShift(2)(space, seen, k))(jax.random.split(key, 40)))
+    found = jax.tree.map(np.asarray, shift(seen, KEY))
     padded = np.pad(image, [(2, 2), (2, 2), (0, 0)], mode="edge")
     shifted = {padded[i : i + 5, j : j + 4].tobytes() for i in range(5) for j in range(5)}
-    drawn = {np.asarray(each["eye"]).tobytes() for each in found}
+    drawn = {each.tobytes() for each in found["eye"]}
     assert drawn <= shifted and len(drawn) > 10
-    assert all((each["hand"] == 1).all() for each in found)
-    vector = jnp.arange(3.0)
-    assert (RandomShift(2)(Box((3,)), vector, KEY) == vector).all()
+    assert (found["hand"] == 1).all()
+    vector = jax.device_put(np.arange(3, dtype="float32"))
+    assert (np.asarray(RandomShift(2)(Box((3,)), vector, KEY)) == np.asarray(vector)).all()
 
 
 def test_light_falls_off_a_line():
     start, end, side = np.array([0.1, -0.3]), np.array([-0.6, 0.5]), 9
-    found = light(jnp.asarray(start, "float32"), jnp.asarray(end, "float32"), side)
+    drawn = jax.jit(light, static_argnums=2)(start.astype("float32"), end.astype("float32"), side)
+    found = np.asarray(drawn)
     ways = start + np.linspace(0, 1, 2001)[:, None] * (end - start)
     reach = 1.0 + THICK
     for row in range(side):
@@ -76,24 +82,32 @@ def test_light_falls_off_a_line():
 def test_the_filmed_world_is_the_reacher():
     world, plain = PixelReacher(), Reacher()
     check_environment(world)
-    state, seen = world.reset((), KEY)
-    bare, _ = plain.reset((), KEY)
-    before = seen.observation
+
+    @jax.jit
+    def both(state, bare, action, key):
+        return world.step(state, action, key), plain.step(bare, action, key)
+
+    (state, seen), (bare, _) = jax.jit(lambda key: (world.reset((), key), plain.reset((), key)))(KEY)
+    before = np.asarray(seen.observation)
     for i in range(3):
-        action, key = jnp.array([0.5, -1.0]), jax.random.fold_in(KEY, i)
-        state, seen = world.step(state, action, key)
-        bare, answer = plain.step(bare, action, key)
-        assert seen.reward == answer.reward
+        action = np.array([0.5, -1.0], "float32")
+        (state, seen), (bare, answer) = both(state, bare, action, quick_key(i))
+        seen = jax.tree.map(np.asarray, seen)
+        assert seen.reward == np.asarray(answer.reward)
         assert (seen.observation[..., 1] == before[..., 0]).all()  # what the arm was is what it was
         before = seen.observation
     assert seen.observation[..., 2].max() > 0 and not (seen.observation[..., 0] == seen.observation[..., 1]).all()
 
 
 def test_active_units_are_those_above_zero():
-    net = OnTrunk(3, 2, 1, (4, 5), 1, KEY)
-    features, beside = jnp.array([0.3, -1.0, 2.0]), jnp.array([0.7])
-    out, active = net(features, beside)
-    low = np.asarray(net.trunk.linear(features), np.float64)
+    @jax.jit
+    def told(key, features, beside):
+        net = OnTrunk(3, 2, 1, (4, 5), 1, key)
+        return net, net(features, beside), net.trunk.linear(features)
+
+    given = np.array([0.3, -1.0, 2.0], "float32"), np.array([0.7], "float32")
+    net, (out, active), low = jax.tree.map(np.asarray, told(KEY, *given))
+    low = low.astype("float64")
     x = np.append(np.tanh((low - low.mean()) / np.sqrt(low.var() + 1e-5)), 0.7)
     above = []
     for layer in net.mlp.layers:

@@ -7,6 +7,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import made_up
 import numpy as np
 import pytest
 from worlds import VECTOR, Walk
@@ -23,7 +24,7 @@ from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 
-KEY, TIME, ROWS = jax.random.key(0), 6, 4
+KEY, TIME, ROWS = made_up.quick_key(0), 6, 4
 SPEC = EnvSpec("choices", VECTOR, Discrete(3))
 
 
@@ -36,7 +37,7 @@ def played(method, state, seed=0):
         action, _, extras = method.act(policy, method.begin(policy, ROWS), view, key)
         return action, extras
 
-    action, extras = jax.jit(jax.vmap(tick))(steps.view, jax.random.split(KEY, TIME))
+    action, extras = jax.vmap(tick)(steps.view, jax.random.split(KEY, TIME))
     steps = dataclasses.replace(steps, action=action, extras=extras)
     return Batch(steps, jnp.ones((TIME, ROWS), bool), method.begin(policy, ROWS), jnp.zeros((), "int32"))
 
@@ -56,16 +57,18 @@ def scaled(method, state):
 
 def test_greedy_play_sees_what_learning_saw():
     method, spec = SAC(hidden=(5,), observations=RunningScale(), feed=Replay(batch=4)), Walk().spec
-    state = scaled(method, method.init(spec, KEY))
-    view = jax.tree.map(jnp.asarray, random_view(spec, np.random.default_rng(0), (8,)))
-    act = jax.jit(lambda policy: method.act(policy, (), view, KEY)[0])
-    found = act(method.policy(state, Mode.EXPLOIT))
-    wanted, plain = (
-        jax.vmap(lambda v, see=see: state.actor(see(v)).mode())(view)
-        for see in (lambda v: method.scaled(state.scale, v), lambda v: v)
-    )
+    view = random_view(spec, np.random.default_rng(0), (8,))
+
+    @jax.jit
+    def told(key, view):
+        state = scaled(method, method.init(spec, key))
+        found = method.act(method.policy(state, Mode.EXPLOIT), (), view, key)[0]
+        plain = jax.vmap(lambda v: state.actor(v).mode())(view)
+        return found, jax.vmap(lambda v: state.actor(method.scaled(state.scale, v)).mode())(view), plain
+
+    found, wanted, plain = jax.tree.map(np.asarray, told(KEY, view))
     np.testing.assert_allclose(found, wanted, atol=1e-6)
-    assert np.abs(np.asarray(found - plain)).max() > 1e-3
+    assert np.abs(found - plain).max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", [SAC, DSAC])
@@ -73,13 +76,15 @@ def test_what_lies_behind_an_end_moves_no_scale(kind):
     """Nor anything else, where windows of two steps are cut after the first one."""
     method, spec, rng = kind(hidden=(4, 4), observations=RunningScale()), Walk().spec, np.random.default_rng(0)
     steps = random_steps(spec, rng, 2, 6)
-    steps = dataclasses.replace(steps, truncated=steps.truncated.at[0, :3].set(True))
-    mask = jnp.asarray(until_end(steps.ended))
-    state, update = method.init(spec, KEY), jax.jit(method.update)
+    truncated = np.array(steps.truncated)
+    truncated[0, :3] = True
+    steps = dataclasses.replace(steps, truncated=jax.device_put(truncated))
+    mask, index = jax.device_put((until_end(np.asarray(steps.terminated) | truncated), np.int32(0)))
+    state, update = made_up.begun(method, spec), jax.jit(method.update)
     padded = with_other_padding(spec, steps, mask, rng)
-    one, other = (update(state, Batch(x, mask, (), jnp.zeros((), "int32")), KEY)[0] for x in (steps, padded))
+    one, other = (update(state, Batch(x, mask, (), index), KEY)[0] for x in (steps, padded))
     same_bits(one, other, "padding")
-    assert np.abs(np.asarray(one.scale[0].mean)).max() > 0 and not mask.all()
+    assert np.abs(np.asarray(one.scale[0].mean)).max() > 0 and not np.asarray(mask).all()
 
 
 def test_ratios_begin_at_one_though_the_scale_learns():
@@ -92,25 +97,33 @@ def test_ratios_begin_at_one_though_the_scale_learns():
         minibatch=8,
         feed=Rollouts(TIME, envs=ROWS),
     )
-    state = scaled(method, decided(method.init(SPEC, KEY)))
-    new, report = jax.jit(method.update)(state, played(method, state), KEY)
+
+    @jax.jit
+    def told(key):
+        state = scaled(method, decided(method.init(SPEC, key)))
+        return state, *method.update(state, played(method, state), key)
+
+    state, new, report = jax.tree.map(np.asarray, told(KEY))
     assert abs(float(report.metrics["kl"])) < 1e-6 and float(report.metrics["clipped"]) == 0
     assert float(report.metrics["gradient"]) > 1e-4
-    assert np.abs(np.asarray(new.scales[0][0].mean - state.scales[0][0].mean)).max() > 0.1
+    assert np.abs(new.scales[0][0].mean - state.scales[0][0].mean).max() > 0.1
 
 
 @pytest.mark.parametrize(("kind", "rate"), [(A2C, 0.3), (PPO, 3e-3)])
 def test_a_bonus_for_entropy_makes_more_of_it(kind, rate):
     """One step with a weight and one without: with it the policy, far from uniform, is left with more entropy."""
-    entropy = []
-    for weight in (0.0, 3.0):
+
+    @jax.jit
+    def entropies(weight, key):
         method = kind(hidden=(5,), entropy_weight=weight, learning_rate=rate, feed=Rollouts(TIME, envs=ROWS))
-        state = decided(method.init(SPEC, KEY))
+        state = decided(method.init(SPEC, key))
         batch = played(method, state)
-        new = jax.jit(method.update)(state, batch, KEY)[0]
+        new = method.update(state, batch, key)[0]
         steps = batch.steps
         policies = [s.network.distributions(batch.memory, steps.view, steps.first) for s in (state, new)]
-        entropy.append([float(jax.vmap(jax.vmap(lambda p: p.entropy()))(p).mean()) for p in policies])
+        return [jax.vmap(jax.vmap(lambda p: p.entropy()))(p).mean() for p in policies]
+
+    entropy = [[float(e) for e in entropies(np.float32(weight), KEY)] for weight in (0.0, 3.0)]
     before, after = zip(*entropy, strict=True)
     assert before[0] == before[1] < 0.95 * np.log(3)
     assert after[1] > after[0] + 1e-3 and after[1] > before[1]

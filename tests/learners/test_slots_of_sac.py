@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import made_up
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 from cases import CHOICE, replay
 
 from thespis.actors.distributions import SquashedNormal
 from thespis.actors.experts import Experts, SquashedMixture
 from thespis.core.errors import UserError
-from thespis.core.keys import key_of
 from thespis.core.spaces import Box
 from thespis.learners.bands import LowPass, mirrored
 from thespis.learners.entropies import CausalEntropy, Causes
@@ -25,60 +25,71 @@ from thespis.objectives.causes import causal_order, effects_on_last
 
 KEY = made_up.quick_key(0)
 MIXTURE = SquashedMixture(
-    jnp.array([0.3, -0.5, 1.0]),
-    jnp.array([[-0.8, 0.1], [0.5, -0.3], [0.2, 0.9]]),
-    jnp.log(jnp.array([[0.2, 0.5], [0.4, 0.3], [1.0, 0.6]])),
-)
+    *jax.device_put((
+        np.array([0.3, -0.5, 1.0], "float32"),
+        np.array([[-0.8, 0.1], [0.5, -0.3], [0.2, 0.9]], "float32"),
+        np.log(np.array([[0.2, 0.5], [0.4, 0.3], [1.0, 0.6]], "float32")),
+    ))
+)  # fmt: skip
+LOG_PROB = jax.jit(lambda mixture, action: mixture.log_prob(action))
 
 
 def density(action):
     """Of the mixture, by scipy: normals before the squashing, times its slope."""
     u = np.arctanh(action)
     each = scipy.stats.norm(MIXTURE.mean, np.exp(MIXTURE.log_std)).pdf(u).prod(axis=1)
-    return float(jax.nn.softmax(MIXTURE.logits) @ each / np.prod(1 - np.asarray(action) ** 2))
+    return float(scipy.special.softmax(MIXTURE.logits) @ each / np.prod(1 - np.asarray(action) ** 2))
 
 
 @pytest.mark.parametrize("action", [(0.0, 0.0), (0.7, -0.2), (-0.95, 0.9)])
 def test_a_mixture_has_the_density_it_says(action):
-    assert MIXTURE.log_prob(jnp.array(action)) == pytest.approx(np.log(density(np.array(action))), abs=1e-4)
+    assert LOG_PROB(MIXTURE, np.array(action, "float32")) == pytest.approx(np.log(density(np.array(action))), abs=1e-4)
 
 
 def test_a_mixture_is_told_number_by_number():
     """What the numbers' log-densities sum to is the density of the draw; the first is that of the first alone."""
-    actions, weights, parts = MIXTURE.candidates_in_parts(KEY)
-    assert np.sum(parts, axis=1) == pytest.approx([np.log(density(a)) for a in np.asarray(actions)], abs=1e-4)
-    first = SquashedMixture(MIXTURE.logits, MIXTURE.mean[:, :1], MIXTURE.log_std[:, :1])
-    assert parts[:, 0] == pytest.approx([float(first.log_prob(a[:1])) for a in actions], abs=1e-4)
-    assert MIXTURE.candidates(KEY)[2] == pytest.approx(np.asarray(parts).sum(axis=1), abs=1e-5)
-    assert weights == pytest.approx(np.asarray(jax.nn.softmax(MIXTURE.logits)), abs=1e-6)
+
+    @jax.jit
+    def told(mixture, key):
+        actions, weights, parts = mixture.candidates_in_parts(key)
+        first = SquashedMixture(mixture.logits, mixture.mean[:, :1], mixture.log_std[:, :1])
+        return actions, weights, parts, jax.vmap(first.log_prob)(actions[:, :1]), mixture.candidates(key)[2]
+
+    actions, weights, parts, first, whole = jax.tree.map(np.asarray, told(MIXTURE, KEY))
+    assert np.sum(parts, axis=1) == pytest.approx([np.log(density(a)) for a in actions], abs=1e-4)
+    assert parts[:, 0] == pytest.approx(first, abs=1e-4)
+    assert whole == pytest.approx(parts.sum(axis=1), abs=1e-5)
+    assert weights == pytest.approx(scipy.special.softmax(np.asarray(MIXTURE.logits)), abs=1e-6)
 
 
 def test_draws_of_a_mixture_fall_where_its_density_is():
-    draws = jax.vmap(MIXTURE.sample)(jax.random.split(KEY, 20_000))[:, 0]
+    draws = np.asarray(jax.jit(lambda key: jax.vmap(MIXTURE.sample)(jax.random.split(key, 20_000)))(KEY))[:, 0]
     grid = np.linspace(-0.999, 0.999, 4_001)
-    chance = jax.nn.softmax(MIXTURE.logits)
-    normals = scipy.stats.norm(MIXTURE.mean[:, 0], np.exp(MIXTURE.log_std[:, 0]))
-    below = normals.cdf(np.arctanh(grid)[:, None]) @ np.asarray(chance)
+    logits, mean, log_std = map(np.asarray, (MIXTURE.logits, MIXTURE.mean, MIXTURE.log_std))
+    normals = scipy.stats.norm(mean[:, 0], np.exp(log_std[:, 0]))
+    below = normals.cdf(np.arctanh(grid)[:, None]) @ scipy.special.softmax(logits)
     found = np.searchsorted(np.sort(draws), grid) / len(draws)
     assert np.abs(found - below).max() < 0.015
 
 
 def test_experts_climb_and_the_best_is_routed_to():
-    q, bonus, weights = jnp.array([1.0, 3.0, -1.0]), jnp.array([0.1, 0.2, 0.3]), jnp.array([0.2, 0.5, 0.3])
-    best, exact = Experts(3), Experts(3, routing="exact")
+    given = np.array([[0.2, 0.5, 0.3], [1.0, 3.0, -1.0], [0.1, 0.2, 0.3]], "float32")
+    weights, best, exact = given[0], Experts(3), Experts(3, routing="exact")
     entropy = 0.2 * 0.1 + 0.5 * 0.2 + 0.3 * 0.3
-    assert best.rise(weights, q, bonus) == pytest.approx((1.0 + 3.0 - 1.0) / 3 - (0.04 + 0.25 + 0.09) / 3 + entropy)
-    assert exact.rise(weights, q, bonus) == pytest.approx(0.2 * 1.1 + 0.5 * 3.2 - 0.3 * 0.7)
-    towards = jax.grad(best.rise)(weights, q, bonus)
+    told = jax.jit(lambda *given: (jax.value_and_grad(best.rise, (0, 1, 2))(*given), exact.rise(*given)))
+    (found, (towards, by_value, by_bonus)), found_exact = told(*given)
+    assert found == pytest.approx((1.0 + 3.0 - 1.0) / 3 - (0.04 + 0.25 + 0.09) / 3 + entropy)
+    assert found_exact == pytest.approx(0.2 * 1.1 + 0.5 * 3.2 - 0.3 * 0.7)
     assert towards == pytest.approx(np.array([-0.4, 1.0, -0.6]) / 3)
-    assert jax.grad(best.rise, argnums=1)(weights, q, bonus) == pytest.approx(np.full(3, 1 / 3))
-    assert jax.grad(best.rise, argnums=2)(weights, q, bonus) == pytest.approx(np.asarray(weights))
+    assert by_value == pytest.approx(np.full(3, 1 / 3))
+    assert by_bonus == pytest.approx(weights)
 
 
 @pytest.mark.parametrize("routing", ["best", "exact"])
 def test_experts_climb_the_entropy_of_the_whole_mixture(routing):
     """By many draws: the slope along means and deviations is that of the entropy, integrated on a grid."""
-    u, logits, spread = jnp.linspace(-9, 9, 4001), jnp.array([0.3, -0.5]), jnp.array([[-0.4], [0.2]])
+    u = np.linspace(-9, 9, 4001, dtype="float32")
+    logits, spread = jax.device_put((np.array([0.3, -0.5], "float32"), np.array([[-0.4], [0.2]], "float32")))
 
     def integrated(mean, log_std):
         found = SquashedMixture(logits, mean, log_std)
@@ -90,34 +101,38 @@ def test_experts_climb_the_entropy_of_the_whole_mixture(routing):
         _, weights, logs = SquashedMixture(logits, mean, log_std).candidates(key)
         return Experts(2, routing=routing).rise(weights, jnp.zeros(2), -logs)
 
-    mean = jnp.array([[-0.8], [0.5]])
-    keys = jax.random.split(KEY, 40_000)
-    slopes = jax.jit(jax.vmap(jax.grad(drawn, (0, 1)), (None, None, 0)))(mean, spread, keys)
-    for found, wanted in zip(slopes, jax.grad(integrated, (0, 1))(mean, spread), strict=True):
-        np.testing.assert_allclose(found.mean(axis=0), wanted, atol=0.03)
+    @jax.jit
+    def both(mean, spread, key):
+        slopes = jax.vmap(jax.grad(drawn, (0, 1)), (None, None, 0))(mean, spread, jax.random.split(key, 40_000))
+        return slopes, jax.grad(integrated, (0, 1))(mean, spread)
+
+    for found, wanted in zip(*both(np.array([[-0.8], [0.5]], "float32"), spread, KEY), strict=True):
+        np.testing.assert_allclose(np.asarray(found).mean(axis=0), wanted, atol=0.03)
 
 
 def test_a_band_keeps_low_frequencies_and_damps_high_ones():
     """Cosines over a mirrored box are what a normal filter only scales; two members, the second one higher."""
 
-    def critics(k):
+    actions = np.linspace(-1, 1, 9, dtype="float32")[:, None]
+
+    @jax.jit
+    def least(k, actions, key):
         def build(offset):
             return jax.tree_util.Partial(
                 lambda offset, _, actions: offset + jnp.cos(k * jnp.pi * (actions[:, 0] + 1) / 2), offset
             )
 
-        return jax.vmap(build)(jnp.array([0.0, 0.5]))
+        return LowPass(0.2, samples=20_000).least(jax.vmap(build)(jnp.array([0.0, 0.5])), key)(jnp.zeros(1), actions)
 
-    actions = jnp.linspace(-1, 1, 9)[:, None]
     for k in (0, 1, 6):
-        found = LowPass(0.2, samples=20_000).least(critics(k), KEY)(jnp.zeros(1), actions)
-        damped = np.exp(-((k * np.pi * 0.2 / 2) ** 2) / 2) * np.cos(k * np.pi * (np.asarray(actions)[:, 0] + 1) / 2)
-        assert found == pytest.approx(np.asarray(damped), abs=0.03)
+        found = least(np.float32(k), actions, KEY)
+        damped = np.exp(-((k * np.pi * 0.2 / 2) ** 2) / 2) * np.cos(k * np.pi * (actions[:, 0] + 1) / 2)
+        assert found == pytest.approx(damped, abs=0.03)
 
 
 def test_what_is_mirrored_stays_inside():
-    x = np.array([-3.5, -1.2, -1.0, 0.3, 1.0, 1.25, 2.9, 5.5])
-    assert mirrored(jnp.array(x)) == pytest.approx(np.array([0.5, -0.8, -1.0, 0.3, 1.0, 0.75, -0.9, 0.5]))
+    x = np.array([-3.5, -1.2, -1.0, 0.3, 1.0, 1.25, 2.9, 5.5], "float32")
+    assert jax.jit(mirrored)(x) == pytest.approx(np.array([0.5, -0.8, -1.0, 0.3, 1.0, 0.75, -0.9, 0.5]))
 
 
 def caused(n):
@@ -126,26 +141,30 @@ def caused(n):
     second = noise[2]
     first = 0.8 * second + noise[0]
     last = 1.5 * first - 0.7 * noise[1] + 0.5 * noise[3]
-    return jnp.array(np.stack([first, noise[1], second, last]), "float32")
+    return np.stack([first, noise[1], second, last]).astype("float32")
 
 
 def test_causes_are_told_from_effects():
     x = caused(4_000)
-    order = np.asarray(causal_order(x))
+    order, effects = np.asarray(jax.jit(causal_order)(x)), jax.jit(effects_on_last)
     assert order[2] < order[0] < order[3] and order[1] < order[3]
-    assert effects_on_last(x) == pytest.approx(np.array([1.5, -0.7, 0.0, 0.0]), abs=0.05)
-    backwards = effects_on_last(x[jnp.array([3, 1, 2, 0])])  # what is asked for does not come last in the order
+    assert effects(x) == pytest.approx(np.array([1.5, -0.7, 0.0, 0.0]), abs=0.05)
+    backwards = effects(x[[3, 1, 2, 0]])  # what is asked for does not come last in the order
     assert backwards == pytest.approx(np.array([0.0, 0.0, 0.8, 0.0]), abs=0.05)
 
 
 def test_entropy_is_paid_by_cause():
-    entropy, normal = CausalEntropy(), SquashedNormal(jnp.array([0.3, -0.2]), jnp.array([-1.0, 0.0]))
-    state = Causes(jnp.array([1.0, 0.0]), jnp.zeros((1, 1)))
-    actions, _, weighed = entropy.draw(state, normal, KEY)
-    alone = SquashedNormal(normal.mean[:1], normal.log_std[:1]).log_prob(actions[0, :1])
-    assert weighed[0] == pytest.approx(float(alone), abs=1e-4)
-    even = entropy.draw(Causes(jnp.ones(2), state.seen), normal, KEY)[2]
-    assert even[0] == pytest.approx(float(normal.candidates(KEY)[2][0]), abs=1e-5)
+    @jax.jit
+    def told(causes, key):
+        normal = SquashedNormal(jnp.array([0.3, -0.2]), jnp.array([-1.0, 0.0]))
+        actions, _, weighed = CausalEntropy().draw(Causes(causes, jnp.zeros((1, 1))), normal, key)
+        alone = SquashedNormal(normal.mean[:1], normal.log_std[:1]).log_prob(actions[0, :1])
+        return weighed[0], alone, normal.candidates(key)[2][0]
+
+    weighed, alone, _ = told(np.array([1.0, 0.0], "float32"), KEY)
+    assert weighed == pytest.approx(float(alone), abs=1e-4)
+    even, _, whole = told(np.ones(2, "float32"), KEY)
+    assert even == pytest.approx(float(whole), abs=1e-5)
 
 
 def layer(weight):
@@ -153,28 +172,43 @@ def layer(weight):
 
 
 def test_a_neuron_without_gradient_is_dormant():
-    nets = layer([[3.0, 0.0, 0.1], [4.0, 0.0, 0.0]]), layer([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
-    assert dormant_share(nets, 0.05) == pytest.approx(1 / 6)
-    assert dormant_share(nets, 0.1) == pytest.approx(2 / 6)
+    def share(least):
+        nets = layer([[3.0, 0.0, 0.1], [4.0, 0.0, 0.0]]), layer([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+        return dormant_share(nets, least)
+
+    few, more = jax.jit(lambda: (share(0.05), share(0.1)))()
+    assert few == pytest.approx(1 / 6)
+    assert more == pytest.approx(2 / 6)
+
+
+@jax.jit
+def blended(index, key):
+    """Nets before and after, and the optimisers' states."""
+    adam, reset = Adam(1e-2), Dormancy(every=5, least=0.0)
+    actor, critics = layer([[3.0, 5.0, 0.1], [4.0, 0.0, 0.0]]), Linear(2, 3, uniform_fan_in, key)
+    fresh = reset.init(jax.tree.map(jnp.ones_like, (actor, critics)))
+    _, opt = adam.transform().update(layer([[1.0, 0.0, 1.0], [1.0, 0.0, 2.0]]), adam.init(actor), actor)
+    old = actor, critics, critics
+    return old, *reset.renewed(fresh, old, (opt, opt), adam, index, key)
 
 
 @pytest.mark.parametrize(("index", "share"), [(3, 0.0), (4, 1 / 3)])
 def test_nets_are_blended_by_how_dormant_the_actor_is(index, share):
-    adam, reset = Adam(1e-2), Dormancy(every=5, least=0.0)
-    actor, critics = layer([[3.0, 5.0, 0.1], [4.0, 0.0, 0.0]]), Linear(2, 3, uniform_fan_in, KEY)
-    fresh = reset.init(jax.tree.map(jnp.ones_like, (actor, critics)))
-    _, opt = adam.transform().update(layer([[1.0, 0.0, 1.0], [1.0, 0.0, 2.0]]), adam.init(actor), actor)
-    nets, opts = reset.renewed(fresh, (actor, critics, critics), (opt, opt), adam, jnp.array(index), KEY)
-    wanted = jax.tree.map(lambda x: (1 - share) * x + share, (actor, critics, critics))
-    assert jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.allclose(a, b, atol=1e-6)), nets, wanted))
+    old, nets, opts = jax.tree.map(np.asarray, blended(np.int32(index), KEY))
+    wanted = jax.tree.map(lambda x: (1 - share) * x + share, old)
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool(np.allclose(a, b, atol=1e-6)), nets, wanted))
     assert int(opts[0][0].count) == (0 if share else 1)
 
 
 def test_fresh_nets_are_drawn_from_the_first():
-    reset, adam = Dormancy(every=1, least=1.0, most=1.0), Adam(1e-2)
-    first, old = (Linear(4, 5, uniform_fan_in, key_of(i)) for i in range(2))
-    opts = adam.init(old), adam.init(old)
-    (_, found, _), _ = reset.renewed((old, first), (old, old, old), opts, adam, jnp.array(0), KEY)
+    @jax.jit
+    def renewed(one, other, key):
+        reset, adam = Dormancy(every=1, least=1.0, most=1.0), Adam(1e-2)
+        first, old = (Linear(4, 5, uniform_fan_in, key) for key in (one, other))
+        opts = adam.init(old), adam.init(old)
+        return first, reset.renewed((old, first), (old, old, old), opts, adam, jnp.array(0), key)[0][1]
+
+    first, found = jax.tree.map(np.asarray, renewed(*(made_up.quick_key(i) for i in range(2)), KEY))
     assert sorted(np.ravel(found.weight)) == pytest.approx(sorted(np.ravel(first.weight)))
     assert np.abs(found.weight - first.weight).mean() > 0.1 * np.abs(first.weight).mean()
 
@@ -182,7 +216,7 @@ def test_fresh_nets_are_drawn_from_the_first():
 @pytest.mark.parametrize("slot", [{"head": Experts()}, {"band": LowPass()}, {"entropy": CausalEntropy()}])
 def test_parts_for_boxes_refuse_choices(slot):
     with pytest.raises(UserError, match="use"):
-        SAC(hidden=(8,), feed=replay(), **slot).init(CHOICE.spec, KEY)
+        jax.eval_shape(lambda key: SAC(hidden=(8,), feed=replay(), **slot).init(CHOICE.spec, key), KEY)
 
 
 def test_experts_refuse_a_box_without_bounds():

@@ -22,7 +22,7 @@ from thespis.methods.teams.decentralized import Surrogate
 SPEC = Walk(Discrete(4), legal=True).spec
 KEY = made_up.quick_key(0)
 NONE = (), ()
-NEVER = jnp.array(0)
+NEVER = jax.device_put(np.int32(0))
 
 
 def experienced(method):
@@ -39,19 +39,26 @@ def sharper(network):
 def test_the_penalties_are_means_over_states_of_the_divergence_and_its_root():
     method = ppo()
     state, batch = experienced(method)
-    data = method.assessor().assess(state.network, state.scales, batch)
-    one, other = (sharper(made_up.begun(method, SPEC, i).network) for i in range(2))
-    now = replay(other, NONE, data)
-    assert isinstance(now, Replayed)
-    before = lambda: one.distributions(NONE, data.view, data.first)  # noqa: E731
-    p, q = (np.exp(np.asarray(x.log_probs, np.float64)) for x in (before(), now.policy))
+    one, other = (made_up.begun(method, SPEC, i).network for i in range(2))
+
+    @jax.jit
+    def told(state, batch, one, other):
+        one, other = sharper(one), sharper(other)
+        data = method.assessor().assess(state.network, state.scales, batch)
+        now = replay(other, NONE, data)
+        assert isinstance(now, Replayed)
+        before = lambda: one.distributions(NONE, data.view, data.first)  # noqa: E731
+        pulls = [Tether(*weights).pull(now, data, before, NEVER) for weights in ((2.0, 0.0), (0.0, 3.0))]
+        slopes = jax.grad(lambda n: Tether().pull(replay(n, NONE, data), data, before, NEVER))(one)
+        return [x.log_probs for x in (before(), now.policy)], pulls, slopes
+
+    logs, (root, whole), slopes = jax.tree.map(np.asarray, told(state, batch, one, other))
+    p, q = (np.exp(x.astype("float64")) for x in logs)
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.where(p > 0, p * (np.log(p) - np.log(q)), 0.0).sum(-1)
     assert apart.shape == (8, 3) and (apart > 0.01).mean() > 0.5
-    root, whole = (Tether(*weights).pull(now, data, before, NEVER) for weights in ((2.0, 0.0), (0.0, 3.0)))
     np.testing.assert_allclose(root, 2 * np.sqrt(apart).mean(), rtol=1e-3)
     np.testing.assert_allclose(whole, 3 * apart.mean(), rtol=1e-3)
-    slopes = jax.grad(lambda n: Tether().pull(replay(n, NONE, data), data, before, NEVER))(one)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slopes))  # where nothing has moved yet
 
 

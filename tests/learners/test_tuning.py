@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from made_up import quick_key
 
 import thespis
 from thespis.cli.main import run as command_line
 from thespis.core.errors import UserError
-from thespis.core.keys import key_of
 from thespis.language.adapters import load_adapters
 from thespis.language.weights import load
 from thespis.learners.gradient import Adam, gradient_step
@@ -22,13 +22,16 @@ from thespis.learners.tuning import Adapters, Everything, descended, opened
 from thespis.nets.decoder import Shape, decoder
 from thespis.serving.model import exported
 
-IDS, PLACES = jnp.arange(10)[None] % 9, jnp.arange(10)[None]
+IDS, PLACES = jax.device_put((np.arange(10, dtype="int32")[None] % 9, np.arange(10, dtype="int32")[None]))
 STEPPER = Adam(0.01, 0.5)
 
 
 def begun(tuned):
-    model = tuned.begun(decoder(Shape(9, 32, 2, 1, 1, 32, 48), key_of(0)), key_of(1))
-    return minded(model, 32)
+    @jax.jit
+    def made(one, other):
+        return minded(tuned.begun(decoder(Shape(9, 32, 2, 1, 1, 32, 48), one), other), 32)
+
+    return made(quick_key(0), quick_key(1))
 
 
 def loss(mind):
@@ -61,14 +64,19 @@ def test_adapters_and_the_critic_learn_and_nothing_else():
 
     adam = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.01))
     some = {i: leaves[i] for i in learn}
-    state, opt = adam.init(some), opened(STEPPER, mind)
+    state, opt = jax.jit(lambda some, mind: (adam.init(some), opened(STEPPER, mind)))(some, mind)
     assert sum(x.size for x in jax.tree.leaves(opt)) == 1 + 2 * sum(x.size for x in some.values())
-    for _ in range(2):
+
+    @jax.jit
+    def both(some, state, mind, opt):
         gradient = jax.grad(of)(some)
         mind, opt, _, norm = descended(STEPPER, loss, mind, opt)
         updates, state = adam.update(gradient, state)
-        some = optax.apply_updates(some, updates)
-        np.testing.assert_allclose(norm, optax.tree.norm(gradient), rtol=1e-5)
+        return optax.apply_updates(some, updates), state, mind, opt, norm, optax.tree.norm(gradient)
+
+    for _ in range(2):
+        some, state, mind, opt, norm, wanted = both(some, state, mind, opt)
+        np.testing.assert_allclose(norm, wanted, rtol=1e-5)
     for i, leaf in enumerate(jax.tree.leaves(mind)):
         if i in learn:
             np.testing.assert_allclose(leaf, some[i], atol=1e-6)

@@ -65,8 +65,13 @@ def two(ray):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(two):
-    loop = loop_over(two)
+def loop(two):
+    """One loop, compiled once, that begins anew for every test."""
+    return loop_over(two)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(loop):
     return told(loop, loop.advance(loop.init(), BLOCKS))
 
 
@@ -89,8 +94,7 @@ def test_one_worker_does_what_this_process_does_alone(undisturbed):
     np.testing.assert_array_equal(*first)  # worlds begin alike, however they are shared out
 
 
-def test_resumed_equals_uninterrupted(two, undisturbed, tmp_path):
-    loop = loop_over(two)
+def test_resumed_equals_uninterrupted(loop, undisturbed, tmp_path):
     carry = loop.advance(loop.init(), 4)
     checkpoint.save(tmp_path / "a.ckpt", loop.snapshot(carry), {})
     snapshot = checkpoint.load(tmp_path / "a.ckpt", loop.like())[0]
@@ -99,17 +103,16 @@ def test_resumed_equals_uninterrupted(two, undisturbed, tmp_path):
     same_bits(undisturbed, told(loop, loop.advance(carry, BLOCKS - 4)), "workers resume")
 
 
-def disturbed(opened: Workers) -> tuple[HostLoop, Any]:
-    """A loop whose second worker was killed after ``LOST`` blocks, and its carry at the end."""
-    loop = loop_over(opened)
+def disturbed(loop: HostLoop, opened: Workers) -> Any:
+    """The carry at the end of a loop whose second worker was killed after ``LOST`` blocks."""
     carry = loop.advance(loop.init(), LOST)
     kill(opened, 1)
     assert {name[:2] for name in loop.snapshot(carry)["worlds"]} == {"0/"}  # what is lost is not saved
-    return loop, loop.advance(carry, BLOCKS - LOST)
+    return loop.advance(carry, BLOCKS - LOST)
 
 
-def test_a_killed_worker_is_replaced_and_every_step_counts_once(two, undisturbed):
-    loop, carry = disturbed(two)
+def test_a_killed_worker_is_replaced_and_every_step_counts_once(loop, two, undisturbed):
+    carry = disturbed(loop, two)
     assert loop.news() == ["worker 1 was lost and is replaced: its 4 environments begin new episodes"]
     assert loop.steps(carry) == BLOCKS * TICKS * ENVS
     learner, tally, _, world = told(loop, carry)
@@ -123,8 +126,8 @@ def test_a_killed_worker_is_replaced_and_every_step_counts_once(two, undisturbed
 
 
 @pytest.mark.slow
-def test_what_is_begun_anew_depends_on_the_block_alone(two):
-    same_bits(*(told(*disturbed(two)) for _ in range(2)), "killed twice at the same block")
+def test_what_is_begun_anew_depends_on_the_block_alone(loop, two):
+    same_bits(*(told(loop, disturbed(loop, two)) for _ in range(2)), "killed twice at the same block")
 
 
 def check_rows(steps: Any, written: int, lost: int) -> None:

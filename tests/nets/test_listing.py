@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_up import quick_key
 
-from thespis.core.keys import key_of
 from thespis.nets.decoder import Shape, decoder
 from thespis.nets.listing import Listing
 
-MODEL = decoder(Shape(11, 32, 2, 2, 1, 16, 48), key_of(0))
+MODEL = jax.jit(decoder, static_argnums=0)(Shape(11, 32, 2, 2, 1, 16, 48), quick_key(0))
 LISTED = ((3, 2), (4, 5, 6, 2), (2,), (4, 2))
 LENGTH = 9
 
@@ -25,27 +25,36 @@ def a_text(count: int) -> np.ndarray:
     "count", [4, pytest.param(1, marks=pytest.mark.slow), pytest.param(LENGTH, marks=pytest.mark.slow)]
 )
 def test_utterances_are_as_likely_as_in_whole_texts(count):
-    listing, text = Listing(MODEL, LISTED), a_text(count)
-    logs = jax.jit(lambda text: listing.log_probs(text))(text)
+    text = a_text(count)
+    wholes = [np.array([*text[:count], *ids]) for ids in LISTED]
+
+    @jax.jit
+    def both(model, text):
+        listing = Listing(model, LISTED)
+        features = [model(jnp.asarray(whole), jnp.arange(len(whole))) for whole in wholes]
+        alone = model(text[:count], jnp.arange(count))[-1]
+        return listing.log_probs(text), [model.logits(x[count - 1 :]) for x in features], listing.before(text), alone
+
+    logs, all_logits, before, alone = both(MODEL, text)
     for number, ids in enumerate(LISTED):
-        whole = jnp.asarray([*text[:count], *ids])
-        features = MODEL(whole, jnp.arange(len(whole)))
         wanted = 0.0
-        for i, token in enumerate(ids):
-            logits = np.asarray(MODEL.logits(features[count + i - 1]), "float64")
+        for logits, token in zip(np.asarray(all_logits[number], "float64"), ids, strict=False):
             wanted += logits[token] - np.log(np.exp(logits).sum())
-        assert float(logs[number]) == pytest.approx(wanted, abs=1e-4)
-    alone = MODEL(jnp.asarray(text[:count]), jnp.arange(count))[-1]
-    np.testing.assert_allclose(listing.before(jnp.asarray(text)), alone, atol=1e-4)
+        assert float(np.asarray(logs)[number]) == pytest.approx(wanted, abs=1e-4)
+    np.testing.assert_allclose(before, alone, atol=1e-4)
 
 
 def test_of_a_long_text_the_last_ids_are_read():
-    few = Listing(MODEL, LISTED, recent=4)
+    @jax.jit
+    def told(model, text, rest):
+        few, all_of_it = Listing(model, LISTED, recent=4), Listing(model, LISTED)
+        return (few.log_probs(text), few.before(text)), (all_of_it.log_probs(rest), all_of_it.before(rest))
+
     for count in (2, 4, 7):
-        rest = jnp.full(LENGTH, -1, "int32").at[: min(count, 4)].set(a_text(count)[max(count - 4, 0) : count])
-        text, all_of_it = jnp.asarray(a_text(count)), Listing(MODEL, LISTED)
-        np.testing.assert_allclose(few.log_probs(text), all_of_it.log_probs(rest), atol=1e-5)
-        np.testing.assert_allclose(few.before(text), all_of_it.before(rest), atol=1e-5)
+        rest = np.full(LENGTH, -1, "int32")
+        rest[: min(count, 4)] = a_text(count)[max(count - 4, 0) : count]
+        for one, other in zip(*told(MODEL, a_text(count), rest), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_gradients_reach_the_model_as_through_whole_texts():
@@ -59,5 +68,6 @@ def test_gradients_reach_the_model_as_through_whole_texts():
         logs = jax.nn.log_softmax(model.logits(model(ids, jnp.arange(9))))
         return sum(logs[4 + i, token] for i, token in enumerate(LISTED[1]))
 
-    for one, other in zip(*map(jax.tree.leaves, (jax.grad(listed)(MODEL), jax.grad(whole)(MODEL))), strict=True):
+    both = jax.jit(lambda model: (jax.grad(listed)(model), jax.grad(whole)(model)))(MODEL)
+    for one, other in zip(*map(jax.tree.leaves, both), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)

@@ -13,6 +13,10 @@ TOLERANCE = 1e-6
 gae, lambda_returns, discounted_returns, n_step, vtrace = map(
     jax.jit, (returns.gae, returns.lambda_returns, returns.discounted_returns, returns.n_step, returns.vtrace)
 )
+rlax_lambda, rlax_gae, rlax_vtrace = map(
+    jax.jit,
+    (rlax.lambda_returns, rlax.truncated_generalized_advantage_estimation, rlax.vtrace_td_error_and_advantage),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +82,7 @@ def reference_return(reward, next_value, terminated, ended, discount):
 @pytest.mark.parametrize("discount, trace", [(0.99, 0.95), (0.9, 0.0), (1.0, 1.0), (0.0, 0.5)])
 def test_returns_equal_brute_force(seed, discount, trace):
     data = trajectory(seed)
-    reward, value, next_value, terminated, ended = map(jnp.asarray, data)
+    reward, value, next_value, terminated, ended = data
     tail = (reward, next_value, terminated, ended, discount)
     rest = (data[0], data[2], data[3], data[4], discount)
     pairs = [
@@ -95,16 +99,16 @@ def test_returns_equal_brute_force(seed, discount, trace):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_returns_equal_rlax(seed):
-    reward, _, next_value, terminated, ended = map(jnp.asarray, trajectory(seed))
+    reward, _, next_value, terminated, ended = trajectory(seed)
     discounts = 0.97 * (1.0 - terminated)
     for trace in (0.9, 1.0):
         ours = lambda_returns(reward, next_value, terminated, ended, 0.97, trace)
-        theirs = rlax.lambda_returns(reward, discounts, next_value, trace * (1.0 - ended))
+        theirs = rlax_lambda(reward, discounts, next_value, trace * (1.0 - ended))
         np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
     # rlax's GAE has one row of values, so it cannot say what a truncation leads to
-    values = jnp.append(next_value, 0.3)
+    values = np.append(next_value, 0.3)
     ours = gae(reward, values[:-1], values[1:], terminated, terminated, 0.97, 0.9)
-    theirs = rlax.truncated_generalized_advantage_estimation(reward, discounts, 0.9, values)
+    theirs = rlax_gae(reward, discounts, 0.9, values)
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
 
 
@@ -116,15 +120,9 @@ def test_advantages_of_an_episode_do_not_see_the_next(seed):
     after[0, -1] = np.nan
 
     def outputs(reward, value, next_value):
-        rows = (
-            jnp.asarray(reward),
-            jnp.asarray(next_value),
-            jnp.asarray(terminated),
-            jnp.asarray(ended),
-            0.99,
-        )
-        advantage = gae(rows[0], jnp.asarray(value), *rows[1:], 0.95)
-        return advantage, lambda_returns(*rows, 0.95), discounted_returns(*rows)
+        rows = reward, next_value, terminated, ended, 0.99
+        advantage = gae(rows[0], value, *rows[1:], 0.95)
+        return map(np.asarray, (advantage, lambda_returns(*rows, 0.95), discounted_returns(*rows)))
 
     pairs = zip((reward, value, next_value), after, strict=True)
     changed = [np.where(np.arange(TIME) < cut, old, new) for old, new in pairs]
@@ -134,17 +132,17 @@ def test_advantages_of_an_episode_do_not_see_the_next(seed):
 
 
 def test_a_nan_after_a_true_end_is_never_looked_at():
-    one = jnp.ones(2)
-    terminated = jnp.array([True, True])
-    advantage = gae(one, one, jnp.full(2, jnp.nan), terminated, terminated, 0.9, 0.9)
+    one = np.ones(2)
+    terminated = np.array([True, True])
+    advantage = gae(one, one, np.full(2, np.nan), terminated, terminated, 0.9, 0.9)
     np.testing.assert_array_equal(advantage, [0.0, 0.0])
 
 
 def test_truncation_bootstraps_and_termination_does_not():
-    reward, value, next_value = jnp.ones(1), jnp.zeros(1), jnp.full(1, 10.0)
-    yes, no = jnp.array([True]), jnp.array([False])
-    assert gae(reward, value, next_value, no, yes, 0.9, 0.95)[0] == pytest.approx(10.0)
-    assert gae(reward, value, next_value, yes, yes, 0.9, 0.95)[0] == pytest.approx(1.0)
+    reward, value, next_value = np.ones(1), np.zeros(1), np.full(1, 10.0)
+    yes, no = np.array([True]), np.array([False])
+    assert gae(reward, value, next_value, no, yes, 0.9, 0.95).item() == pytest.approx(10.0)
+    assert gae(reward, value, next_value, yes, yes, 0.9, 0.95).item() == pytest.approx(1.0)
 
 
 def windows(seed, length):
@@ -162,7 +160,7 @@ def windows(seed, length):
 @pytest.mark.parametrize("length", [1, 5])
 def test_n_step_has_the_discount_of_its_own_length(seed, length):
     reward, terminated, mask, valid = windows(seed, length)
-    total, bootstrap, last = n_step(jnp.asarray(reward), jnp.asarray(terminated), jnp.asarray(mask), 0.9)
+    total, bootstrap, last = n_step(reward, terminated, mask, 0.9)
     assert float(total) == pytest.approx(sum(0.9**i * reward[i] for i in range(valid)), abs=TOLERANCE)
     assert float(bootstrap) == pytest.approx(0.0 if terminated[:valid].any() else 0.9**valid, abs=TOLERANCE)
     assert int(last) == valid - 1
@@ -172,13 +170,14 @@ def test_n_step_has_the_discount_of_its_own_length(seed, length):
 def test_n_step_equals_rlax(n):
     reward, _, next_value, terminated, _ = trajectory(1)
     discounts = 0.97 * (1.0 - terminated)
-    theirs = rlax.n_step_bootstrapped_returns(jnp.asarray(reward), jnp.asarray(discounts), jnp.asarray(next_value), n)
+    theirs = np.asarray(jax.jit(rlax.n_step_bootstrapped_returns, static_argnums=3)(reward, discounts, next_value, n))
     for t in range(TIME - n + 1):
         window = slice(t, t + n)
         steps = terminated[window]
         valid = int(np.argmax(steps)) + 1 if steps.any() else n
-        total, bootstrap, last = n_step(jnp.asarray(reward[window]), jnp.asarray(steps), jnp.arange(n) < valid, 0.97)
-        assert float(total + bootstrap * next_value[t + last]) == pytest.approx(float(theirs[t]), abs=TOLERANCE)
+        total, bootstrap, last = n_step(reward[window], steps, np.arange(n) < valid, 0.97)
+        found = float(total) + float(bootstrap) * next_value[t + int(last)]
+        assert found == pytest.approx(float(theirs[t]), abs=TOLERANCE)
 
 
 def log_ratios(seed):
@@ -208,25 +207,24 @@ def reference_vtrace(log_ratio, reward, value, next_value, terminated, ended, di
 )
 def test_vtrace_equals_brute_force(seed, settings):
     data = log_ratios(seed), *trajectory(seed)
-    for ours, theirs in zip(
-        vtrace(*map(jnp.asarray, data), *settings), reference_vtrace(*data, *settings), strict=True
-    ):
+    for ours, theirs in zip(vtrace(*data, *settings), reference_vtrace(*data, *settings), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 @pytest.mark.parametrize("trace, rho_bar", [(1.0, 1.0), (0.9, 1.0), (0.5, 1.7)])
 def test_vtrace_equals_rlax(seed, trace, rho_bar):
-    reward, value, next_value, terminated, ended = map(jnp.asarray, trajectory(seed))
-    following = jnp.where(ended, next_value, jnp.append(value[1:], next_value[-1]))  # theirs reads it off the values
-    log_ratio = jnp.asarray(log_ratios(seed))
+    reward, value, next_value, terminated, ended = trajectory(seed)
+    following = np.where(ended, next_value, np.append(value[1:], next_value[-1]))  # theirs reads it off the values
+    log_ratio = log_ratios(seed)
     target, advantage = vtrace(
         log_ratio, reward, value, following, terminated, ended, 0.97, trace, rho_bar, 1.0
     )  # fmt: skip
-    for episode in episodes(np.asarray(ended)):  # theirs knows no truncation within a window
+    target, advantage = np.asarray(target), np.asarray(advantage)
+    for episode in episodes(ended):  # theirs knows no truncation within a window
         rows = slice(episode[0], episode[-1] + 1)
-        theirs = rlax.vtrace_td_error_and_advantage(
-            value[rows], following[rows], reward[rows], 0.97 * (1.0 - terminated[rows]), jnp.exp(log_ratio)[rows],
+        theirs = rlax_vtrace(
+            value[rows], following[rows], reward[rows], 0.97 * (1.0 - terminated[rows]), np.exp(log_ratio)[rows],
             trace, rho_bar, rho_bar,
         )  # fmt: skip
         np.testing.assert_allclose(target[rows], value[rows] + theirs.errors, atol=TOLERANCE, rtol=0)
@@ -236,21 +234,21 @@ def test_vtrace_equals_rlax(seed, trace, rho_bar):
 @pytest.mark.parametrize("seed", range(8))
 def test_vtrace_of_one_policy_is_what_on_policy_methods_use(seed):
     """Equal policies: the longest n-step return at lambda 1, generalised advantages at any."""
-    reward, value, next_value, terminated, ended = map(jnp.asarray, trajectory(seed))
-    next_value = jnp.where(ended, next_value, jnp.append(value[1:], next_value[-1]))
-    rows, same = (reward, value, next_value, terminated, ended), jnp.zeros(TIME)
+    reward, value, next_value, terminated, ended = trajectory(seed)
+    next_value = np.where(ended, next_value, np.append(value[1:], next_value[-1]))
+    rows, same = (reward, value, next_value, terminated, ended), np.zeros(TIME)
     target, _ = vtrace(same, *rows, 0.97, 1.0, 1.0, 1.0)
     wanted = discounted_returns(reward, next_value, terminated, ended, 0.97)
     np.testing.assert_allclose(target, wanted, atol=TOLERANCE, rtol=0)
     target, advantage = vtrace(same, *rows, 0.97, 0.8, 1.0, 1.0)
     np.testing.assert_allclose(advantage, gae(*rows, 0.97, 0.8), atol=TOLERANCE, rtol=0)
-    np.testing.assert_allclose(target, value + advantage, atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(target, value + np.asarray(advantage), atol=TOLERANCE, rtol=0)
 
 
 def test_vtrace_is_finite_where_ratios_are_not_and_blind_past_an_end():
-    rows = jnp.ones(3), jnp.ones(3), jnp.array([1.0, jnp.nan, 1.0])
-    log_ratio, terminated = jnp.array([1e4, -1e4, jnp.nan]), jnp.array([False, True, False])
-    target, advantage = vtrace(log_ratio, *rows, terminated, terminated, 0.9, 1.0, 1.0, 1.0)
+    rows = np.ones(3), np.ones(3), np.array([1.0, np.nan, 1.0])
+    log_ratio, terminated = np.array([1e4, -1e4, np.nan]), np.array([False, True, False])
+    target, advantage = map(np.asarray, vtrace(log_ratio, *rows, terminated, terminated, 0.9, 1.0, 1.0, 1.0))
     np.testing.assert_allclose(target[:2], [1.9, 1.0])  # weights of 1, and of 0
     np.testing.assert_allclose(advantage[:2], [0.9, 0.0])
     assert np.isnan(target[2])
@@ -258,16 +256,16 @@ def test_vtrace_is_finite_where_ratios_are_not_and_blind_past_an_end():
 
 def test_float32_keeps_its_dtype_and_agrees():
     data = trajectory(1)
-    single = [jnp.asarray(x, "float32" if x.dtype == float else bool) for x in data]
+    single = [x.astype("float32" if x.dtype == float else bool) for x in data]
     advantage = gae(*single, 0.99, 0.95)
     assert advantage.dtype == jnp.float32
     np.testing.assert_allclose(advantage, reference_gae(*data, 0.99, 0.95), atol=1e-5, rtol=1e-5)
-    total, bootstrap, _ = n_step(single[0], single[3], jnp.ones(TIME, bool), 0.99)
+    total, bootstrap, _ = n_step(single[0], single[3], np.ones(TIME, bool), 0.99)
     assert total.dtype == bootstrap.dtype == jnp.float32
 
 
 def test_rows_are_independent_under_vmap():
-    columns = [jnp.stack(column, axis=1) for column in zip(*map(trajectory, range(6)), strict=True)]
-    together = jax.vmap(lambda *x: gae(*x, 0.99, 0.95), in_axes=1, out_axes=1)(*columns)
-    alone = [gae(*map(jnp.asarray, trajectory(seed)), 0.99, 0.95) for seed in range(6)]
+    columns = [np.stack(column, axis=1) for column in zip(*map(trajectory, range(6)), strict=True)]
+    together = jax.jit(jax.vmap(lambda *x: gae(*x, 0.99, 0.95), in_axes=1, out_axes=1))(*columns)
+    alone = [gae(*trajectory(seed), 0.99, 0.95) for seed in range(6)]
     np.testing.assert_allclose(together, np.stack(alone, axis=1), atol=1e-12)

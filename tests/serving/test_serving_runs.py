@@ -25,7 +25,7 @@ def run(tmp_path_factory):
 
 
 def test_a_run_in_few_words(run):
-    (steps,) = run.play(1, keep=1).kept[0]
+    (steps,) = run.play(2, keep=1).kept[0]  # as many as its evaluation played: the same program
     known, seen = run.spec.action.vocabulary.words, np.asarray(steps.view.observation)
     assert len(seen) > 1
 
