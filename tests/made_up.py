@@ -48,7 +48,7 @@ QUICK = define_prng_impl(
     key_shape=(2,), seed=lambda seed: _pair(seed.astype("uint32")), split=_split, random_bits=_bits, fold_in=_fold_in,
     name="quick", tag="qck",
 )  # fmt: skip
-"""For tests that ask little of their random numbers."""
+"""For tests that ask little of their random numbers, in float32: of 64 bits asked for, half would be zero."""
 
 
 def quick_key(seed: int) -> Key[Array, ""]:

@@ -34,9 +34,10 @@ def test_train_prints_the_verdict_and_what_to_do_next(training):
 
 
 @pytest.mark.slow
-def test_evaluating_and_tracking_change_nothing(trained, thespis):
-    said = thespis(*TRAINED)
-    assert "evaluation at 512" not in said.out and not Path("board").exists()
+def test_evaluating_and_tracking_change_nothing(training, thespis):
+    trained, tracked = training
+    plain = thespis(*TRAINED, "--evaluate-every", 0)
+    assert tracked.out.count("evaluation at") > plain.out.count("evaluation at") and not Path("board").exists()
     assert (trained / "metrics.csv").read_bytes() == Path("run/metrics.csv").read_bytes()
 
 

@@ -27,6 +27,7 @@ from thespis.learners.transcripts import Told
 from thespis.loops.compiled import CompiledLoop
 from thespis.loops.parts import Parts, with_array_leaves
 from thespis.methods.language.critic_control import CriticControl
+from thespis.tiny import prepared
 
 SMALL = {"model": "blank", "layers": 1, "width": 32}
 
@@ -111,7 +112,8 @@ def test_only_the_critic_learns_and_only_play_is_steered():
 @pytest.mark.slow
 def test_reviews_are_steered_towards_praise():
     world, rows = Spoken(Review()), 256
-    method = CriticControl(layers=2, width=64, likely=4, feed=Episodes(1, envs=64))
+    method = prepared(CriticControl(layers=2, width=64, likely=4, feed=Episodes(1, envs=64)), world)
+    assert isinstance(method, CriticControl)
     loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, 64, [0], 10)
     states = loop.learner(loop.advance(loop.init(), 60)).method
 
