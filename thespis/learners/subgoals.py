@@ -98,7 +98,8 @@ class Subgoals(eqx.Module):
         """Nothing is learnt; ``reached`` is the share of steps that end at the subgoal."""
         chosen = {name: said["chosen"] for name, said in batch.steps.extras.items()}
         reached = self.reached(batch.steps.next_view, chosen)
-        share = jnp.mean(jnp.concatenate([x.reshape(-1) for x in reached.values()]).astype("float32"))
+        counted = jnp.concatenate([x & batch.mask[..., None] for x in reached.values()], axis=-1)
+        share = jnp.sum(counted) / jnp.maximum(jnp.sum(batch.mask) * counted.shape[-1], 1)
         return known, {"reached": share}
 
     def reached(self, view: View, chosen: PerAgent) -> PerAgent:
