@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-REFERENCE = 1.0
+REFERENCE = 0.21
 """Seconds that :func:`work` took there, the best of five."""
 
 
