@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.extend.random import define_prng_impl
@@ -16,7 +17,8 @@ from jaxtyping import Array, Key, PyTree
 from thespis.core import conformance_life
 from thespis.core.conformance_life import Functions
 from thespis.core.contracts import Method
-from thespis.core.records import Batch, EnvSpec, Transition
+from thespis.core.feeds import Rollouts
+from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition
 
 
 @jax.jit
@@ -49,6 +51,27 @@ QUICK = define_prng_impl(
     name="quick", tag="qck",
 )  # fmt: skip
 """For tests that ask little of their random numbers, in float32: of 64 bits asked for, half would be zero."""
+
+
+class ScriptedMethod(eqx.Module):
+    """A method that learns nothing, without ``name`` and ``act``; its state is its policy."""
+
+    citations, details, feed = (), (), Rollouts(length=1)
+
+    def init(self, spec, key):
+        return ()
+
+    def policy(self, state, mode):
+        return state
+
+    def begin(self, policy, n):
+        return ()
+
+    def judge(self, state, episode):
+        return Critique()
+
+    def update(self, state, batch, key):
+        return state, Report({})
 
 
 def quick_key(seed: int) -> Key[Array, ""]:

@@ -9,36 +9,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from made_up import ScriptedMethod
 
 from thespis.core.conformance import check_environment
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.keys import key_of
-from thespis.core.records import Critique, Report
 from thespis.envs import registry
 from thespis.envs.games.pgx import NAMES, Pgx
 from thespis.envs.games.versus import Versus
 
 
-class Liking(eqx.Module):
+class Liking(ScriptedMethod):
     """Takes the legal move that it likes best. Nothing is learnt, so that little is to be compiled."""
 
-    name, citations, details, feed = "liking", (), (), Rollouts(length=1)
+    name = "liking"
 
     def init(self, spec, key):
         return jnp.zeros(spec.action.n)
-
-    def policy(self, state, mode):
-        return state
-
-    def begin(self, policy, n):
-        return ()
-
-    def judge(self, state, episode):
-        return Critique()
-
-    def update(self, state, batch, key):
-        return state, Report({})
 
     def act(self, policy, memory, view, key):
         return jnp.argmax(jnp.where(view.legal, policy, -1.0), axis=-1).astype("int32"), memory, {}

@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import PyTree
+from made_up import ScriptedMethod
 
 from thespis.actors.language import say
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.keys import key_of
-from thespis.core.records import Critique, Report
 from thespis.envs.games.everyone import SEATS, Everyone
 from thespis.envs.games.naming import game
 from thespis.envs.text.naming import world as named
@@ -32,25 +31,10 @@ DUEL = "text:tictactoe-duel"
 LINES = ["123", "456", "789", "147", "258", "369", "159", "357"]
 
 
-class BestCells:
+class BestCells(ScriptedMethod):
     """Plays the cells that are worth most against a player at random, from either seat. Nothing is learnt."""
 
-    name, citations, details, feed = "best-cells", (), (), Rollouts(length=1)
-
-    def init(self, spec, key):
-        return ()
-
-    def policy(self, state, mode):
-        return ()
-
-    def begin(self, policy, n):
-        return ()
-
-    def judge(self, state, episode):
-        return Critique()
-
-    def update(self, state, batch, key):
-        return state, Report({})
+    name = "best-cells"
 
     def act(self, policy, memory, view, key):
         seen = view.observation[SEATS]["seen"]  # [game, seat, row, column, whose]

@@ -24,11 +24,12 @@ from jaxtyping import Array, Key, PyTree
 
 from thespis.core.agents import per_group
 from thespis.core.conformance_life import (
+    FEWER,
     ROWS,
-    Acted,
+    ActorOutput,
     Functions,
     Life,
-    Lived,
+    LifeResult,
     experience,
     functions_of,
     learn,
@@ -58,9 +59,14 @@ from thespis.core.samples import random_steps, random_view, with_other_padding
 from thespis.core.spaces import Space
 
 __all__ = [
-    "LawBroken", "check_curriculum", "check_environment", "check_feedback", "check_host_environment", "check_method",
+    "LawBroken",
+    "check_curriculum",
+    "check_environment",
+    "check_feedback",
+    "check_host_environment",
+    "check_method",
     "check_method_shapes",
-]  # fmt: skip
+]
 
 
 def check_method(method: Method, spec: EnvSpec, *, seed: int | Key[Array, ""] = 0, tolerance: float = 1e-4) -> None:
@@ -77,7 +83,7 @@ def check_method(method: Method, spec: EnvSpec, *, seed: int | Key[Array, ""] = 
     _same_program(functions.init.trace(root), again.init.trace(root), "init is repeatable")
     learning = traced.state, traced.batch, root
     _same_program(functions.update.trace(*learning), again.update.trace(*learning), "update is repeatable")
-    live_once: Callable[[Life], Lived] = jax.jit(functools.partial(live, method, functions))
+    live_once: Callable[[Life], LifeResult] = jax.jit(functools.partial(live, method, functions))
     lived = live_once(life)
     _check_values(spec, lived, life.views)
     _check_repeats(lived, live_once(life))
@@ -100,7 +106,7 @@ def check_method_shapes(method: Method, spec: EnvSpec) -> None:
     _trace(method, spec, key_of(0), np.random.default_rng(0))
 
 
-class Traced(NamedTuple):
+class MethodTrace(NamedTuple):
     """What tracing found: the functions, what a first life is given, and the shapes of a state and a batch."""
 
     functions: Functions
@@ -109,7 +115,7 @@ class Traced(NamedTuple):
     batch: Batch
 
 
-def _trace(method: Method, spec: EnvSpec, root: Key[Array, ""], rng: np.random.Generator) -> Traced:
+def _trace(method: Method, spec: EnvSpec, root: Key[Array, ""], rng: np.random.Generator) -> MethodTrace:
     functions = functions_of(method, spec)
     state = begun(functions.init.eval_shape, root, "a method's state holds arrays only")
     views, steps = random_view(spec, rng, (ROWS,)), _with_an_end(random_steps(spec, rng, *shape_of_batch(method)))
@@ -129,7 +135,7 @@ def _trace(method: Method, spec: EnvSpec, root: Key[Array, ""], rng: np.random.G
             good = leaf.shape == (batch.mask.shape[0],)
             hold(good, "a critique has one number a step", f"{name} has shape {list(leaf.shape)}")
     life = Life(True, nothing(state), nothing(policies), root, fold(root, "act"), views, steps)
-    return Traced(functions, life, state, batch)
+    return MethodTrace(functions, life, state, batch)
 
 
 def _with_an_end(steps: Transition) -> Transition:
@@ -176,7 +182,7 @@ def _same_program(one: Any, other: Any, law: str) -> None:
     same_bits(list(one.jaxpr.consts), list(other.jaxpr.consts), law)
 
 
-def _check_values(spec: EnvSpec, lived: Lived, views: View) -> None:
+def _check_values(spec: EnvSpec, lived: LifeResult, views: View) -> None:
     finite(lived.state, "a fresh state is finite")
     for mode, acted in lived.acted.items():
         _check_actions(spec, acted.chosen[0], views.legal, f"act ({mode})")
@@ -200,7 +206,7 @@ def _check_actions(spec: EnvSpec, action: PyTree, legal: PyTree, where: str) -> 
     per_group(spec.groups, spec.action, one, action, legal)
 
 
-def _check_repeats(lived: Lived, again: Lived) -> None:
+def _check_repeats(lived: LifeResult, again: LifeResult) -> None:
     """The same life, lived twice."""
     same_bits(lived.state, again.state, "init is repeatable")
     for mode, acted in lived.acted.items():
@@ -210,7 +216,7 @@ def _check_repeats(lived: Lived, again: Lived) -> None:
 
 
 def _check_rows(
-    spec: EnvSpec, lived: Lived, life: Life, live_once: Callable[[Life], Lived], rng: np.random.Generator
+    spec: EnvSpec, lived: LifeResult, life: Life, live_once: Callable[[Life], LifeResult], rng: np.random.Generator
 ) -> None:
     """What one environment does depends on nothing but itself; what is done greedily depends on no key."""
     mixed = jax.tree.map(lambda x, y: np.concatenate([x[:1], y[1:]]), life.views, random_view(spec, rng, (ROWS,)))
@@ -219,19 +225,18 @@ def _check_rows(
         rows = _rows(acted, 1), _rows(other.acted[mode], 1)
         same_bits(*rows, f"act ({mode}): rows do not see each other")
     law = f"act ({Mode.EXPLORE.value}): a row does not depend on how many there are"
-    close(_rows(lived.acted[Mode.EXPLORE.value], lived.fewer[0]), lived.fewer, law, 1e-4)
+    close(_rows(lived.acted[Mode.EXPLORE.value], FEWER), lived.fewer, law, 1e-4)
     another = live_once(life._replace(act_key=fold(life.key, "another"))).acted[Mode.EXPLOIT.value]
     law = "act (greedy) does not depend on the key"
     same_bits(lived.acted[Mode.EXPLOIT.value].chosen[0], another.chosen[0], law)
 
 
-def _rows(acted: Acted, count: Any) -> PyTree:
-    """The first rows of what was chosen: ``count`` of them, or as many as an array has."""
-    count = count if isinstance(count, int) else jax.tree.leaves(count)[0].shape[0]
+def _rows(acted: ActorOutput, count: int) -> PyTree:
+    """The first ``count`` rows of what was chosen."""
     return jax.tree.map(lambda x: np.asarray(x)[:count], acted.chosen)
 
 
-def _check_restored(lived: Lived, life: Life, live_once: Callable[[Life], Lived]) -> None:
+def _check_restored(lived: LifeResult, life: Life, live_once: Callable[[Life], LifeResult]) -> None:
     """What is saved and loaded, through numpy, goes on as if nothing had been."""
     going = life._replace(fresh=False, state=lived.new, policies={m: acted.policy for m, acted in lived.acted.items()})
     going_on = live_once(going)
@@ -250,9 +255,14 @@ def _restored(value: Any, like: Any) -> Any:
 
 
 def _check_seeds(
-    method: Method, functions: Functions, lived: Lived, life: Life, live_once: Callable[[Life], Lived], steps: PyTree,
+    method: Method,
+    functions: Functions,
+    lived: LifeResult,
+    life: Life,
+    live_once: Callable[[Life], LifeResult],
+    steps: PyTree,
     tolerance: float,
-) -> None:  # fmt: skip
+) -> None:
     """Two seeds side by side do what each does alone: init, experience, update and the policy then."""
     other = life._replace(key=fold(life.key, "seeds"), steps=steps)
     keys = jnp.stack([life.key, other.key])

@@ -35,7 +35,7 @@ class Functions(NamedTuple):
     update: Callable[..., Any]
 
 
-class Acted(NamedTuple):
+class ActorOutput(NamedTuple):
     """What an actor did: its policy, its memory before, and actions, memory and extras after."""
 
     policy: PyTree
@@ -43,11 +43,11 @@ class Acted(NamedTuple):
     chosen: tuple[PyTree, PyTree, PyTree]
 
 
-class Lived(NamedTuple):
+class LifeResult(NamedTuple):
     """All that happens in one life."""
 
     state: PyTree
-    acted: dict[str, Acted]
+    acted: dict[str, ActorOutput]
     """By mode."""
     fewer: tuple[PyTree, PyTree, PyTree]
     """The first rows of :attr:`Mode.EXPLORE` by themselves."""
@@ -94,7 +94,7 @@ def functions_of(method: Method, spec: EnvSpec) -> Functions:
     )
 
 
-def live(method: Method, functions: Functions, given: Life) -> Lived:
+def live(method: Method, functions: Functions, given: Life) -> LifeResult:
     """The whole life; to be compiled."""
     key = given.key
     begun = functions.init(fold(key, "init"))
@@ -103,14 +103,14 @@ def live(method: Method, functions: Functions, given: Life) -> Lived:
     for mode in Mode:
         policy = _chosen(given.fresh, method.policy(state, mode), given.policies[mode.value])
         memory = method.begin(policy, ROWS)
-        acted[mode.value] = Acted(policy, memory, functions.act(policy, memory, given.views, given.act_key))
+        acted[mode.value] = ActorOutput(policy, memory, functions.act(policy, memory, given.views, given.act_key))
     policy, memory, _ = acted[Mode.EXPLORE.value]
     first = jax.tree.map(lambda x: x[:FEWER], (memory, given.views))
     fewer = functions.act(policy, *first, given.act_key)
     batch = experience(method, functions, state, given.steps, fold(key, "act"))
     critique = functions.judge(state, jax.tree.map(lambda x: x[:, 0], batch.steps))
     new, report = functions.update(state, batch, fold(key, "update"))
-    return jax.tree.map(_strong, Lived(state, acted, fewer, batch, critique, new, report))
+    return jax.tree.map(_strong, LifeResult(state, acted, fewer, batch, critique, new, report))
 
 
 def learn(method: Method, functions: Functions, steps: Transition, key: Key[Array, ""]) -> PyTree:

@@ -22,13 +22,13 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """The versions of Python, of Thespis and of those packages that results depend on and that are installed."""
-    found = {"python": platform.python_version(), "thespis": thespis.__version__}
+    package_versions = {"python": platform.python_version(), "thespis": thespis.__version__}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            package_versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return package_versions
 
 
 def git_state(directory: str | Path = ".") -> dict[str, Any] | None:

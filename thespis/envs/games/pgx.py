@@ -77,12 +77,12 @@ class Pgx(eqx.Module):
         """
         if self.name in _HIDDEN and self.name not in _PACKS:
             raise UserError(f"pgx:{self.name} cannot be written out: chance goes on while it is played")
-        one = jax.jit(self.start)(key_of(0))
+        position = jax.jit(self.start)(key_of(0))
         if self.name not in _PACKS:
-            return np.ones(1), jax.tree.map(lambda x: x[None], one)
+            return np.ones(1), jax.tree.map(lambda x: x[None], position)
         pack, dealt = _PACKS[self.name]
         hands, count = np.unique(list(itertools.permutations(pack, dealt)), axis=0, return_counts=True)
-        return count / count.sum(), jax.jit(jax.vmap(lambda cards: self._dealt(one, cards)))(hands.astype("int32"))
+        return count / count.sum(), jax.jit(jax.vmap(lambda cards: self._dealt(position, cards)))(hands.astype("int32"))
 
     def _dealt(self, position: Position, cards: Int[Array, " dealt"]) -> Position:
         """``position`` with these cards: those of the players in the order in which they move, then open ones."""
@@ -143,9 +143,10 @@ def _made(name: str) -> tuple[Any, Rules]:
         warnings.simplefilter("ignore")
         with jax.ensure_compile_time_eval():  # the cache must not hold tracers
             game: Any = pgx.make(name)  # pyright: ignore[reportArgumentType]
-        begun = jax.eval_shape(game.init, jax.random.key(0))
-        seen = jax.eval_shape(game.observe, begun)
-    box, actions = Box(seen.shape, 0.0, 1.0) if seen.dtype == bool else Box(seen.shape), len(begun.legal_action_mask)
+        state = jax.eval_shape(game.init, jax.random.key(0))
+        observed = jax.eval_shape(game.observe, state)
+    actions = len(state.legal_action_mask)
+    box = Box(observed.shape, 0.0, 1.0) if observed.dtype == bool else Box(observed.shape)
     moves = {"moves": Box((_kept(name), actions), 0.0, 1.0)} if _kept(name) else {}
     observation = dict_space(seat=Discrete(game.num_players), seen=box, **moves)
     perfect = name not in _HIDDEN
