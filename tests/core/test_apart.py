@@ -33,3 +33,17 @@ def test_the_loop_of_one_seed_copies_nothing():
 
     assert copies(1) == 0
     assert copies(3) > 0
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_constants_of_a_traced_program_reach_it_as_arrays(seeds):
+    """JAX hands a rule the literals of the program that is batched as numbers."""
+    seen = []
+
+    def noted(x, start):
+        seen.append(start)
+        return x + start
+
+    program = jax.jit(lambda x: lone(noted)(x, jnp.array(3)))
+    np.testing.assert_array_equal(jax.vmap(program)(jnp.arange(seeds)), jnp.arange(seeds) + 3)
+    assert all(isinstance(start, jax.Array) for start in seen)

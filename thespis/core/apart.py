@@ -125,6 +125,7 @@ def lone(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     @called.def_vmap
     def _(count: int, batched: list[PyTree], *args: PyTree) -> tuple[PyTree, PyTree]:
+        args = jax.tree.map(jnp.asarray, args)  # a constant of the program arrives here as a number
         if count > 1:
             axes = jax.tree.map(lambda has: 0 if has else None, batched)
             found = jax.vmap(function, tuple(axes))(*args)
