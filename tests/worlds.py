@@ -181,7 +181,7 @@ class Crew(eqx.Module):
 
 
 PROGRAMS = {}
-"""What :class:`AsHost` compiled: two programs for each world, number of environments, seeds and group."""
+"""What :class:`AsHost` compiled: two programs for each world, number of environments, seeds, group and hash."""
 
 
 class AsHost:
@@ -194,9 +194,10 @@ class AsHost:
 
     def _programs(self):
         """Compiled once for all worlds that are equal, where worlds can be compared."""
+        kind = jax.eval_shape(lambda: self.roots).dtype
         try:
             return PROGRAMS.setdefault(
-                (self.environment, self.envs, self.seeds, self.group),
+                (self.environment, self.envs, self.seeds, self.group, kind),
                 (jax.jit(self._reset_all), jax.jit(self._step_all)),
             )
         except TypeError:  # it holds arrays

@@ -9,8 +9,10 @@ import jax
 import numpy as np
 import pytest
 from cases import CASES, FAST_IN_LOOPS, ONLINE, marked
+from made_up import QUICK
 from worlds import AsHost
 
+from thespis.core import keys
 from thespis.core.feeds import Episodes
 from thespis.core.laws import as_numpy, same_bits
 from thespis.core.samples import random_steps
@@ -67,7 +69,11 @@ def run(loop, path) -> Ran:
 
 @pytest.fixture(scope="module", params=marked(ONLINE, FAST_IN_LOOPS))
 def name(request):
-    return request.param
+    """A case. Those that `make test` does not run have keys with a short hash, which halves what is compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param not in FAST_IN_LOOPS:
+            patch.setattr(keys, "THREEFRY", QUICK)
+        yield request.param
 
 
 @pytest.fixture(scope="module")
