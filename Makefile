@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train shell test test-rules test-laws test-slow test-papers test-docs test-readme test-browser test-parity \
+.PHONY: train shell test test-rules test-laws test-loops test-slow test-papers test-docs test-readme test-browser test-parity \
   test-flight mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs-check clean
 
 train: $(VENV)/for-train
@@ -28,9 +28,13 @@ test: $(VENV)/for-tests
 test-rules: $(VENV)/for-tests
 	$(PYTEST) tests/objectives tests/data tests/core tests/evaluation $(wildcard tests/envs/test_text_*.py) $(TESTS)
 
-# The laws and loops of all cases, those of make test among them.
+# The laws of all cases, and the runs of earlier code; those of make test among them.
 test-laws: $(VENV)/for-tests
-	$(PYTEST) -m "not slow" tests/laws tests/loops $(TESTS)
+	$(PYTEST) -m "not slow" tests/laws tests/compatibility $(TESTS)
+
+# The loops of all cases: equal bits, exact resume.
+test-loops: $(VENV)/for-tests
+	$(PYTEST) -m "not slow" tests/loops $(TESTS)
 
 # What must be learnt, what takes long, and the laws and loops of make test once more with XLA's optimiser on.
 test-slow: $(VENV)/for-tests

@@ -44,6 +44,10 @@ LARGE = 1_500_000_000
 """Bytes that a worker may hold before it forgets what it compiled."""
 MANY = 20_000
 """Memory maps that it may hold: Linux grants a process 65,530, and each compiled program takes some."""
+GROWN = 400_000_000
+"""Bytes by which it must have grown since it last forgot: what is held for good is not looked for at every test."""
+KEPT = collections.Counter()
+"""Bytes and maps that were left when it last forgot."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -81,14 +85,16 @@ def pytest_collection_finish():
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Forget compiled programs between files, where there are many or they are large."""
-    within_file = nextitem is not None and nextitem.path == item.path
-    if within_file or "jax" not in sys.modules or not sys.platform.startswith("linux"):
+    """Forget compiled programs between files and between cases, where there are many or they are large."""
+    if nextitem is not None and nextitem.path == item.path and _group(nextitem) == _group(item):
         return
-    if _resident() > LARGE or _maps() > MANY:
+    if "jax" not in sys.modules or not sys.platform.startswith("linux"):
+        return
+    if _resident() > max(LARGE, KEPT["bytes"] + GROWN) or _maps() > max(MANY, KEPT["maps"] + MANY // 4):
         sys.modules["jax"].clear_caches()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
+        KEPT.update(bytes=_resident(), maps=_maps())
 
 
 def _resident() -> int:

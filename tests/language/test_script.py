@@ -134,6 +134,9 @@ def test_who_has_which_words(checkpoint, tmp_path):
         thespis.train(GRPO(model=str(checkpoint)), "text:maze", steps=8, out=tmp_path / "run")
     with pytest.raises(UserError, match=r"give it `words`.* or a model that has a tokenizer"):
         thespis.train(GRPO(model="blank"), Guess, steps=8, out=tmp_path / "run")
+    for width in (16, 160):
+        with pytest.raises(UserError, match=f"no model of width {width} can be made"):
+            thespis.train(GRPO(model="blank", width=width), "text:maze", steps=8, out=tmp_path / "run")
     short = chatting.write(tmp_path / "short", longest=64)
     with pytest.raises(UserError, match=r"may have 181 ids and .* was made for 64"):
         thespis.train(GRPO(model=str(short)), Guess, steps=8, out=tmp_path / "run")

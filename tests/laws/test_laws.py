@@ -37,9 +37,13 @@ def test_methods(name):
     check_method(CASES[name].method, CASES[name].world.spec, seed=quick_key(0))
 
 
-@pytest.mark.parametrize("name", CASES)
+FIRST = {case.method.name: name for name, case in reversed(CASES.items())}
+"""The first case of each method."""
+
+
+@pytest.mark.parametrize("name", list(reversed(FIRST.values())))
 def test_shapes_of_methods(name):
-    """What tracing shows, of every case: this compiles nothing."""
+    """What tracing shows, of every method: this compiles nothing. Of its variants, the whole laws show it."""
     check_method_shapes(CASES[name].method, CASES[name].world.spec)
 
 

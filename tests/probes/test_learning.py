@@ -9,7 +9,6 @@ import pytest
 import scipy.optimize
 from tuned import METHODS, tuned
 
-from thespis.cli.doctor_checks.compiling import compiled_quickly
 from thespis.cli.doctor_checks.learning import TOLERANCE, learn, train
 from thespis.core.contracts import Mode
 from thespis.core.records import Transition, View
@@ -56,12 +55,6 @@ TEAMS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def quickly():
-    with compiled_quickly():
-        yield
-
-
 def check(method, probe, steps):
     learnt = learn(method, PROBES[probe], steps, seeds=4)
     told = (learnt.values, [known.value for known in learnt.known])
@@ -83,7 +76,7 @@ def test_teams_do_what_is_right_together(method, probe):
     chosen, steps = tuned(method, probe)
     learnt = learn(chosen, PROBES[probe], steps, seeds=4)
     assert learnt.right.mean() >= 0.75 and not learnt.wrong, learnt.right
-    assert np.isnan(learnt.errors).all() == (method not in ("vdn", "qmix", "acorm"))
+    assert np.isnan(learnt.errors).all() == (method not in ("bayesian", "vdn", "qmix", "acorm"))
     assert not (learnt.errors > 2 * TOLERANCE).any(), learnt.values
 
 
@@ -174,5 +167,11 @@ def test_a_critic_with_memory_judges_a_whole_episode():
     assert np.abs(judged.advantage).max() < TOLERANCE * wanted.max(), judged.advantage
 
 
-def test_ppo_learns_one_probe_in_seconds():
-    check(dataclasses.replace(tuned("ppo", "ending")[0], learning_rate=1e-2), "ending", 20_000)
+@pytest.mark.parametrize(("method", "probe", "special", "steps"), [
+    ("ppo", "ending", {"learning_rate": 1e-2}, 20_000),
+    ("dqn", "ending", {}, 8_000),
+    ("sac", "ending-continuous", {}, 8_000),
+    ("vdn", "shifts", {}, 8_000),
+])  # fmt: skip
+def test_one_method_of_each_family_learns_in_seconds(method, probe, special, steps):
+    check(dataclasses.replace(tuned(method, probe)[0], **special), probe, steps)

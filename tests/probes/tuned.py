@@ -141,17 +141,23 @@ def tuned(method: str, probe: str):
         special, steps = ON_COIN.get(method, ({"learning_rate": 1e-4, "feed": many}, 100_000))
         if method == "dqn-3-step":  # three coins in a row scatter by more than 1, and unevenly
             special |= {"huber": 10.0}
+        if method == "ddpg":
+            steps = 160_000
         if method == "sac-v":  # a value fitted to a critic that shakes shakes too: smaller steps, more of them
             special, steps = special | {"learning_rate": 5e-5}, 160_000
     elif probe == "picture":  # convolutions are slow, and this world is easy
         special, steps = {"learning_rate": 1e-3}, 10_000
         if method in ("a2c", "impala", "nq"):  # one gradient step a rollout: short ones, or there are too few
             special, steps = special | {"feed": Rollouts(length=4, envs=8)}, 60_000
+        if method == "nq":  # where the gradient has vanished RMSProp leaps: smaller steps
+            special, steps = special | {"learning_rate": 5e-4}, 100_000
     elif probe.startswith("constant-1000"):
         special, steps = ON_1000.get(method, ({}, 128_000))
         special = special | {"discount": 0.99}
     elif method in ("sac", "sac-v") and probe == "amount":
         special = {"feed": dataclasses.replace(chosen.feed, batch=256)}
     elif probe == "maze":  # a turn settled on before the sign is remembered is never unlearnt
-        special, steps = {"entropy_weight": 0.03}, 160_000
+        special, steps = {"entropy_weight": 0.03, "learning_rate": 1e-3}, 160_000
+    elif (method, probe) == ("dqn-duelling", "late"):
+        special, steps = {"learning_rate": 3e-3}, 24_000
     return dataclasses.replace(chosen, **special), steps

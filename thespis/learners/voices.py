@@ -62,7 +62,12 @@ class Origin:
         size = known.size
         if self.made:
             heads = self.width // HEAD
-            return Shape(size, self.width, self.layers, heads, max(heads // 2, 1), HEAD, 3 * self.width)
+            shared = max(heads // 2, 1)
+            if heads < 1 or heads % shared:
+                raise UserError(
+                    f"no model of width {self.width} can be made: --set width=N, N a multiple of {2 * HEAD}, or {HEAD}"
+                )
+            return Shape(size, self.width, self.layers, heads, shared, HEAD, 3 * self.width)
         if (Path(self.name) / "run.json").exists():
             raise UserError(f"{self.name} is a run: thespis export {self.name} --out DIR, then --model DIR")
         config = weights.read_json(Path(self.name) / "config.json")

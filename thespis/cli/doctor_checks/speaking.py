@@ -70,7 +70,7 @@ def speakers() -> list[tuple[str, Callable[[], str]]]:
     talking = [(f"{method.name} on echo", lambda method=method: _echoes(method)) for method in tried]
     pupil: dict[str, Any] = {"layers": 1, "width": 32, "learning_rate": 3e-3}
     doubting: dict[str, Any] = pupil | {"learning_rate": 1e-3}
-    schooled = [SFT(**pupil, least=1.0), DPO(**doubting), KTO(**doubting), SPIN(**doubting, renewed=50)]
+    schooled = [SFT(**pupil, least=1.0), DPO(**doubting), KTO(**doubting), SPIN(**doubting, renewed=10)]
     schooled += [
         ALoL(**doubting, critic=Onlooker(30)),
         OREO(**doubting, critic=SoftReturn(0.1, learning_rate=1e-3)),

@@ -1,0 +1,95 @@
+"""Record short runs of today's code, so that later code can be held to them: ``python tests/compatibility/record.py``.
+
+Of every run are kept the ``run.json`` that it wrote and the hash of what it had learnt. Later code reads that file, by
+whatever names it has for things then, trains again and must arrive at the same bits. Write these files again only where
+bits change on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import conftest  # noqa: F401  the flags of XLA that tests have
+from bits import digest, fingerprint, learnt, summary
+
+import thespis
+from thespis.runs import checkpoint
+
+HERE = Path(__file__).parent
+OFF = {"hidden": "8", "batch": 8, "capacity": 64, "warmup": 16}
+ON = {"hidden": "8", "feed.length": 8}
+SMALL = {"model": "blank", "layers": 1, "width": 32}
+RUNS = {
+    "sac": ("sac", "Pendulum-v1", 96, {"seeds": 2, "envs": 2}, OFF),
+    "ppo": (
+        "ppo", "CartPole-v1", 96, {"seeds": 2, "envs": 3}, ON | {"observations": "RunningScale", "rewards": "ReturnScale"}
+    ),
+    "ppo-gru": ("ppo", "probe:maze", 64, {"envs": 4}, ON | {"memory": "GRU", "memory.size": 8}),
+    "dqn-host": ("dqn", "gymnasium:CartPole-v1", 64, {"seeds": 2, "envs": 2, "feedback": "rnd"}, OFF | {"duelling": True}),
+    "td3-varied": ("td3", "Pendulum-v1", 64, {"envs": 2, "curriculum": ["g=8..12"]}, OFF),
+    "c51": ("c51", "probe:signal", 64, {"envs": 2}, OFF | {"atoms": 11}),
+    "bc": ("bc", None, 8, {"data": str(HERE / "steps")}, {"hidden": "8", "batch": 8}),
+    "qmix": ("qmix", "jaxmarl:MPE_simple_spread_v3", 64, {"envs": 2}, OFF | {"mixer.units": 4, "mixer.hidden": 8}),
+    "mappo": ("mappo", "probe:meeting", 64, {"envs": 4}, {"method.hidden": 8, "method.feed.length": 8}),
+    "past-selves": ("ppo", "pgx:tic_tac_toe", 64, {"envs": 4, "curriculum": "past"}, ON),
+    "nfsp": ("nfsp", "pgx:kuhn_poker", 64, {"envs": 4}, {"method.hidden": 8, "method.feed.length": 8, "clone.hidden": 8}),
+    "cfr": ("cfr", "pgx:kuhn_poker", 8, {}, {}),
+    "grpo": ("grpo", "text:echo", 16, {}, SMALL | {"feed.envs": 8, "feed.group": 4}),
+    "sft": ("sft", "text:echo", 6, {"data": "demonstrations:16"}, SMALL),
+    "archer": ("archer", "text:correction", 16, {}, SMALL | {"feed.envs": 8}),
+}  # fmt: skip
+
+
+def config_of(run: Path) -> dict:
+    """What the run was asked for; not where and when."""
+    config = json.loads((run / "run.json").read_text().replace(str(HERE), "HERE"))
+    return {name: value for name, value in config.items() if name not in ("versions", "device", "git")}
+
+
+def stopped(place: Path) -> None:
+    """A run of SAC as above that was stopped half-way: what is needed to evaluate and to resume it."""
+    shutil.rmtree(place, ignore_errors=True)
+    method, env, steps, how, settings = RUNS["sac"]
+    words = [f"{setting}={value}" for setting, value in settings.items()]
+    with tempfile.TemporaryDirectory() as scratch:
+        run = thespis.train(
+            method, env, steps=steps, settings=words, episodes=2, out=Path(scratch) / "run", report_every=16,
+            callbacks=[lambda event: event.step >= steps // 2], **how,
+        )  # fmt: skip
+        place.mkdir()
+        (place / "run.json").write_text(json.dumps(config_of(run.path)) + "\n")
+        for name in ("metrics.csv", "progress.csv", "evaluations.jsonl"):
+            (place / name).write_bytes((run.path / name).read_bytes())
+        (place / "checkpoints").mkdir()
+        newest = checkpoint.listing(run.path / "checkpoints")[-1]
+        (place / "checkpoints" / newest.name).write_bytes(newest.read_bytes())
+
+
+def main(names: list[str]) -> None:
+    (HERE / "runs").mkdir(exist_ok=True)
+    for name in names or RUNS:
+        method, env, steps, how, settings = RUNS[name]
+        with tempfile.TemporaryDirectory() as place:
+            words = [f"{setting}={value}" for setting, value in settings.items()]
+            run = thespis.train(method, env, steps=steps, settings=words, episodes=2, out=Path(place) / "run", **how)
+            arrays = learnt(run.path)
+            columns = list(run.metrics())
+            kept = {
+                "config": config_of(run.path),
+                "columns": columns,
+                "digest": digest(arrays),
+                "summary": summary(arrays),
+            }
+            (HERE / "runs" / f"{name}.json").write_text(json.dumps(kept) + "\n")
+            print(name, len(arrays), kept["digest"][:12], flush=True)
+    stopped(HERE / "stopped")
+    (HERE / "fingerprint.txt").write_text(fingerprint() + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
