@@ -14,35 +14,42 @@ import tempfile
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-import conftest  # noqa: F401  the flags of XLA that tests have
-from bits import digest, fingerprint, learnt, summary
+import conftest  # noqa: E402, F401  the flags of XLA that tests have
+from bits import digest, fingerprint, learnt, summary  # noqa: E402
 
-import thespis
-from thespis.runs import checkpoint
+import thespis  # noqa: E402
+from thespis.runs import checkpoint  # noqa: E402
 
 HERE = Path(__file__).parent
-OFF = {"hidden": "8", "batch": 8, "capacity": 64, "warmup": 16}
-ON = {"hidden": "8", "feed.length": 8}
+OFF = {"hidden": 8, "batch": 8, "capacity": 64, "warmup": 16}
+ON = {"hidden": 8, "feed.length": 8}
+INSIDE = {f"method.{name}": value for name, value in ON.items()}
 SMALL = {"model": "blank", "layers": 1, "width": 32}
+SCALED = {"observations": "RunningScale", "rewards": "ReturnScale"}
 RUNS = {
     "sac": ("sac", "Pendulum-v1", 96, {"seeds": 2, "envs": 2}, OFF),
-    "ppo": (
-        "ppo", "CartPole-v1", 96, {"seeds": 2, "envs": 3}, ON | {"observations": "RunningScale", "rewards": "ReturnScale"}
-    ),
+    "ppo": ("ppo", "CartPole-v1", 96, {"seeds": 2, "envs": 3}, ON | SCALED),
     "ppo-gru": ("ppo", "probe:maze", 64, {"envs": 4}, ON | {"memory": "GRU", "memory.size": 8}),
-    "dqn-host": ("dqn", "gymnasium:CartPole-v1", 64, {"seeds": 2, "envs": 2, "feedback": "rnd"}, OFF | {"duelling": True}),
+    "dqn-host": (
+        "dqn",
+        "gymnasium:CartPole-v1",
+        64,
+        {"seeds": 2, "envs": 2, "feedback": "rnd"},
+        OFF | {"duelling": True},
+    ),
     "td3-varied": ("td3", "Pendulum-v1", 64, {"envs": 2, "curriculum": ["g=8..12"]}, OFF),
     "c51": ("c51", "probe:signal", 64, {"envs": 2}, OFF | {"atoms": 11}),
-    "bc": ("bc", None, 8, {"data": str(HERE / "steps")}, {"hidden": "8", "batch": 8}),
+    "bc": ("bc", None, 8, {"data": str(HERE / "steps")}, {"hidden": 8, "batch": 8}),
     "qmix": ("qmix", "jaxmarl:MPE_simple_spread_v3", 64, {"envs": 2}, OFF | {"mixer.units": 4, "mixer.hidden": 8}),
-    "mappo": ("mappo", "probe:meeting", 64, {"envs": 4}, {"method.hidden": 8, "method.feed.length": 8}),
+    "mappo": ("mappo", "probe:meeting", 64, {"envs": 4}, INSIDE),
     "past-selves": ("ppo", "pgx:tic_tac_toe", 64, {"envs": 4, "curriculum": "past"}, ON),
-    "nfsp": ("nfsp", "pgx:kuhn_poker", 64, {"envs": 4}, {"method.hidden": 8, "method.feed.length": 8, "clone.hidden": 8}),
+    "nfsp": ("nfsp", "pgx:kuhn_poker", 64, {"envs": 4}, INSIDE | {"clone.hidden": 8}),
     "cfr": ("cfr", "pgx:kuhn_poker", 8, {}, {}),
     "grpo": ("grpo", "text:echo", 16, {}, SMALL | {"feed.envs": 8, "feed.group": 4}),
     "sft": ("sft", "text:echo", 6, {"data": "demonstrations:16"}, SMALL),
     "archer": ("archer", "text:correction", 16, {}, SMALL | {"feed.envs": 8}),
-}  # fmt: skip
+}
+"""Method, environment, steps, arguments and settings."""
 
 
 def config_of(run: Path) -> dict:
