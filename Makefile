@@ -71,9 +71,8 @@ mutants: $(VENV)/for-tests
 coverage: $(VENV)/for-tests
 	$(PIP) install -c constraints.txt coverage
 	rm -rf .coverage_data
-	$(BIN)/coverage run -m pytest -n $(WORKERS) $(TESTS)
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report --skip-covered --sort=cover | tail -n 40
+	$(BIN)/coverage run -m pytest -n $(WORKERS) $(TESTS); status=$$?; $(BIN)/coverage combine --quiet; \
+	  $(BIN)/coverage report --skip-covered --sort=cover | tail -n 40; exit $$status
 
 # Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
 reproduce: $(VENV)/for-tests
