@@ -45,9 +45,9 @@ LARGE = 1_500_000_000
 MANY = 20_000
 """Memory maps that it may hold: Linux grants a process 65,530, and each compiled program takes some."""
 GROWN = 400_000_000
-"""Bytes by which it must have grown since it last forgot: what is held for good is not looked for at every test."""
+"""Bytes by which it must have grown before it forgets between cases of a file: not at every test."""
 KEPT = collections.Counter()
-"""Bytes and maps that were left when it last forgot."""
+"""Bytes that were left when it last forgot."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -86,15 +86,17 @@ def pytest_collection_finish():
 
 def pytest_runtest_teardown(item, nextitem):
     """Forget compiled programs between files and between cases, where there are many or they are large."""
-    if nextitem is not None and nextitem.path == item.path and _group(nextitem) == _group(item):
+    within_file = nextitem is not None and nextitem.path == item.path
+    if within_file and _group(nextitem) == _group(item):
         return
     if "jax" not in sys.modules or not sys.platform.startswith("linux"):
         return
-    if _resident() > max(LARGE, KEPT["bytes"] + GROWN) or _maps() > max(MANY, KEPT["maps"] + MANY // 4):
+    grown = not within_file or _resident() > KEPT["bytes"] + GROWN
+    if grown and (_resident() > LARGE or _maps() > MANY):
         sys.modules["jax"].clear_caches()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        KEPT.update(bytes=_resident(), maps=_maps())
+        KEPT["bytes"] = _resident()
 
 
 def _resident() -> int:
