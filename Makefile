@@ -7,8 +7,8 @@ BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train shell test test-rules test-laws test-loops test-slow test-papers test-docs test-readme test-browser test-parity \
-  test-flight mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs-check clean
+.PHONY: train shell test test-rules test-laws test-loops test-slow test-papers test-docs test-readme test-browser \
+  test-parity test-flight mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
@@ -32,7 +32,7 @@ test-rules: $(VENV)/for-tests
 test-laws: $(VENV)/for-tests
 	$(PYTEST) -m "not slow" tests/laws tests/compatibility $(TESTS)
 
-# The loops of all cases: equal bits, exact resume.
+# The loops of all cases, those of make test among them: equal bits, exact resume.
 test-loops: $(VENV)/for-tests
 	$(PYTEST) -m "not slow" tests/loops $(TESTS)
 

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 import conftest  # noqa: E402, F401  the flags of XLA that tests have
@@ -58,43 +59,42 @@ def config_of(run: Path) -> dict:
     return {name: value for name, value in config.items() if name not in ("versions", "device", "git")}
 
 
-def stopped(place: Path) -> None:
-    """A run of SAC as above that was stopped half-way: what is needed to evaluate and to resume it."""
-    shutil.rmtree(place, ignore_errors=True)
-    method, env, steps, how, settings = RUNS["sac"]
+def train(name: str, place: str, **more: Any) -> thespis.Run:
+    """One of the runs, in a directory of ``place``."""
+    method, env, steps, how, settings = RUNS[name]
     words = [f"{setting}={value}" for setting, value in settings.items()]
-    with tempfile.TemporaryDirectory() as scratch:
-        run = thespis.train(
-            method, env, steps=steps, settings=words, episodes=2, out=Path(scratch) / "run", report_every=16,
-            callbacks=[lambda event: event.step >= steps // 2], **how,
-        )  # fmt: skip
-        place.mkdir()
-        (place / "run.json").write_text(json.dumps(config_of(run.path)) + "\n")
-        for name in ("metrics.csv", "progress.csv", "evaluations.jsonl"):
-            (place / name).write_bytes((run.path / name).read_bytes())
-        (place / "checkpoints").mkdir()
-        newest = checkpoint.listing(run.path / "checkpoints")[-1]
-        (place / "checkpoints" / newest.name).write_bytes(newest.read_bytes())
+    return thespis.train(method, env, steps=steps, settings=words, episodes=2, out=Path(place) / "run", **how, **more)
+
+
+def finished(name: str, to: Path) -> None:
+    """Keep a whole run: what it was asked for, the names of its metrics, and what it had learnt."""
+    with tempfile.TemporaryDirectory() as place:
+        run = train(name, place)
+        arrays = learnt(run.path)
+        kept = {"config": config_of(run.path), "columns": list(run.metrics())}
+        kept |= {"digest": digest(arrays), "summary": summary(arrays)}
+        to.write_text(json.dumps(kept) + "\n")
+
+
+def stopped(name: str, to: Path) -> None:
+    """Keep a run that was stopped half-way: what is needed to evaluate and to resume it."""
+    half = RUNS[name][2] // 2
+    with tempfile.TemporaryDirectory() as place:
+        run = train(name, place, report_every=16, callbacks=[lambda event: event.step >= half]).path
+        shutil.rmtree(to, ignore_errors=True)
+        (to / "checkpoints").mkdir(parents=True)
+        (to / "run.json").write_text(json.dumps(config_of(run)) + "\n")
+        newest = Path("checkpoints") / checkpoint.listing(run / "checkpoints")[-1].name
+        for kept in ("metrics.csv", "progress.csv", "evaluations.jsonl", newest):
+            shutil.copy(run / kept, to / kept)
 
 
 def main(names: list[str]) -> None:
     (HERE / "runs").mkdir(exist_ok=True)
     for name in names or RUNS:
-        method, env, steps, how, settings = RUNS[name]
-        with tempfile.TemporaryDirectory() as place:
-            words = [f"{setting}={value}" for setting, value in settings.items()]
-            run = thespis.train(method, env, steps=steps, settings=words, episodes=2, out=Path(place) / "run", **how)
-            arrays = learnt(run.path)
-            columns = list(run.metrics())
-            kept = {
-                "config": config_of(run.path),
-                "columns": columns,
-                "digest": digest(arrays),
-                "summary": summary(arrays),
-            }
-            (HERE / "runs" / f"{name}.json").write_text(json.dumps(kept) + "\n")
-            print(name, len(arrays), kept["digest"][:12], flush=True)
-    stopped(HERE / "stopped")
+        finished(name, HERE / "runs" / f"{name}.json")
+        print(name, flush=True)
+    stopped("sac", HERE / "stopped")
     (HERE / "fingerprint.txt").write_text(fingerprint() + "\n")
 
 

@@ -3,7 +3,6 @@ import os
 import sys,json,collections,pathlib,ast,re
 sys.path.insert(0,str(__import__('pathlib').Path(__file__).parent))
 from load import load
-BASE=pathlib.Path(os.environ['BASE'])
 def collect(files):
     ed=collections.defaultdict(dict); conf=[]
     for f in files:

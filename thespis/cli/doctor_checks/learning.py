@@ -77,7 +77,8 @@ def learn(method: Method, probe: Probe, steps: int, *, envs: int = 8, seeds: int
 
 def examine(method: Method, probe: Probe, states: PyTree) -> Learnt:
     """What ``states`` (leading axis ``[seed]``) of ``method`` hold of every known observation."""
-    pairs = gallery(probe, _discount(method))
+    discount = float(getattr(method, "discount", 0.0))
+    pairs = gallery(probe, discount)
     known = [k for _, k in pairs]
     views = jax.tree.map(lambda *x: jnp.stack(x), *(view for view, _ in pairs))
     best, free = _best_actions(probe.environment.spec, known), jnp.array([k.action is None for k in known])
@@ -88,12 +89,6 @@ def examine(method: Method, probe: Probe, states: PyTree) -> Learnt:
             chosen = jax.tree.map(lambda x, i=i: np.asarray(x[:, i]), greedy)
             right[:, i] = same_action(probe.environment.spec, chosen, k.action)
     return Learnt(known, values, right)
-
-
-def _discount(method: Method) -> float:
-    """The discount of what a method's critic learns: its own, or that of the method inside; 0 if neither has any."""
-    inner = getattr(method, "method", None)
-    return float(getattr(method, "discount", 0.0 if inner is None else _discount(inner)))
 
 
 def _opinions(

@@ -88,6 +88,11 @@ class Bayesian(eqx.Module):
         """What PPO eats."""
         return self.method.feed
 
+    @property
+    def discount(self) -> Any:
+        """That of the team's one critic, which is PPO's."""
+        return self.method.discount
+
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> BayesianState:
         """A fresh team. Raises ``UserError`` unless each of many agents makes one discrete choice."""
         if self.method.memory is not None:
