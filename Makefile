@@ -8,11 +8,12 @@ WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: train shell test test-rules test-laws test-loops test-slow test-papers test-docs test-readme test-browser \
-  test-parity test-flight mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs-check clean
+  test-parity test-flight test-site mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs \
+  docs-serve docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
-	  --set hidden=64,64 batch=128 learning_rate=1e-3 $(TRAIN)
+	  --set hidden_sizes=64,64 batch_size=128 learning_rate=1e-3 $(TRAIN)
 
 shell: SHELL := bash
 shell: $(VENV)/for-train
@@ -26,7 +27,7 @@ test: $(VENV)/for-tests
 
 # The part of make test that is seconds away: formulas, data, statistics, rules of texts.
 test-rules: $(VENV)/for-tests
-	$(PYTEST) tests/objectives tests/data tests/core tests/evaluation $(wildcard tests/envs/test_text_*.py) $(TESTS)
+	$(PYTEST) tests/objectives tests/data tests/core tests/runtime tests/evaluation $(wildcard tests/envs/test_text_*.py) $(TESTS)
 
 # The laws of all cases, and the runs of earlier code; those of make test among them.
 test-laws: $(VENV)/for-tests
@@ -34,12 +35,12 @@ test-laws: $(VENV)/for-tests
 
 # The loops of all cases, those of make test among them: equal bits, exact resume.
 test-loops: $(VENV)/for-tests
-	$(PYTEST) -m "not slow" tests/loops $(TESTS)
+	$(PYTEST) -m "not slow" tests/training $(TESTS)
 
 # What must be learnt, what takes long, and the laws and loops of make test once more with XLA's optimiser on.
 test-slow: $(VENV)/for-tests
 	XLA_FLAGS= $(PYTEST) -m "slow and not papers" --durations 20 $(TESTS)
-	XLA_FLAGS= $(PYTEST) tests/laws tests/loops
+	XLA_FLAGS= $(PYTEST) tests/laws tests/training
 
 test-papers: $(VENV)/for-tests
 	$(PYTEST) -m "papers and not flight" tests/papers $(TESTS)
@@ -62,6 +63,10 @@ test-parity: $(VENV)/for-parity
 # Side by side with a simulator of quadrotors, whose installation compiles it for ten minutes or more.
 test-flight: $(VENV)/for-flight
 	$(BIN)/python -m pytest -m flight tests/papers/test_quadrotor.py
+
+# The documentation as a site: it builds without a warning, nothing is missing, no link is broken.
+test-site: $(VENV)/for-tests $(VENV)/for-docs
+	$(BIN)/python -m pytest -m site tests/test_site.py $(TESTS)
 
 # Plausible bugs, planted one by one in a copy: which tier catches each. MUTANTS="name name" for some of them.
 mutants: $(VENV)/for-tests
@@ -98,11 +103,20 @@ format: $(VENV)/for-tests
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The documentation as a site, with the API from the docstrings; a warning is an error. Any file server shows site/.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/for-docs
+	$(BIN)/mkdocs build --strict $(DOCS)
+
+docs-serve: export NO_MKDOCS_2_WARNING = 1
+docs-serve: $(VENV)/for-docs
+	$(BIN)/mkdocs serve $(DOCS)
+
 docs-check: $(VENV)/for-tests
 	$(PYTEST) tests/test_docs.py
 
 clean:
-	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache build site *.egg-info
 	find thespis tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are older than pyproject.toml or constraints.txt exactly when something must be installed again.
@@ -120,6 +134,10 @@ $(VENV)/for-parity: $(VENV)/for-tests
 
 $(VENV)/for-browser: $(VENV)/for-tests
 	$(PIP) install -c constraints.txt -e '.[browser]'
+	@touch $@
+
+$(VENV)/for-docs: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@
 
 $(VENV)/for-flight: $(VENV)/for-tests

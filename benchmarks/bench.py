@@ -1,7 +1,8 @@
-"""Runs a case's systems in turn, each in its own pinned environment, and writes what was measured.
+"""Speed of Thespis against other libraries: runs each case with every system in turn and writes results.
 
-``python benchmarks/bench.py [CASE ...] [--pairs N]``: every round runs ours and then each peer once, so that a slow
-moment of the machine falls on all alike. Nothing else may run meanwhile; a busy machine is refused.
+``python benchmarks/bench.py [CASE ...] [--pairs N]``: each system has its own environment of pinned versions. Every
+round runs ours and then each peer once, so that slow moments of the machine affect all. Nothing else may run meanwhile;
+a busy machine is refused.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ THREADS = {
     "transformers": [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}],
     "ours": [{}, {"PJRT_NPROC": "1"}],  # --cores 1
 }
-"""Settings of threads tried once before the pairs; the fastest is kept."""
+"""Thread settings to try once before the rounds; the fastest one is used."""
 
 
 def python_of(system: str) -> str:
-    """The interpreter of a system's environment, built from its pinned requirements if need be."""
+    """The interpreter of a system's environment, built from its pinned requirements if necessary."""
     if system == "ours":
         return sys.executable
     pinned = HERE / "peers" / f"{system}.txt"
@@ -49,7 +50,7 @@ def python_of(system: str) -> str:
     if not stamp.exists() or stamp.read_text() != pinned.read_text():
         print(f"building the environment of {system}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
-        # torch first and alone, so that the build for CPUs, if one is at hand, satisfies what comes after it
+        # torch first and alone, so that a build for CPUs, if there is one, satisfies later requirements
         lines = pinned.read_text().splitlines()
         for group in ([line for line in lines if line.startswith("torch==")], lines):
             if group:
@@ -60,81 +61,81 @@ def python_of(system: str) -> str:
 
 
 def measure(system: str, work: Work, threads: dict[str, str]) -> dict[str, Any]:
-    """One run of one system in a process of its own."""
-    given = dataclasses.asdict(work)
+    """One run of one system in a separate process."""
+    job = dataclasses.asdict(work)
     if work.rows:
-        given["data"] = str(dataset(PEERS / "data", work.env, work.rows))
-    command = [python_of(system), str(HERE / "systems" / f"{work.script}by_{system}.py"), json.dumps(given)]
+        job["data"] = str(dataset(PEERS / "data", work.env, work.rows))
+    command = [python_of(system), str(HERE / "systems" / f"{work.script}by_{system}.py"), json.dumps(job)]
     environment = os.environ | threads | {"JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
-    if done.returncode:
-        sys.exit(f"{system} failed:\n{done.stderr[-2000:]}")
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    found["rate"] = found["steps"] * work.seeds / found["seconds"]
-    print(f"  {system:8} {figure(found['rate']):>12} {work.unit}/s, {found['before']:.1f} s before", flush=True)
-    return found
+    process = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
+    if process.returncode:
+        sys.exit(f"{system} failed:\n{process.stderr[-2000:]}")
+    result = json.loads(process.stdout.strip().splitlines()[-1])
+    result["rate"] = result["steps"] * work.seeds / result["seconds"]
+    print(f"  {system:8} {figure(result['rate']):>12} {work.unit}/s, {result['before']:.1f} s before", flush=True)
+    return result
 
 
-def tuned(system: str, work: Work) -> dict[str, str]:
-    """The setting of threads with which the system is fastest."""
-    tried = THREADS[system]
-    if len(tried) == 1:
-        return tried[0]
-    return max(tried, key=lambda threads: measure(system, work, threads)["rate"])
+def fastest_threads(system: str, work: Work) -> dict[str, str]:
+    """The fastest thread setting of a system."""
+    options = THREADS[system]
+    if len(options) == 1:
+        return options[0]
+    return max(options, key=lambda threads: measure(system, work, threads)["rate"])
 
 
 def run(name: str, case: Case, pairs: int) -> dict[str, Any]:
-    """All rounds of one case, and what they come to."""
+    """All rounds of one case, with medians and ratios."""
     systems = ["ours", *case.bars]
-    threads = {system: tuned(system, case.work) for system in systems}
+    threads = {system: fastest_threads(system, case.work) for system in systems}
     rounds = [{system: measure(system, case.work, threads[system]) for system in systems} for _ in range(pairs)]
-    found: dict[str, Any] = {"case": name, "work": dataclasses.asdict(case.work), "differs": case.differs}
-    found |= {"threads": threads, "machine": machine(), "bars": case.bars, "ratios": {}, "systems": {}}
+    result: dict[str, Any] = {"case": name, "work": dataclasses.asdict(case.work), "differs": case.differs}
+    result |= {"threads": threads, "machine": machine(), "bars": case.bars, "ratios": {}, "systems": {}}
     for system in systems:
-        told = {key: [row[system][key] for row in rounds] for key in ("rate", "before", "peak_mb")}
-        found["systems"][system] = told | {"median": statistics.median(told["rate"])}
+        values = {key: [row[system][key] for row in rounds] for key in ("rate", "before", "peak_mb")}
+        result["systems"][system] = values | {"median": statistics.median(values["rate"])}
     for peer in case.bars:
         ratios = sorted(row["ours"]["rate"] / row[peer]["rate"] for row in rounds)
-        found["ratios"][peer] = {"median": statistics.median(ratios), "least": ratios[0], "most": ratios[-1]}
+        result["ratios"][peer] = {"median": statistics.median(ratios), "least": ratios[0], "most": ratios[-1]}
     if (floor := floor_seconds(case.work)) is not None:
-        found["roofline"] = floor | {"share": floor["seconds"] * found["systems"]["ours"]["median"]}
-    return found
+        result["roofline"] = floor | {"share": floor["seconds"] * result["systems"]["ours"]["median"]}
+    return result
 
 
 def machine() -> dict[str, Any]:
-    """The processor, as the system names it, and how many threads may be used."""
+    """Processor name and number of cores."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
     return {"processor": model, "cores": os.cpu_count()}
 
 
-def refuse_a_busy_machine() -> None:
-    """End with one line if something else has been running during the last minute."""
+def refuse_busy_machine() -> None:
+    """Exit with one line if the load of the last minute is too high."""
     busy = os.getloadavg()[0]
     if busy > 0.5:
-        sys.exit(f"the machine is busy (load {busy:.1f}): wait until nothing else runs, or say --busy")
+        sys.exit(f"the machine is busy (load {busy:.1f}): wait until nothing else runs, or pass --busy")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare with other libraries on this machine.")
-    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all, if none is named")
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; default: all")
     parser.add_argument("--pairs", type=int, default=5, help="rounds")
-    parser.add_argument("--busy", action="store_true", help="measure on a busy machine all the same")
-    parser.add_argument("--page", action="store_true", help="only write the page from the results that are there")
-    asked = parser.parse_args()
-    if unknown := set(asked.cases) - set(CASES):
+    parser.add_argument("--busy", action="store_true", help="measure even on a busy machine")
+    parser.add_argument("--page", action="store_true", help="only write the page from existing results")
+    args = parser.parse_args()
+    if unknown := set(args.cases) - set(CASES):
         sys.exit(f"unknown case {sorted(unknown)[0]!r}: it is one of {', '.join(CASES)}")
-    names = [] if asked.page else asked.cases or list(CASES)
+    names = [] if args.page else args.cases or list(CASES)
     for name in names:
         for system in CASES[name].bars:
             python_of(system)
-    if names and not asked.busy:
-        refuse_a_busy_machine()
+    if names and not args.busy:
+        refuse_busy_machine()
     RESULTS.mkdir(exist_ok=True)
     for name in names:
         print(name, flush=True)
-        found = run(name, CASES[name], asked.pairs)
-        (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+        result = run(name, CASES[name], args.pairs)
+        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     write_page(RESULTS, HERE.parent / "docs" / "performance.md")
 
 

@@ -1,4 +1,4 @@
-"""The least time that the counted arithmetic of an update can take on this machine."""
+"""Roofline: the minimum time of an update's matrix products on this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def matmul_rate(rows: int, inner: int, columns: int) -> float:
 def floor_seconds(work) -> dict[str, float] | None:
     """Counted operations of one step's update, the machine's rate at the widest layer, and their quotient.
 
-    For SAC, TD3 and behaviour cloning only: elsewhere small layers leave the arithmetic far below everything else.
+    For SAC, TD3 and behaviour cloning only: in other cases layers are small and arithmetic is a small part of the time.
     """
     if work.algorithm not in ("sac", "td3", "bc"):
         return None
@@ -44,13 +44,13 @@ def floor_seconds(work) -> dict[str, float] | None:
 
 
 def update_flops(work) -> float:
-    """Multiplications and additions in the matrix products of an update of SAC or TD3 with twin critics, or of cloning.
+    """Floating-point operations in the matrix products of an update of SAC or TD3 with twin critics, or of cloning.
 
     A forward pass is 1, the gradient of its weights 1, that of its inputs 1. Critics: two targets forward (1 each), two
     critics with their weights' gradient (3 each). Actor: once forward for the targets, once with its weights' gradient
-    (3), through the critics (two of SAC's, one of TD3's) forward and back to the action (2 each). Nobody needs the
-    gradient of the first layers' inputs where these are data. TD3 moves its actor every second time. Cloning is the
-    actor's own 3 alone.
+    (3), through the critics (two of SAC's, one of TD3's) forward and back to the action (2 each). The gradient
+    of the first layers' inputs is not needed where these are data. TD3 updates its actor every second time. Cloning is
+    the actor's own 3 alone.
     """
     sizes = {"HalfCheetah-v5": (17, 6), "Pendulum-v1": (3, 1)}
     observation, action = sizes[work.env.rpartition(":")[2]]
@@ -63,5 +63,5 @@ def update_flops(work) -> float:
     if work.algorithm == "bc":
         return 2.0 * work.batch * own
     critics = 2 * critic + 2 * (3 * critic - critic_first)
-    climb = own + (2 if soft else 1) * 2 * critic
-    return 2.0 * work.batch * (critics + actor + climb * (1.0 if soft else 0.5))
+    actor_update = own + (2 if soft else 1) * 2 * critic
+    return 2.0 * work.batch * (critics + actor + actor_update * (1.0 if soft else 0.5))

@@ -1,4 +1,4 @@
-"""The work of every case: what each system is asked to do, as data that each one's script reads."""
+"""Benchmark cases: the work of each system, as data that its script reads."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """One training job. ``begin`` steps are made before the clock starts, ``steps`` while it runs; all per seed."""
+    """One training job, per seed: ``begin`` steps before the clock starts, then ``steps`` measured steps."""
 
     algorithm: str
     env: str
     hidden: int
-    """Units of both hidden layers, of actor and critics alike."""
+    """Units of both hidden layers of actor and critics."""
     batch: int
-    """Transitions per update; of a minibatch, if on policy."""
+    """Transitions per update; on policy, per minibatch."""
     begin: int
     steps: int
     envs: int = 1
     updates: int = 1
-    """Gradient updates per step of all environments, off policy."""
+    """Gradient updates per step of all environments; off policy only."""
     length: int = 0
-    """Steps per environment and rollout, on policy."""
+    """Steps per environment and rollout; on policy only."""
     epochs: int = 0
     learning_rate: float = 1e-3
     seeds: int = 1
     script: str = ""
-    """Before the name of each system's script."""
+    """Prefix of the names of the systems' scripts."""
     rows: int = 0
-    """Transitions of the dataset that is learnt from, where a step is an update; 0: it learns from the world."""
+    """Transitions of the dataset, where a step is an update; 0: it learns from the environment."""
 
     dtype: str = "float32"
-    """Of a language model's products."""
+    """Data type of matrix products of a language model."""
 
     @property
     def unit(self) -> str:
-        """What is counted."""
+        """Unit of the rate."""
         if self.algorithm == "generate":
             return "tokens"
         return "updates" if self.rows or self.algorithm == "grpo" else "steps"
@@ -43,18 +43,18 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A job, who does it, and how much faster than each peer we promise to be."""
+    """A job, the peers that do it, and the goal for our speed relative to each."""
 
     work: Work
     bars: dict[str, float]
-    """Least median ratio of our steps per second to the peer's."""
+    """Goal for the median ratio of our rate to the peer's."""
     differs: str = ""
-    """Where the systems do not do quite the same."""
+    """Differences between the systems."""
 
 
 _CHEETAH = Work("sac", "HalfCheetah-v5", 256, 256, begin=500, steps=1_500)
 _PENDULUM = Work("sac", "Pendulum-v1", 64, 100, begin=1_000, steps=4_000)
-_SAYING = Work("generate", "", 192, 64, begin=2 * 64 * 32, steps=20 * 64 * 32, script="language_")
+_GENERATION = Work("generate", "", 192, 64, begin=2 * 64 * 32, steps=20 * 64 * 32, script="language_")
 _GRPO = Work("grpo", "", 192, 64, begin=4, steps=16, learning_rate=1e-5, script="grpo_")
 _CARTPOLE = Work("ppo", "CartPole-v1", 64, 64, begin=16_384, steps=32_768, envs=8, length=2048, epochs=10)
 
@@ -62,7 +62,7 @@ CASES = {
     "sac-halfcheetah": Case(
         _CHEETAH,
         {"sb3": 2.6, "sbx": 1.3, "tianshou": 1.0},
-        "Tianshou looks through all that is stored for values that are no numbers at every step: a few percent here.",
+        "Tianshou checks its whole buffer for NaN at every step: a few percent here.",
     ),
     "td3-halfcheetah": Case(dataclasses.replace(_CHEETAH, algorithm="td3"), {"sb3": 2.6, "sbx": 1.2}),
     "sac-pendulum": Case(
@@ -74,14 +74,14 @@ CASES = {
     "ppo-halfcheetah": Case(
         Work("ppo", "HalfCheetah-v5", 64, 64, begin=8_192, steps=16_384, envs=8, length=256, epochs=10),
         {"sb3": 6.0, "sbx": 2.5, "tianshou": 1.0},
-        "All step their worlds one after the other in one process.",
+        "All step their environments one after the other in one process.",
     ),
     "bc-halfcheetah": Case(
         Work("bc", "HalfCheetah-v5", 256, 256, begin=1_000, steps=5_000, rows=100_000),
         {"d3rlpy": 1.0},
-        "Ours maximises the likelihood under a normal with a free spread, d3rlpy's deterministic policy lessens the "
-        "squared error of a tanh. d3rlpy never draws the last step of an episode that was cut short, one in 1,000. "
-        "Alike: dataset, two layers of relu, batches of 256 (d3rlpy's default is 100), Adam.",
+        "Ours maximizes the likelihood of a normal distribution with a learned deviation; d3rlpy's deterministic "
+        "policy minimizes the squared error of a tanh. d3rlpy never samples the last step of a truncated episode, one "
+        "in 1,000. Equal: dataset, two ReLU layers, batches of 256 (d3rlpy's default is 100), Adam.",
     ),
     "ppo-cartpole": Case(
         _CARTPOLE,
@@ -99,32 +99,36 @@ CASES = {
     "dqn-breakout": Case(
         Work("dqn", "Breakout-MinAtar", 64, 256, begin=32_000, steps=320_000, envs=64, learning_rate=3e-4),
         {"rejax": 1.2},
-        "Alike: frames laid flat before two layers of relu, double Q, squared errors, Adam, 64 worlds, one update each "
-        "tick of all, 100,000 transitions, target copied every 100 updates. Rejax samples without replacement, which "
-        "takes time in proportion to its buffer, stores no true next frame at an end and clips no gradient.",
+        "Equal: flattened frames, two ReLU layers, double Q, squared errors, Adam, 64 environments, one update per "
+        "step of all, 100,000 transitions, target copied every 100 updates. Rejax samples without replacement, which "
+        "takes time proportional to its buffer, does not store the final observation of an episode and does not clip "
+        "gradients.",
     ),
     "generation": Case(
-        _SAYING,
+        _GENERATION,
         {"transformers": 4.0},
-        "A Llama of 1.9 million random parameters says 32 tokens to each of 64 prompts of 16 tokens, drawn from all of "
-        "a vocabulary of 1,700: two batches of 32 side by side, and their text; transformers makes one batch, of ids.",
+        "A Llama with 1.9 million random parameters generates 32 tokens for each of 64 prompts of 16 tokens, sampled "
+        "from a vocabulary of 1,700: two concurrent batches of 32, with their text; transformers generates one batch, "
+        "of tokens.",
     ),
     "grpo": Case(
         _GRPO,
         {"trl": 2.0},
-        "The same Llama answers 8 prompts of 16 tokens 8 times, in at most 32 tokens, and makes one step on these 64 "
-        "answers: no penalty on KL, losses over tokens. TRL generates with transformers, and as text in between.",
+        "The same Llama answers 8 prompts of 16 tokens 8 times, with at most 32 tokens, and makes one step on these "
+        "64 responses: no KL penalty, losses averaged over tokens. TRL generates with transformers and passes "
+        "responses as text.",
     ),
     "generation-bfloat16": Case(
-        dataclasses.replace(_SAYING, dtype="bfloat16"),
+        dataclasses.replace(_GENERATION, dtype="bfloat16"),
         {"transformers": 4.0},
-        "As generation, parameters and products of both in bfloat16; here keys and values are float32 on a CPU.",
+        "As generation, with parameters and products of both in bfloat16; ours stores keys and values as float32 on a "
+        "CPU.",
     ),
     "grpo-bfloat16": Case(
         dataclasses.replace(_GRPO, dtype="bfloat16"),
         {"trl": 2.0},
-        "As grpo, products of both in bfloat16. TRL's parameters are too, which is faster than its mixed precision "
-        "here; ours stay in float32.",
+        "As grpo, with products of both in bfloat16. TRL's parameters are bfloat16, too, which is faster than its "
+        "mixed precision here; ours stay float32.",
     ),
     "ppo-cartpole-16-seeds": Case(
         Work("ppo", "CartPole-v1", 64, 512, 65_536, 262_144, 64, length=32, epochs=4, seeds=16),

@@ -17,16 +17,16 @@ _PUBLIC = {
     "DQN": "thespis.methods.online.dqn",
     "DSAC": "thespis.methods.online.dsac",
     "IMPALA": "thespis.methods.online.impala",
-    "NQ": "thespis.methods.online.nq",
+    "NStepQ": "thespis.methods.online.n_step_q",
     "PPO": "thespis.methods.online.ppo",
     "SAC": "thespis.methods.online.sac",
     "SACV": "thespis.methods.online.sac_v",
     "TD3": "thespis.methods.online.td3",
-    "Run": "thespis.trained",
+    "Run": "thespis.evaluation.run",
     "UserError": "thespis.core.errors",
     "load": "thespis.api",
     "resume": "thespis.api",
-    "sweep": "thespis.sweeps.sweeping",
+    "sweep": "thespis.sweeps.sweep",
     "train": "thespis.api",
 }
 
@@ -37,11 +37,11 @@ __all__ = [
     "DQN",
     "DSAC",
     "IMPALA",
-    "NQ",
     "PPO",
     "SAC",
     "SACV",
     "TD3",
+    "NStepQ",
     "Run",
     "UserError",
     "load",
@@ -53,19 +53,19 @@ __all__ = [
 if TYPE_CHECKING:
     from thespis.api import load, resume, train
     from thespis.core.errors import UserError
+    from thespis.evaluation.run import Run
     from thespis.methods.imitation.bc import BC
     from thespis.methods.online.a2c import A2C
     from thespis.methods.online.ddpg import DDPG
     from thespis.methods.online.dqn import DQN
     from thespis.methods.online.dsac import DSAC
     from thespis.methods.online.impala import IMPALA
-    from thespis.methods.online.nq import NQ
+    from thespis.methods.online.n_step_q import NStepQ
     from thespis.methods.online.ppo import PPO
     from thespis.methods.online.sac import SAC
     from thespis.methods.online.sac_v import SACV
     from thespis.methods.online.td3 import TD3
-    from thespis.sweeps.sweeping import sweep
-    from thespis.trained import Run
+    from thespis.sweeps.sweep import sweep
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Training, resuming and using runs from Python: what the command line does, as functions."""
+"""Train, resume and load runs from Python: the functions behind the command line."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from thespis.assembly import (
-    Assembled,
-    assemble,
-    circumstances,
-    resolved_config,
-    schedule_of,
-    use_compilation_cache,
-    use_cores,
-)
+from thespis.arena.fixed_opponents import parse_opponents
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.spaces import Text
+from thespis.evaluation.conversation import sample_conversations
 from thespis.evaluation.report import write_report
-from thespis.evaluation.score import final_score
-from thespis.evaluation.talks import kept
-from thespis.loops.driver import drive
-from thespis.loops.memory import planned_bytes, require
-from thespis.loops.parts import with_array_leaves
-from thespis.loops.processes import fetched, first, own_directory
-from thespis.options import Options, options_of
-from thespis.parts import method_from
-from thespis.runs.environment_info import device_line
-from thespis.runs.events import Bus, Listener
+from thespis.evaluation.run import Run, resolve_env
+from thespis.evaluation.run import load as load
+from thespis.evaluation.score import evaluate_policy
+from thespis.runs.events import Callback, EventBus
 from thespis.runs.store import RunDirectory, new_run_path
-from thespis.serving.model import heir
-from thespis.sources import with_experts
-from thespis.tiny import prepared
-from thespis.trained import Run, environment_of
+from thespis.runs.system_info import describe_device
+from thespis.runtime.distributed import gather_arrays, is_main_process, process_directory
+from thespis.runtime.memory_budget import require_memory, tree_bytes
+from thespis.training.assembly import (
+    AssembledRun,
+    assemble_run,
+    enable_compilation_cache,
+    make_method,
+    resolve_config,
+    run_metadata,
+    schedule_from,
+    set_cpu_threads,
+)
+from thespis.training.components import with_array_leaves
+from thespis.training.data_sources import with_expert_data
+from thespis.training.driver import run_loop
+from thespis.training.method_setup import LMMethod, prepare_method
+from thespis.training.options import RunOptions, options_from
 
 
 def train(
@@ -51,40 +52,47 @@ def train(
     feedback: Any = None,
     curriculum: Any = None,
     out: str | Path | None = None,
-    callbacks: Iterable[Listener] = (),
+    callbacks: Iterable[Callback] = (),
     **options: Any,
 ) -> Run:
-    """Train and return the run.
+    """Train a method and return its run.
 
-    ``method``: a name (``"sac"``) or a configured method (``SAC(critics=5)``). ``env``: a name, an environment
+    ``method``: a name (``"sac"``) or a configured method (``SAC(num_critics=5)``). ``env``: a name, an environment
     object, a class or a function that makes one. ``steps``: environment steps per seed (updates, when learning
     from a dataset). ``seeds``: how many (0, 1, ...) or which. ``envs``: environments per seed. ``settings``:
     hyperparameters by name. ``callbacks``: functions of events; returning ``True`` stops the run. ``options``:
-    fields of :class:`thespis.options.Options`.
+    fields of :class:`thespis.training.options.RunOptions`.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
     """
-    use_compilation_cache()
-    # before anything looks at the world, with which XLA begins
-    use_cores(options.get("cores", 0), options.get("devices", 1))
-    config = declared(
-        method, env, steps=steps, seeds=seeds, envs=envs, settings=settings, feedback=feedback, curriculum=curriculum,
+    enable_compilation_cache()
+    # before anything looks at the environment, which initializes XLA
+    set_cpu_threads(options.get("cores", 0), options.get("devices", 1))
+    config = build_config(
+        method,
+        env,
+        steps=steps,
+        seeds=seeds,
+        envs=envs,
+        settings=settings,
+        feedback=feedback,
+        curriculum=curriculum,
         **options,
-    )  # fmt: skip
-    config |= circumstances()
-    assembled = assemble(config, env)
+    )
+    config |= run_metadata()
+    assembled = assemble_run(config, env)
     try:
-        path, planned = _path(out, config), _planned(assembled, config)
-        with own_directory(path) as own:
-            run = RunDirectory.create(own, config, assembled.loop.metrics)
-            _go(run, assembled, Bus(callbacks), planned, None)
+        path, planned = _run_path(out, config), _check_memory(assembled, config)
+        with process_directory(path) as own:
+            run = RunDirectory.create(own, config, assembled.loop.metric_names)
+            _train_run(run, assembled, EventBus(callbacks), planned, None)
         return Run(RunDirectory.open(path), env)
     finally:
         assembled.loop.close()
 
 
-def declared(
+def build_config(
     method: str | Method,
     env: Any,
     *,
@@ -96,25 +104,40 @@ def declared(
     curriculum: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """What :func:`train` with these arguments writes into run.json, but for where it happens. Nothing begins.
+    """The configuration that :func:`train` writes into run.json for these arguments, without the run's metadata.
+
+    Nothing is built or started.
 
     Raises:
-        UserError: for a mistake that can be seen before the parts are made.
+        UserError: for a mistake that can be detected before the components are built.
     """
     texts = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, dict) else list(settings or [])
-    chosen = with_experts(prepared(heir(method_from(method, texts)), env), env)
+    chosen: Any = make_method(method, texts)
+    if isinstance(chosen, LMMethod):  # control runs import no language code
+        from thespis.serving.model_io import resolve_initial_model
+
+        chosen = resolve_initial_model(chosen)
+    chosen = with_expert_data(prepare_method(chosen, env), env)
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not seed_list or len(set(seed_list)) < len(seed_list) or steps < 1:
         raise UserError(f"a run needs at least one step and at least one seed, all different: {steps=}, {seeds=}")
     try:
-        extra = Options(**options)
+        extra = RunOptions(**options)
     except TypeError:
-        unknown = sorted(set(options) - set(Options.__dataclass_fields__))
+        unknown = sorted(set(options) - set(RunOptions.__dataclass_fields__))
         raise UserError(
-            f"unknown option {unknown[0]!r}: it is one of {', '.join(Options.__dataclass_fields__)}"
+            f"unknown option {unknown[0]!r}: it is one of {', '.join(RunOptions.__dataclass_fields__)}"
         ) from None
-    return resolved_config(
-        chosen, env, steps=steps, envs=envs, seeds=seed_list, feedback=feedback, curriculum=curriculum, options=extra
+    return resolve_config(
+        chosen,
+        env,
+        steps=steps,
+        num_envs=envs,
+        seeds=seed_list,
+        feedback=feedback,
+        curriculum=curriculum,
+        options=extra,
+        parse_opponents=parse_opponents,
     )
 
 
@@ -124,76 +147,78 @@ def resume(
     *,
     devices: int | None = None,
     cluster: str | None = None,
-    callbacks: Iterable[Listener] = (),
+    callbacks: Iterable[Callback] = (),
 ) -> Run:
     """Continue a run from its newest undamaged checkpoint to its last step, as if it had not been interrupted.
 
-    ``env`` is needed only for an environment that was given as an object; ``devices`` if it is to go on with another
-    number of them; ``cluster`` only for a run with workers whose Ray cluster has another address by now.
+    ``env`` is needed only for an environment that was passed as an object; ``devices`` to continue on another number of
+    them; ``cluster`` only for a run with workers whose Ray cluster has a new address.
     """
-    use_compilation_cache()
+    enable_compilation_cache()
     run = RunDirectory.open(path)
-    use_cores(options_of(run.config).cores, devices or options_of(run.config).devices)
-    env, config = environment_of(run.config, env), run.config
+    set_cpu_threads(options_from(run.config).cores, devices or options_from(run.config).devices)
+    env, config = resolve_env(run.config, env), run.config
     changed = {"devices": devices, "cluster": cluster}
     config = config | {"options": config["options"] | {k: v for k, v in changed.items() if v is not None}}
-    assembled = assemble(config, env)
+    assembled = assemble_run(config, env)
     try:
-        planned = _planned(assembled, config)
-        with own_directory(run.path) as own:
-            written = run if first() else RunDirectory.create(own, config, assembled.loop.metrics)
-            _go(written, assembled, Bus(callbacks), planned, run)
+        planned = _check_memory(assembled, config)
+        with process_directory(run.path) as own:
+            written = run if is_main_process() else RunDirectory.create(own, config, assembled.loop.metric_names)
+            _train_run(written, assembled, EventBus(callbacks), planned, run)
         return Run(run, env)
     finally:
         assembled.loop.close()
 
 
-def _path(out: str | Path | None, config: dict[str, Any]) -> Path:
+def _run_path(out: str | Path | None, config: dict[str, Any]) -> Path:
     if out is None and jax.process_count() > 1:
         raise UserError("several processes train one run: give all of them the same --out DIR")
     return Path(out) if out else new_run_path(config["method_name"], config["env"] or "dataset")
 
 
-def _planned(assembled: Assembled, config: dict[str, Any]) -> int:
-    """Bytes that the run needs. Raises :class:`UserError` if there are fewer."""
-    planned = planned_bytes(assembled.loop.shapes())
-    require(planned, options_of(config).devices)
+def _check_memory(assembled: AssembledRun, config: dict[str, Any]) -> int:
+    """Bytes that the run needs. Raises :class:`UserError` if less memory is available."""
+    planned = tree_bytes(assembled.loop.shapes())
+    require_memory(planned, options_from(config).devices)
     return planned
 
 
-def _go(run: RunDirectory, assembled: Assembled, bus: Bus, planned: int, earlier: RunDirectory | None) -> None:
-    """Run the loop to its end, ``earlier`` continued if there is one, then judge the result and write the report."""
+def _train_run(
+    run: RunDirectory, assembled: AssembledRun, bus: EventBus, planned: int, earlier: RunDirectory | None
+) -> None:
+    """Run the loop to its end (continuing ``earlier`` if there is one), evaluate the result and write the report."""
     loop, config, began = assembled.loop, run.config, time.perf_counter()
-    method, options = with_array_leaves(assembled.parts).method, options_of(config)
+    method, options = with_array_leaves(assembled.components).method, options_from(config)
     run.lock()
     try:
-        found = earlier.load_checkpoint(loop.like()) if earlier else None
-        step = int(found.meta["step"]) if found else 0
+        checkpoint = earlier.load_checkpoint(loop.checkpoint_template()) if earlier else None
+        step = int(checkpoint.meta["step"]) if checkpoint else 0
         if earlier:
-            run.rewind(step if found else -1)
-        bus.emit("start", step, config=config, device=device_line(), planned_bytes=planned, run=str(run.path))
-        carry, lost = loop.restore(found.tree) if found else (loop.init(), [])
-        damaged = found.warnings if found else []
-        for message in [*assembled.notes, *damaged, *(f"restarted: {what}" for what in lost)]:
+            run.rewind(step if checkpoint else -1)
+        bus.emit("start", step, config=config, device=describe_device(), planned_bytes=planned, run=str(run.path))
+        carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (loop.init(), [])
+        damaged = checkpoint.warnings if checkpoint else []
+        for message in [*assembled.warnings, *damaged, *(f"restarted: {what}" for what in restarts)]:
             bus.emit("warning", step, message=message)
 
-        make_worlds, keep = assembled.make_worlds, _keeper(run, assembled, method)
+        make_envs, log_conversations = assembled.make_envs, _conversation_logger(run, assembled, method)
 
         def evaluate(states: PyTree):
-            if make_worlds is None:
+            if make_envs is None:
                 raise UserError("evaluating needs an environment: give one with --env")
-            score = final_score(method, fetched(states), make_worlds, config["seeds"], options.episodes)
+            score = evaluate_policy(method, gather_arrays(states), make_envs, config["seeds"], options.episodes)
             return score["greedy"]["scores"], score["sampled"]["scores"]
 
         if step == 0:
-            keep(step, loop.learner(carry).method)
-        carry, reason = drive(loop, carry, schedule_of(config), run, bus, evaluate, keep)
-        step, trained = loop.steps(carry), time.perf_counter()
-        if reason != "interrupted" and make_worlds is not None:
-            states = fetched(loop.learner(carry).method)
-            score = final_score(method, states, make_worlds, config["seeds"], options.episodes)
+            log_conversations(step, loop.learner_state(carry).method)
+        carry, reason = run_loop(loop, carry, schedule_from(config), run, bus, evaluate, log_conversations)
+        step, trained = loop.num_steps(carry), time.perf_counter()
+        if reason != "interrupted" and make_envs is not None:
+            states = gather_arrays(loop.learner_state(carry).method)
+            score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
             run.write_json("final.json", {"step": step} | score)
-            keep(step, states)
+            log_conversations(step, states)
             bus.emit("evaluation", step, greedy=score["greedy"]["scores"], sampled=score["sampled"]["scores"])
         ended = time.perf_counter()
         run.write_json("timing.json", loop.timing | {"evaluation": ended - trained, "total": ended - began})
@@ -204,16 +229,11 @@ def _go(run: RunDirectory, assembled: Assembled, bus: Bus, planned: int, earlier
         run.unlock()
 
 
-def _keeper(run: RunDirectory, assembled: Assembled, method: Method) -> Callable[[int, PyTree], None]:
-    """What keeps samples of what is said at a step, if anything is."""
-    make_worlds, seeds = assembled.make_worlds, run.config["seeds"]
-    if make_worlds is None or not isinstance(assembled.spec.action, Text):
+def _conversation_logger(run: RunDirectory, assembled: AssembledRun, method: Method) -> Callable[[int, PyTree], None]:
+    """A function of step and states that stores sample conversations, or does nothing if the actions are no text."""
+    make_envs, seeds = assembled.make_envs, run.config["seeds"]
+    if make_envs is None or not isinstance(assembled.spec.action_space, Text):
         return lambda step, states: None
-    return lambda step, states: run.append_conversations(step, kept(method, fetched(states), make_worlds, seeds))
-
-
-def load(path: str | Path, env: Any = None) -> Run:
-    """A run on disk. ``env`` is needed only for an environment that was given as an object."""
-    use_compilation_cache()
-    run = RunDirectory.open(path)
-    return Run(run, env if env is not None else run.config["env"])
+    return lambda step, states: run.append_conversations(
+        step, sample_conversations(method, gather_arrays(states), make_envs, seeds)
+    )

@@ -1,8 +1,8 @@
-"""Does the suite catch plausible bugs? ``python tools/mutants.py [NAME ...] [--list] [--json PATH]``.
+"""Mutation tests of the suite: ``python tools/mutants.py [NAME ...] [--list] [--json PATH]``.
 
-A mutant is a patch in ``tests/mutants`` that puts one bug into the package. The files of the checkout are copied, the
-tests that the mutants name are run on the copy as it is, which must pass, and then once for each bug, which must fail.
-Where they pass, the whole of each tier is tried. Exit status 0: every bug was caught.
+A mutant is a patch in ``tests/mutants`` that adds one bug to the package. The checkout is copied. The tests that the
+mutants name must pass on the unchanged copy, and must fail with each bug. If they pass with a bug, whole tiers are run.
+Exit status 0: every bug was caught.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 TIERS = {
-    "test": "not slow and not laws and not papers and not docs and not browser and not parity and not flight",
+    "test": "not slow and not laws and not papers and not docs and not browser and not parity and not flight "
+    "and not site",
     "laws": "laws",
 }
-"""Which tests each tier runs, as pytest's ``-m`` has it; the cheapest first."""
+"""Expressions for pytest's ``-m`` by tier, the cheapest first."""
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path("tests", "mutants")
 LIMIT = 3600.0  # seconds that one run of pytest may take
 
 PASSED, FAILED, NOTHING = 0, 1, 5
-"""Exit statuses of pytest; all others say that the run itself went wrong."""
+"""Exit statuses of pytest; all others mean that the run itself failed."""
 
 
 class Mutant(NamedTuple):
-    """One bug: the patch at ``path``, what is wrong in plain words, and the tests of a tier that should see it."""
+    """One bug: its patch, a description, and the tests of a tier that should catch it."""
 
     name: str
     path: Path
@@ -45,15 +46,15 @@ class Mutant(NamedTuple):
 
     @property
     def files(self) -> list[str]:
-        """What the patch changes."""
+        """Files that the patch changes."""
         lines = self.path.read_text().splitlines()
         return [line.removeprefix("+++ b/") for line in lines if line.startswith("+++ ")]
 
 
-class Verdict(NamedTuple):
-    """Which tier caught a mutant (``None``: none did), in how many seconds, and the first test that failed.
+class MutantResult(NamedTuple):
+    """The tier that caught a mutant (``None``: not caught), seconds, and the first test that failed.
 
-    ``broken`` says what went wrong where nothing was tried.
+    ``broken``: the reason if the mutant could not be tested.
     """
 
     mutant: Mutant
@@ -63,193 +64,196 @@ class Verdict(NamedTuple):
     broken: str = ""
 
 
-class Broken(Exception):
-    """A mutant, or the suite without any, is not as it must be. The text is one line."""
+class MutantError(Exception):
+    """A mutant is invalid, or the suite fails without mutants. The text is one line."""
 
 
 def read(path: Path) -> Mutant:
-    """The mutant of a patch. Raises :class:`Broken` for a header that is missing or means nothing."""
+    """The mutant of a patch. Raises :class:`MutantError` for a missing or invalid header."""
     head = path.read_text().partition("\n\n")[0].splitlines()
-    says = {key: value.strip() for key, _, value in (line.partition(":") for line in head)}
+    header = {key: value.strip() for key, _, value in (line.partition(":") for line in head)}
     for key in ("Bug", "Tier", "Tests"):
-        if not says.get(key):
-            raise Broken(f"{path.name} has no line '{key}: ...' above its diff")
-    if says["Tier"] not in TIERS:
-        raise Broken(f"{path.name} names the tier {says['Tier']!r}: there are {', '.join(TIERS)}")
-    return Mutant(path.stem, path, says["Bug"], says["Tier"], tuple(says["Tests"].split()))
+        if not header.get(key):
+            raise MutantError(f"{path.name} has no line '{key}: ...' above its diff")
+    if header["Tier"] not in TIERS:
+        raise MutantError(f"{path.name} names the tier {header['Tier']!r}: there are {', '.join(TIERS)}")
+    return Mutant(path.stem, path, header["Bug"], header["Tier"], tuple(header["Tests"].split()))
 
 
 def mutants(root: Path, names: list[str]) -> list[Mutant]:
-    """Those of a checkout, in the order of their names; only ``names``, if there are any."""
-    found = {path.stem: path for path in sorted((root / FOLDER).glob("*.patch"))}
-    unknown = [name for name in names if name not in found]
+    """The mutants of a checkout in alphabetical order, all or those in ``names``."""
+    paths = {path.stem: path for path in sorted((root / FOLDER).glob("*.patch"))}
+    unknown = [name for name in names if name not in paths]
     if unknown:
-        raise Broken(f"there is no mutant {unknown[0]!r} in {FOLDER}: --list names all")
-    return [read(path) for name, path in found.items() if not names or name in names]
+        raise MutantError(f"there is no mutant {unknown[0]!r} in {FOLDER}: --list names all")
+    return [read(path) for name, path in paths.items() if not names or name in names]
 
 
-def copied(root: Path, to: Path) -> None:
-    """Copy what git tracks, and what it would, and make a repository of the copy: it is patched by git."""
+def copy_checkout(root: Path, to: Path) -> None:
+    """Copy tracked and untracked files that git does not ignore, and make the copy a git repository for patching."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0")
     for name in filter(None, names):
-        if (root / name).is_file():  # what was deleted and not committed is still listed
+        if (root / name).is_file():  # deleted files may still be listed
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, to / name, follow_symlinks=False)
     subprocess.run(["git", "init", "-q"], cwd=to, check=True)
 
 
-class Trial:
-    """A copy of the checkout, in which bugs are put and tests are run."""
+class Sandbox:
+    """A copy of the checkout in which patches are applied and tests run."""
 
     def __init__(self, root: Path, tree: Path):
         self.tree = tree
         self._cache = root / ".jax_cache"
-        self._green: dict[str, bool] = {}
+        self._passes: dict[str, bool] = {}
 
     @contextlib.contextmanager
     def with_bug(self, mutant: Mutant) -> Iterator[None]:
-        """The copy with a bug in it. Raises :class:`Broken` if the patch does not fit."""
+        """Apply the patch of a mutant, and revert it afterwards. Raises :class:`MutantError` if it does not apply."""
         self._patch(mutant)
         try:
             yield
         finally:
             self._patch(mutant, "-R")
 
-    def _patch(self, mutant: Mutant, *how: str) -> None:
-        command = ["git", "apply", *how, str(mutant.path)]
-        done = subprocess.run(command, cwd=self.tree, capture_output=True, text=True)
-        if done.returncode:
-            raise Broken(f"the patch does not apply ({done.stderr.strip().splitlines()[0]})")
-        for file in map(self.tree.joinpath, mutant.files):  # bytecode is told apart by size and second of a change
+    def _patch(self, mutant: Mutant, *options: str) -> None:
+        command = ["git", "apply", *options, str(mutant.path)]
+        process = subprocess.run(command, cwd=self.tree, capture_output=True, text=True)
+        if process.returncode:
+            raise MutantError(f"the patch does not apply ({process.stderr.strip().splitlines()[0]})")
+        for file in map(self.tree.joinpath, mutant.files):  # bytecode is validated by size and time in seconds
             for old in file.parent.glob(f"__pycache__/{file.stem}.*"):
                 old.unlink()
 
     def run(self, tier: str, tests: tuple[str, ...]) -> tuple[int, str]:
-        """Pytest's exit status, and what to say of it; without ``tests`` the whole of the tier is run."""
-        # The mutants' own tests look whether patches fit, which they do not where one is in already.
-        what = tests or ("--ignore", str(FOLDER))
-        how = ["-x", "-q", "-p", "no:cacheprovider", "-m", TIERS[tier]]
+        """Pytest's exit status and a summary; without ``tests``, the whole tier is run."""
+        # The tests of the mutants check that patches apply, which fails if one is applied already.
+        targets = tests or ("--ignore", str(FOLDER))
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", TIERS[tier]]
         path = os.pathsep.join(filter(None, [str(self.tree), os.environ.get("PYTHONPATH")]))
         env = os.environ | {"PYTHONPATH": path, "JAX_COMPILATION_CACHE_DIR": str(self._cache)}
-        command = [sys.executable, "-m", "pytest", *how, *what]
+        command = [sys.executable, "-m", "pytest", *options, *targets]
         try:
-            done = subprocess.run(command, cwd=self.tree, env=env, capture_output=True, text=True, timeout=LIMIT)
+            process = subprocess.run(command, cwd=self.tree, env=env, capture_output=True, text=True, timeout=LIMIT)
         except subprocess.TimeoutExpired:
-            raise Broken(f"the tests did not end within {LIMIT:.0f} seconds") from None
-        return done.returncode, told(done.returncode, done.stdout, done.stderr)
+            raise MutantError(f"the tests did not end within {LIMIT:.0f} seconds") from None
+        return process.returncode, summarize_run(process.returncode, process.stdout, process.stderr)
 
-    def green(self, tier: str) -> bool:
-        """Whether the whole of a tier has tests, and they pass without a bug. Asked once."""
-        if tier not in self._green:
-            self._green[tier] = self.run(tier, ())[0] == PASSED
-        return self._green[tier]
+    def tier_passes(self, tier: str) -> bool:
+        """Whether a whole tier passes without a bug. Cached."""
+        if tier not in self._passes:
+            self._passes[tier] = self.run(tier, ())[0] == PASSED
+        return self._passes[tier]
 
 
-def told(status: int, output: str, errors: str) -> str:
-    """The first test that failed or was in error; where the run itself went wrong, its status and its last word."""
+def summarize_run(status: int, output: str, errors: str) -> str:
+    """The first failed test; if the run itself failed, its exit status and last line."""
     if status in (PASSED, FAILED):
         lines = (line.partition(" ") for line in output.splitlines())
         failed = (rest.partition(" - ")[0] for kind, _, rest in lines if kind in ("FAILED", "ERROR") and "::" in rest)
         return next(failed, "")
     words = [line for line in (output + errors).splitlines() if line.strip()]
-    return f"pytest ended with status {status}: {words[-1] if words else 'it said nothing'}"
+    return f"pytest ended with status {status}: {words[-1] if words else 'no output'}"
 
 
-def check_green(trial: Trial, chosen: list[Mutant]) -> None:
-    """Raise :class:`Broken` unless all tests that the mutants name are there and pass without a bug."""
+def check_baseline(sandbox: Sandbox, chosen: list[Mutant]) -> None:
+    """Raise :class:`MutantError` unless all tests that the mutants name exist and pass without a bug."""
     for tier in TIERS:
         tests = tuple(dict.fromkeys(test for mutant in chosen if mutant.tier == tier for test in mutant.tests))
-        status, said = trial.run(tier, tests) if tests else (PASSED, "")
+        status, message = sandbox.run(tier, tests) if tests else (PASSED, "")
         if status != PASSED:
-            raise Broken(f"without a bug the tests of tier {tier} must pass, and they do not: {said}")
+            raise MutantError(f"without a bug the tests of tier {tier} must pass, and they do not: {message}")
 
 
-def judged(trial: Trial, mutant: Mutant) -> Verdict:
-    """Try a mutant: by its own tests, and where these pass by the whole of each tier that is sound."""
-    began = time.perf_counter()
+def run_mutant(sandbox: Sandbox, mutant: Mutant) -> MutantResult:
+    """Test one mutant: with its own tests, and if they pass, with every whole tier that passes without bugs."""
+    start = time.perf_counter()
 
     def seconds() -> float:
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     def run(tier: str, tests: tuple[str, ...]) -> tuple[int, str]:
-        with trial.with_bug(mutant):
-            return trial.run(tier, tests)
+        with sandbox.with_bug(mutant):
+            return sandbox.run(tier, tests)
 
     try:
-        status, said = run(mutant.tier, mutant.tests)
+        status, message = run(mutant.tier, mutant.tests)
         if status == FAILED:
-            return Verdict(mutant, mutant.tier, seconds(), said)
+            return MutantResult(mutant, mutant.tier, seconds(), message)
         for tier in TIERS:
-            if status == PASSED and trial.green(tier):
-                status, said = run(tier, ())
+            if status == PASSED and sandbox.tier_passes(tier):
+                status, message = run(tier, ())
                 if status == FAILED:
-                    return Verdict(mutant, tier, seconds(), said)
-    except Broken as error:
-        return Verdict(mutant, None, seconds(), broken=str(error))
-    return Verdict(mutant, None, seconds(), broken="" if status == PASSED else said)
+                    return MutantResult(mutant, tier, seconds(), message)
+    except MutantError as error:
+        return MutantResult(mutant, None, seconds(), broken=str(error))
+    return MutantResult(mutant, None, seconds(), broken="" if status == PASSED else message)
 
 
-def row(verdict: Verdict, width: int) -> str:
-    """A line of the table: name, tier that caught it, seconds, first test that failed."""
-    what = verdict.first or verdict.broken or "no test failed"
-    caught = verdict.tier or ("broken" if verdict.broken else "not caught")
-    return f"{verdict.mutant.name:{width}}  {caught:10}  {verdict.seconds:7.1f}  {what}"
+def row(result: MutantResult, width: int) -> str:
+    """A line of the table: name, tier that caught it, seconds, first failed test."""
+    what = result.first or result.broken or "no test failed"
+    caught = result.tier or ("broken" if result.broken else "not caught")
+    return f"{result.mutant.name:{width}}  {caught:10}  {result.seconds:7.1f}  {what}"
 
 
-def summary(verdicts: list[Verdict]) -> str:
-    """How many were caught, and how many of them by the cheapest tier."""
-    caught = [verdict.tier for verdict in verdicts if verdict.tier]
+def summary(results: list[MutantResult]) -> str:
+    """Numbers of mutants caught by all tiers and by the cheapest tier."""
+    caught = [result.tier for result in results if result.tier]
     cheapest = next(iter(TIERS))
     alone = caught.count(cheapest)
-    return f"{len(caught)} of {len(verdicts)} caught by {' plus '.join(TIERS)}, {alone} by {cheapest} alone"
+    return f"{len(caught)} of {len(results)} caught by {' plus '.join(TIERS)}, {alone} by {cheapest} alone"
 
 
-def as_json(verdict: Verdict) -> dict[str, object]:
-    """A verdict as JSON has it."""
-    mutant = verdict.mutant
+def as_json(result: MutantResult) -> dict[str, object]:
+    """A result as JSON."""
+    mutant = result.mutant
     known = {"name": mutant.name, "bug": mutant.bug, "files": mutant.files, "tests": mutant.tests}
     return known | {
-        "tier": verdict.tier, "seconds": round(verdict.seconds, 1), "first": verdict.first, "broken": verdict.broken,
-    }  # fmt: skip
+        "tier": result.tier,
+        "seconds": round(result.seconds, 1),
+        "first": result.first,
+        "broken": result.broken,
+    }
 
 
-def tried(root: Path, chosen: list[Mutant]) -> list[Verdict]:
-    """Try the chosen mutants one after another, and print the table as it grows."""
-    width, verdicts = max(len(mutant.name) for mutant in chosen), []
+def run_mutants(root: Path, chosen: list[Mutant]) -> list[MutantResult]:
+    """Test the chosen mutants one after another, and print each row."""
+    width, results = max(len(mutant.name) for mutant in chosen), []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder).resolve()
-        copied(root, tree)
-        trial = Trial(root, tree)
-        check_green(trial, chosen)
+        copy_checkout(root, tree)
+        sandbox = Sandbox(root, tree)
+        check_baseline(sandbox, chosen)
         print(f"{'mutant':{width}}  {'caught by':10}  seconds  first failure")
         for mutant in chosen:
-            verdicts.append(judged(trial, mutant))
-            print(row(verdicts[-1], width), flush=True)
-    return verdicts
+            results.append(run_mutant(sandbox, mutant))
+            print(row(results[-1], width), flush=True)
+    return results
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
-    """Try the mutants of a checkout. Returns the exit status."""
-    parser = argparse.ArgumentParser(description="Put plausible bugs into the package, and see whether tests fail.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="mutants to try (all)")
-    parser.add_argument("--list", action="store_true", help="name the mutants and try none")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the verdicts there, too")
-    asked = parser.parse_args(arguments)
+    """Test the mutants of a checkout. Returns the exit status."""
+    parser = argparse.ArgumentParser(description="Add plausible bugs to the package and check that tests fail.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="mutants to test (all)")
+    parser.add_argument("--list", action="store_true", help="list the mutants without testing them")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="also write the results to this file")
+    args = parser.parse_args(arguments)
     try:
-        chosen = mutants(root, asked.names)
-        if asked.list or not chosen:
+        chosen = mutants(root, args.names)
+        if args.list or not chosen:
             for mutant in chosen:
                 print(f"{mutant.name} ({mutant.tier}, {', '.join(mutant.files)}): {mutant.bug}")
             return 0
-        verdicts = tried(root, chosen)
-    except Broken as error:
+        results = run_mutants(root, chosen)
+    except MutantError as error:
         print(error, file=sys.stderr)
         return 1
-    if asked.json:
-        asked.json.write_text(json.dumps([as_json(verdict) for verdict in verdicts], indent=1) + "\n")
-    print(summary(verdicts))
-    return 0 if all(verdict.tier for verdict in verdicts) else 1
+    if args.json:
+        args.json.write_text(json.dumps([as_json(result) for result in results], indent=1) + "\n")
+    print(summary(results))
+    return 0 if all(result.tier for result in results) else 1
 
 
 if __name__ == "__main__":

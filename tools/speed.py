@@ -1,20 +1,20 @@
-"""How many times as slow this machine is as the one on which the budget of ``make test`` was set: ``1.0`` or more."""
+"""Slowness of this machine relative to the one that set the time budget of ``make test``: ``1.0`` or more."""
 
 from __future__ import annotations
 
 import time
 
 REFERENCE = 0.21
-"""Seconds that :func:`work` took there, the best of five."""
+"""Seconds of :func:`work` on that machine, the best of five."""
 
 
 def work() -> float:
-    """Seconds of a fixed piece of plain Python, which is most of what tests do besides compiling."""
-    began = time.perf_counter()
+    """Seconds of a fixed loop in plain Python, which is most of what tests do besides compilation."""
+    start = time.perf_counter()
     words = {}
     for i in range(2_000_000):
         words[i % 1_000] = words.get(i % 997, 0) + i
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def main() -> None:

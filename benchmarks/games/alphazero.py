@@ -1,12 +1,13 @@
-"""What AlphaZero has learnt after how long: trained as ``thespis train alphazero`` does, judged by independent players.
+"""AlphaZero in tic-tac-toe and connect four: strength against independent players over training time.
 
-    python benchmarks/games/alphazero.py train connect_four runs/four     # goes on where it was interrupted
+    python benchmarks/games/alphazero.py train connect_four runs/four     # resumes an interrupted run
     python benchmarks/games/alphazero.py judge connect_four runs/four     # writes benchmarks/results/
 
-Tic-tac-toe is judged by perfect play, by exact minimax over all positions, ties at random; connect four by OpenSpiel's
-Monte Carlo tree search with 1,000 simulations a move and random rollouts. As many games from either seat; a win is a
-point, a draw half of one. Time is that of training alone, compiled once: on the clock and of all cores together. A
-checkpoint is kept every so often, and each is judged.
+Training is that of ``thespis train alphazero``. Opponents: in tic-tac-toe perfect play (exact minimax over all
+positions, ties at random); in connect four OpenSpiel's Monte Carlo tree search with 1,000 simulations per move and
+random rollouts. Equal numbers of games as first and second player; a win is 1 point, a draw 0.5. Time is that of
+training alone, after compilation: wall clock and CPU time of all cores. Checkpoints are copied at fixed intervals, and
+each copy is evaluated.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+import checkpoint_copies
 import jax
 import jax.numpy as jnp
-import kept
 import numpy as np
 
-from thespis.assembly import METHOD_STATE, method_states_like
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Rollouts
 from thespis.envs import registry
 from thespis.methods.games.alphazero import AlphaZero
-from thespis.nets.residual import Flat, Residual
+from thespis.nets.resnet import ResNet
 from thespis.runs import checkpoint
+from thespis.training.assembly import METHOD_STATE_PATH, method_state_shapes
 
 RESULTS = Path(__file__).parents[1] / "results"
 SIMULATIONS = 1_000
@@ -38,26 +39,26 @@ SIMULATIONS = 1_000
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is trained for how many steps, how often it is looked at, and with how many simulations it is judged."""
+    """Method, steps, seconds between checkpoint copies, and evaluation settings."""
 
     method: AlphaZero
     steps: int
     every: float
-    playing: int
+    num_eval_simulations: int
     games: int
-    look: int
-    """Games from either seat by which a checkpoint before the last is judged."""
+    games_before: int
+    """Games per seat for all checkpoints but the last."""
 
 
 WORK = {
     "tic_tac_toe": Work(
         AlphaZero(
-            board=Flat(),
-            hidden=(128, 128),
+            board_encoder=None,
+            hidden_sizes=(128, 128),
             value_scale=0.1,
-            opening=3,
+            num_sampling_moves=3,
             temperature=1_000.0,
-            feed=Rollouts(length=32, envs=64),
+            feed=Rollouts(num_steps=32, num_envs=64),
         ),
         400_000,
         30.0,
@@ -67,12 +68,12 @@ WORK = {
     ),
     "connect_four": Work(
         AlphaZero(
-            board=Residual(32, 2),
+            board_encoder=ResNet(32, 2),
             value_scale=0.2,
-            opening=4,
+            num_sampling_moves=4,
             temperature=1_000.0,
-            epochs=3,
-            feed=Rollouts(length=64, envs=64),
+            num_epochs=3,
+            feed=Rollouts(num_steps=64, num_envs=64),
         ),
         600_000,
         60.0,
@@ -83,7 +84,7 @@ WORK = {
 }
 
 
-# -- who judges
+# -- opponents
 
 
 @functools.cache
@@ -108,7 +109,7 @@ class Perfect:
         self.rng = np.random.default_rng(seed)
 
     def move(self, game: int, moves: list[int]) -> int:
-        """A best move after these."""
+        """A best move after the given moves."""
         board = [0] * 9
         for i, move in enumerate(moves):
             board[move] = -1 if i % 2 else 1
@@ -116,7 +117,7 @@ class Perfect:
 
 
 class Rollouts1000:
-    """OpenSpiel's Monte Carlo tree search, a player of its own for every game."""
+    """OpenSpiel's Monte Carlo tree search, with a separate player for every game."""
 
     def __init__(self, games: int, seed: int):
         import pyspiel
@@ -129,105 +130,118 @@ class Rollouts1000:
         return pyspiel.MCTSBot(self.game, evaluator, 2.0, SIMULATIONS, 1_000, True, seed, False)
 
     def move(self, game: int, moves: list[int]) -> int:
-        """Its move after these."""
+        """Its move after the given moves."""
         state = self.game.new_initial_state()
         for move in moves:
             state.apply_action(move)
         return int(self.players[game].step(state))
 
 
-JUDGES = {"tic_tac_toe": Perfect, "connect_four": Rollouts1000}
+OPPONENTS = {"tic_tac_toe": Perfect, "connect_four": Rollouts1000}
 
 
-# -- judging
+# -- evaluation
 
 
 @functools.cache
 def programs(name: str) -> tuple[Any, Any, Any]:
-    """``act`` with the simulations of judging, ``reset`` and ``step``, compiled."""
-    world, method = registry.compiled(f"pgx:{name}"), playing(name)
-    reset = jax.jit(jax.vmap(lambda key: world.reset((), key)))
+    """Compiled ``act`` with evaluation settings, ``reset`` and ``step``."""
+    env, method = registry.make_compiled(f"pgx:{name}"), eval_method(name)
+    reset = jax.jit(jax.vmap(lambda key: env.reset((), key)))
     return (
-        jax.jit(lambda state, *given: method.act(method.policy(state, Mode.EXPLOIT), *given)[0]),
+        jax.jit(lambda state, *args: method.act(method.policy(state, Mode.EXPLOIT), *args)[0]),
         reset,
-        jax.jit(jax.vmap(world.step)),
+        jax.jit(jax.vmap(env.step)),
     )
 
 
-def playing(name: str) -> AlphaZero:
-    """The method as it is judged."""
-    return dataclasses.replace(WORK[name].method, playing=WORK[name].playing)
+def eval_method(name: str) -> AlphaZero:
+    """The method with evaluation settings."""
+    return dataclasses.replace(WORK[name].method, num_eval_simulations=WORK[name].num_eval_simulations)
 
 
-def contest(name: str, state: Any, seat: int, games: int, seed: int) -> np.ndarray:
-    """What each of ``games`` games won (1, 0 or -1) for the learner in ``seat``, playing its best."""
-    judge, keys = JUDGES[name](games, seed), jax.random.split(jax.random.key(seed), games)
+def play_games(name: str, state: Any, player: int, games: int, seed: int) -> np.ndarray:
+    """Outcomes (1, 0 or -1) of ``games`` games of the greedy learner as player ``player``."""
+    opponent, keys = OPPONENTS[name](games, seed), jax.random.split(jax.random.key(seed), games)
     act, reset, step = programs(name)
-    at, now = reset(keys)
+    env_state, time_step = reset(keys)
     memory, moves = jnp.ones(games, bool), [[] for _ in range(games)]
-    won, playing = np.zeros(games), np.ones(games, bool)
+    outcomes, running = np.zeros(games), np.ones(games, bool)
     turn = 0
-    while playing.any():
-        if turn == seat:
-            chosen = np.array(act(state, memory, now.view, keys[0])["seats"])[:, seat]
+    while running.any():
+        if turn == player:
+            actions = np.array(act(state, memory, time_step.view, keys[0])["seats"])[:, player]
         else:
-            chosen = np.zeros(games, np.int32)
-            for i in np.flatnonzero(playing):
-                chosen[i] = judge.move(i, moves[i])
-        for i in np.flatnonzero(playing):
-            moves[i].append(int(chosen[i]))
-        at, now = step(at, {"seats": jnp.repeat(jnp.asarray(chosen, "int32")[:, None], 2, axis=1)}, keys)
-        won += np.where(playing, np.asarray(now.each["seats"].reward)[:, seat], 0.0)
-        playing &= ~np.asarray(now.terminated)
+            actions = np.zeros(games, np.int32)
+            for i in np.flatnonzero(running):
+                actions[i] = opponent.move(i, moves[i])
+        for i in np.flatnonzero(running):
+            moves[i].append(int(actions[i]))
+        env_state, time_step = step(
+            env_state, {"seats": jnp.repeat(jnp.asarray(actions, "int32")[:, None], 2, axis=1)}, keys
+        )
+        outcomes += np.where(running, np.asarray(time_step.agent_outcomes["seats"].reward)[:, player], 0.0)
+        running &= ~np.asarray(time_step.terminated)
         turn = 1 - turn
-    return won
+    return outcomes
 
 
-def judged(name: str, path: Path, games: int) -> dict[str, Any]:
-    """Wins, draws and losses of a checkpoint from either seat, and its share of the points."""
-    method = playing(name)
-    spec = registry.compiled(f"pgx:{name}").spec
-    states, _ = checkpoint.load(path, method_states_like(method, spec, [0]), METHOD_STATE)
+def evaluate(name: str, path: Path, games: int) -> dict[str, Any]:
+    """Wins, draws and losses of a checkpoint as first and second player, and its share of points."""
+    method = eval_method(name)
+    spec = registry.make_compiled(f"pgx:{name}").spec
+    states, _ = checkpoint.load(path, method_state_shapes(method, spec, [0]), METHOD_STATE_PATH)
     state = jax.tree.map(lambda x: x[0], states)
-    told: dict[str, Any] = {}
-    for seat, words in enumerate(("first", "second")):
-        won = contest(name, state, seat, games, seed=1_000_000 * (seat + 1))
-        told[words] = {"won": int((won > 0).sum()), "drawn": int((won == 0).sum()), "lost": int((won < 0).sum())}
-    points = sum(seat["won"] + 0.5 * seat["drawn"] for seat in told.values())
-    return told | {"points": points / (2 * games)}
+    result: dict[str, Any] = {}
+    for player, order in enumerate(("first", "second")):
+        outcomes = play_games(name, state, player, games, seed=1_000_000 * (player + 1))
+        result[order] = {
+            "won": int((outcomes > 0).sum()),
+            "drawn": int((outcomes == 0).sum()),
+            "lost": int((outcomes < 0).sum()),
+        }
+    points = sum(player["won"] + 0.5 * player["drawn"] for player in result.values())
+    return result | {"points": points / (2 * games)}
 
 
 def judge(name: str, out: Path, seed: int) -> None:
-    """Judge every checkpoint that was kept, the last one by more games."""
-    work, times, curve = WORK[name], kept.times(out), []
-    for at in times:
-        last = at is times[-1]
-        found = judged(name, kept.beside(out) / f"{at['step']}.ckpt", work.games if last else work.look)
-        curve.append(at | found)
+    """Evaluate all copied checkpoints, the last one with more games."""
+    work, times, curve = WORK[name], checkpoint_copies.times(out), []
+    for entry in times:
+        last = entry is times[-1]
+        scores = evaluate(
+            name, checkpoint_copies.copies_dir(out) / f"{entry['step']}.ckpt", work.games if last else work.games_before
+        )
+        curve.append(entry | scores)
         print(json.dumps(curve[-1]), flush=True)
-    told = {
-        "game": name, "seed": seed, "judge": JUDGES[name].__doc__, "simulations": {"training": work.method.simulations,
-        "playing": work.playing} | ({"judge": SIMULATIONS} if name == "connect_four" else {}),
-        "method": repr(work.method), "games_per_seat": {"last": work.games, "before": work.look},
-        "cores": os.cpu_count(), "curve": curve,
-    }  # fmt: skip
+    result = {
+        "game": name,
+        "seed": seed,
+        "judge": OPPONENTS[name].__doc__,
+        "simulations": {"training": work.method.num_simulations, "playing": work.num_eval_simulations}
+        | ({"judge": SIMULATIONS} if name == "connect_four" else {}),
+        "method": repr(work.method),
+        "games_per_seat": {"last": work.games, "before": work.games_before},
+        "cores": os.cpu_count(),
+        "curve": curve,
+    }
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"alphazero-{name.replace('_', '-')}-{seed}.json").write_text(json.dumps(told, indent=1) + "\n")
+    (RESULTS / f"alphazero-{name.replace('_', '-')}-{seed}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 def main() -> None:
-    """Train or judge."""
-    parser = argparse.ArgumentParser(description="Train AlphaZero, and have it judged.")
+    """Train or evaluate."""
+    parser = argparse.ArgumentParser(description="Train AlphaZero and evaluate its checkpoints.")
     parser.add_argument("what", choices=("train", "judge"))
     parser.add_argument("game", choices=WORK)
     parser.add_argument("out", type=Path, help="directory of the run")
     parser.add_argument("--seed", type=int, default=0, help="seed of training")
-    asked = parser.parse_args()
-    if asked.what == "judge":
-        judge(asked.game, asked.out, asked.seed)
+    args = parser.parse_args()
+    if args.what == "judge":
+        judge(args.game, args.out, args.seed)
     else:
-        work = WORK[asked.game]
-        kept.train(work.method, f"pgx:{asked.game}", work.steps, [asked.seed], asked.out, work.every)
+        work = WORK[args.game]
+        checkpoint_copies.train(work.method, f"pgx:{args.game}", work.steps, [args.seed], args.out, work.every)
 
 
 if __name__ == "__main__":

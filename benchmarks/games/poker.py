@@ -1,10 +1,10 @@
-"""How exploitable mirror descent is after how long: trained as ``thespis train mmd`` does, judged by OpenSpiel.
+"""Exploitability of magnetic mirror descent in poker over training time, computed by OpenSpiel.
 
-    python benchmarks/games/poker.py train kuhn_poker runs/kuhn --seeds 3     # goes on where it was interrupted
+    python benchmarks/games/poker.py train kuhn_poker runs/kuhn --seeds 3     # resumes an interrupted run
     python benchmarks/games/poker.py judge kuhn_poker runs/kuhn --seeds 3     # writes benchmarks/results/
 
-The policy of every information state is written into a table of OpenSpiel's, which says how much best replies win on
-average. Time is that of training all seeds, compiled once: on the clock and of all cores together.
+Training is that of ``thespis train mmd``. The policy is converted to a tabular policy of OpenSpiel, which computes its
+exploitability. Time is that of training all seeds, after compilation: wall clock and CPU time of all cores.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ import os
 import sys
 from pathlib import Path
 
+import checkpoint_copies
 import jax
-import kept
 import numpy as np
 import pyspiel
 
-from thespis.assembly import METHOD_STATE, method_states_like
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Rollouts
-from thespis.core.game_trees import game_tree
 from thespis.envs import registry
-from thespis.evaluation.exploitability import ask
-from thespis.learners.anchors import Magnet
-from thespis.learners.crowd import EachAlone
-from thespis.learners.gradient import Falling
-from thespis.methods.games.mmd import MMD, mirror_descent
+from thespis.envs.games.game_tree import build_game_tree
+from thespis.evaluation.exploitability import method_probabilities
+from thespis.learners.multi_agent.independent_learners import IndependentLearners
+from thespis.learners.on_policy.policy_regularizers import MagnetKL
+from thespis.learners.optim.optimizers import InverseSqrtSchedule
+from thespis.methods.games.mmd import MMD, default_ppo
 from thespis.runs import checkpoint
+from thespis.training.assembly import METHOD_STATE_PATH, method_state_shapes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from spiel import PAIRS, as_theirs  # which of our information states is which of OpenSpiel's
+from openspiel_games import PAIRS, to_openspiel  # the correspondence of information states
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is trained for how many steps of each seed, and how often it is looked at."""
+    """Method, steps per seed, and seconds between checkpoint copies."""
 
     method: MMD
     steps: int
@@ -49,49 +49,58 @@ class Work:
 
 
 LARGE = dataclasses.replace(
-    mirror_descent(), hidden=(128, 128), learning_rate=Falling(1e-3, 1_600.0), max_gradient_norm=5.0, minibatch=2048,
-    anchor=Magnet(uniform=0.4, inertia=20.0), feed=Rollouts(length=32, envs=256),
-)  # fmt: skip
+    default_ppo(),
+    hidden_sizes=(128, 128),
+    learning_rate=InverseSqrtSchedule(1e-3, 1_600.0),
+    max_grad_norm=5.0,
+    minibatch_size=2048,
+    policy_regularizer=MagnetKL(uniform_coef=0.4, kl_coef=20.0),
+    feed=Rollouts(num_steps=32, num_envs=256),
+)
 WORK = {
     "kuhn_poker": Work(MMD(), 3_000_000, 15.0),
-    "leduc_holdem": Work(MMD(LARGE, decay=0.998, magnet=None), 16_000_000, 90.0),
+    "leduc_holdem": Work(MMD(LARGE, ema_decay=0.998, magnet_coef=None), 16_000_000, 90.0),
 }
 
 
 def judge(name: str, out: Path, seeds: list[int]) -> None:
-    """Judge every checkpoint that was kept."""
-    method, world = EachAlone(WORK[name].method), registry.compiled(f"pgx:{name}")
-    tree, pair = game_tree(world.game), PAIRS[name]
-    theirs, like = pair.load(), method_states_like(method, world.spec, seeds)
-    table = jax.jit(lambda state: ask(method, state, tree, Mode.SAMPLE))
+    """Evaluate all copied checkpoints."""
+    method, env = IndependentLearners(WORK[name].method), registry.make_compiled(f"pgx:{name}")
+    tree, game = build_game_tree(env.game), PAIRS[name]
+    openspiel_game, shapes = game.load(), method_state_shapes(method, env.spec, seeds)
+    table = jax.jit(lambda state: method_probabilities(method, state, tree, Mode.SAMPLE))
     curve = []
-    for at in kept.times(out):
-        states, _ = checkpoint.load(kept.beside(out) / f"{at['step']:.0f}.ckpt", like, METHOD_STATE)
-        found = []
+    for entry in checkpoint_copies.times(out):
+        states, _ = checkpoint.load(
+            checkpoint_copies.copies_dir(out) / f"{entry['step']:.0f}.ckpt", shapes, METHOD_STATE_PATH
+        )
+        exploitabilities = []
         for i in range(len(seeds)):
             rows = np.asarray(table(jax.tree.map(lambda x, i=i: x[i], states)), "float64")
-            rows = np.where(tree.legal, rows, 0.0)
-            policy = as_theirs(pair, tree, rows / rows.sum(axis=1, keepdims=True))
-            found.append(pyspiel.exploitability(theirs, policy))
-        curve.append(at | {"exploitability": found})
+            rows = np.where(tree.action_mask, rows, 0.0)
+            policy = to_openspiel(game, tree, rows / rows.sum(axis=1, keepdims=True))
+            exploitabilities.append(pyspiel.exploitability(openspiel_game, policy))
+        curve.append(entry | {"exploitability": exploitabilities})
         print(json.dumps(curve[-1]), flush=True)
-    told = {"game": name, "seeds": seeds, "method": repr(method), "cores": os.cpu_count(), "curve": curve}
-    (RESULTS / f"mmd-{name.replace('_', '-')}.json").write_text(json.dumps(told, indent=1) + "\n")
+    result = {"game": name, "seeds": seeds, "method": repr(method), "cores": os.cpu_count(), "curve": curve}
+    (RESULTS / f"mmd-{name.replace('_', '-')}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 def main() -> None:
-    """Train or judge."""
-    parser = argparse.ArgumentParser(description="Train mirror descent in poker, and have OpenSpiel judge it.")
+    """Train or evaluate."""
+    parser = argparse.ArgumentParser(
+        description="Train mirror descent in poker and compute its exploitability by OpenSpiel."
+    )
     parser.add_argument("what", choices=("train", "judge"))
     parser.add_argument("game", choices=WORK)
     parser.add_argument("out", type=Path, help="directory of the run")
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds are trained")
-    asked = parser.parse_args()
-    work, seeds = WORK[asked.game], list(range(asked.seeds))
-    if asked.what == "judge":
-        judge(asked.game, asked.out, seeds)
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
+    args = parser.parse_args()
+    work, seeds = WORK[args.game], list(range(args.seeds))
+    if args.what == "judge":
+        judge(args.game, args.out, seeds)
     else:
-        kept.train(work.method, f"pgx:{asked.game}", work.steps, seeds, asked.out, work.every)
+        checkpoint_copies.train(work.method, f"pgx:{args.game}", work.steps, seeds, args.out, work.every)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Whether a policy holds a quadrotor in ``l2f``, a simulator that others wrote (Eschmann et al.): an independent judge.
+"""Evaluation of hovering policies in the independent simulator ``l2f`` (Eschmann et al.).
 
-What is fixed here, and not by the policy's training: the simulator's step, 1,000 perturbed starts, 500 steps of 10 ms,
-and what *held* means: never beyond the bounds of the task. *Settled* is more: held, and on average over the last second
-within 0.2 m of the origin. The policy sees what it saw in training, built here from the simulator's own state, without
-noise: position, rotation matrix by rows (world from body), velocity (world), rate of turn (body), and its last actions,
-oldest first. Actions in ``[-1, 1]`` are the simulator's own: rotor speeds from none to the highest.
+Fixed here, independent of training: the simulator, 1,000 perturbed initial states, and 500 steps of 10 ms. A flight
+is *held* if it never leaves the bounds of the task, and *settled* if, in addition, its mean distance from the origin
+over the last second is below 0.2 m. Observations are those of training, computed from the simulator's state without
+noise: position, rotation matrix by rows (world from body), velocity (world), rate of turn (body), and its last
+actions, oldest first. Actions in ``[-1, 1]`` are the simulator's own: rotor speeds from none to the highest.
 """
 
 from __future__ import annotations
@@ -43,65 +43,65 @@ TASKS: dict[str, dict[str, Any]] = {
         "bounds": {"position": 1.0, "velocity": 2.0, "rate": 35.0},
     },
 }
-"""The craft, starts and bounds of Eschmann et al. 2023; and the simulator's own, tilted as far as its parameters say
-(its sampler stops at 1 rad).
+"""Dynamics, initial states and bounds of Eschmann et al. 2023; and those of the simulator, with initial tilts up to its
+parameter (its own sampler stops at 1 rad).
 """
 
 
 class Simulator:
-    """Flights side by side in ``l2f``."""
+    """A batch of flights in ``l2f``."""
 
     def __init__(self, task: str, flights: int = FLIGHTS, seed: int = SEED):
         import l2f
 
         self.task, self._l2f = TASKS[task], l2f
-        self._device, self._env, self._rng, self._told = l2f.Device(), l2f.Environment(), l2f.Rng(), l2f.Parameters()
+        self._device, self._env, self._rng, self._params = l2f.Device(), l2f.Environment(), l2f.Rng(), l2f.Parameters()
         l2f.initialize_environment(self._device, self._env)
         l2f.initialize_rng(self._device, self._rng, seed)
-        l2f.initial_parameters(self._device, self._env, self._told)
-        told = json.loads(l2f.parameters_to_json(self._device, self._env, self._told))
+        l2f.initial_parameters(self._device, self._env, self._params)
+        params = json.loads(l2f.parameters_to_json(self._device, self._env, self._params))
         self.changes = self.task["dynamics"]
         if self.changes:
-            told["dynamics"] |= self.changes
-            l2f.parameters_from_json(self._device, self._env, json.dumps(told), self._told)
+            params["dynamics"] |= self.changes
+            l2f.parameters_from_json(self._device, self._env, json.dumps(params), self._params)
         self.states = [l2f.State() for _ in range(flights)]
-        self._begin(np.random.default_rng(seed))
+        self._reset(np.random.default_rng(seed))
 
-    def _begin(self, rng: np.random.Generator) -> None:
+    def _reset(self, rng: np.random.Generator) -> None:
         start, count = self.task["start"], len(self.states)
-        turns = Rotation.random(20 * count, random_state=rng)
-        x, y, z, w = turns[turns.magnitude() <= start["angle"]].as_quat(canonical=True)[:count].T
+        rotations = Rotation.random(20 * count, random_state=rng)
+        x, y, z, w = rotations[rotations.magnitude() <= start["angle"]].as_quat(canonical=True)[:count].T
         attitudes = np.stack([w, x, y, z], axis=1)
 
         def within(bound: float) -> np.ndarray:
             return rng.uniform(-bound, bound, (count, 3))
 
-        places, velocities, rates = (within(start[name]) for name in ("position", "velocity", "rate"))
+        positions, velocities, rates = (within(start[name]) for name in ("position", "velocity", "rate"))
         rotors = rng.uniform(*start["rotors"], (count, 4))
         for i, state in enumerate(self.states):
-            self._l2f.initial_state(self._device, self._env, self._told, state)
-            state.position, state.orientation, state.linear_velocity = places[i], attitudes[i], velocities[i]
+            self._l2f.initial_state(self._device, self._env, self._params, state)
+            state.position, state.orientation, state.linear_velocity = positions[i], attitudes[i], velocities[i]
             state.angular_velocity, state.rpm = rates[i], rotors[i]
 
     def step(self, actions: np.ndarray) -> None:
-        """10 ms of every flight."""
+        """Advance every flight by 10 ms."""
         for i, action in enumerate(np.clip(actions, -1, 1).astype(float).tolist()):
             after = self._l2f.State()
-            self._l2f.step(self._device, self._env, self._told, self.states[i], action, after, self._rng)
+            self._l2f.step(self._device, self._env, self._params, self.states[i], action, after, self._rng)
             self.states[i] = after
 
     def column(self, name: str) -> np.ndarray:
-        """One part of the state of every flight."""
+        """One field of the state of all flights."""
         return np.array([getattr(state, name) for state in self.states])
 
-    def seen(self) -> np.ndarray:
-        """What a policy sees of the state, without its actions."""
-        turns = Rotation.from_quat(self.column("orientation")[:, [1, 2, 3, 0]]).as_matrix().reshape(-1, 9)
-        parts = self.column("position"), turns, self.column("linear_velocity"), self.column("angular_velocity")
+    def observe(self) -> np.ndarray:
+        """Observations without the action history."""
+        rotations = Rotation.from_quat(self.column("orientation")[:, [1, 2, 3, 0]]).as_matrix().reshape(-1, 9)
+        parts = self.column("position"), rotations, self.column("linear_velocity"), self.column("angular_velocity")
         return np.concatenate(parts, axis=1)
 
     def within_bounds(self) -> np.ndarray:
-        """Which flights are within the task's bounds now."""
+        """Which flights are within the task's bounds."""
         bounds = self.task["bounds"]
         names = ("position", "position"), ("velocity", "linear_velocity"), ("rate", "angular_velocity")
         inside = [np.abs(self.column(column)).max(axis=1) <= bounds[name] for name, column in names]
@@ -109,12 +109,12 @@ class Simulator:
 
 
 def judge(act: Act, history: int, task: str, flights: int = FLIGHTS) -> dict[str, float]:
-    """Shares of flights that were held and that settled, and the median distance over the last second (m)."""
+    """Shares of flights that held and that settled, and the median distance over the last second (m)."""
     simulator = Simulator(task, flights)
     commands = np.repeat((2 * simulator.column("rpm") - 1)[:, None], history, axis=1)
     alive, away = np.ones(flights, bool), np.zeros(flights)
     for tick in range(STEPS):
-        observation = np.concatenate([simulator.seen(), commands.reshape(flights, -1)], axis=1)
+        observation = np.concatenate([simulator.observe(), commands.reshape(flights, -1)], axis=1)
         actions = np.asarray(act(observation.astype("float32")))
         simulator.step(actions)
         commands = np.concatenate([commands, actions[:, None]], axis=1)[:, 1:]

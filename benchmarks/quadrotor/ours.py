@@ -1,21 +1,21 @@
-"""Trains a hovering policy from nothing: ``ours.py TASK SEED DIRECTORY``. What differs from the paper stands in it."""
+"""Trains a hovering policy from scratch: ``ours.py TASK SEED DIRECTORY``; differences to the paper are in its page."""
 
 import sys
 
 import thespis
-from thespis.papers.learning_to_fly import PAPER
+from thespis.papers.learning_to_fly.paper import PAPER
 
-WORLDS = {"published": "Quadrotor", "l2f": "DECKED"}
+ENVS = {"published": "Quadrotor", "l2f": "DECKS_QUADROTOR"}
 ARM = PAPER.miniature.arms[0]
 STEPS = PAPER.miniature.steps
-WARMUP, EVERY = ARM.method.feed.warmup, ARM.method.feed.envs
-"""Steps of one craft before the first update, and between two updates; the craft are ``EVERY`` too."""
+WARMUP, EVERY = ARM.method.feed.learning_starts, ARM.method.feed.num_envs
+"""Steps per environment before the first update, and between updates; there are ``EVERY`` environments."""
 
 if __name__ == "__main__":
     task, seed, directory = sys.argv[1:]
     thespis.train(
         ARM.method,
-        env=f"thespis.envs.compiled.quadrotor:{WORLDS[task]}",
+        env=f"thespis.papers.learning_to_fly.envs:{ENVS[task]}",
         steps=STEPS,
         seeds=[int(seed)],
         curriculum=ARM.options["curriculum"],

@@ -1,4 +1,4 @@
-"""d3rlpy: behaviour cloning from a dataset, without files and progress bars."""
+"""d3rlpy: behaviour cloning from a dataset, without log files and progress bars."""
 
 import d3rlpy
 import numpy as np
@@ -12,16 +12,23 @@ def main() -> None:
     watch = Stopwatch(job.begin, job.steps)
     columns = np.load(f"{job.data}/data.npz")
     dataset = d3rlpy.dataset.MDPDataset(
-        observations=columns["observation"], actions=columns["action"], rewards=columns["reward"],
-        terminals=columns["terminated"].astype("float32"), timeouts=columns["truncated"].astype("float32"),
-    )  # fmt: skip
-    nets = VectorEncoderFactory(hidden_units=[job.hidden, job.hidden])
-    config = d3rlpy.algos.BCConfig(batch_size=job.batch, learning_rate=job.learning_rate, encoder_factory=nets)
+        observations=columns["observation"],
+        actions=columns["action"],
+        rewards=columns["reward"],
+        terminals=columns["terminated"].astype("float32"),
+        timeouts=columns["truncated"].astype("float32"),
+    )
+    encoder = VectorEncoderFactory(hidden_units=[job.hidden, job.hidden])
+    config = d3rlpy.algos.BCConfig(batch_size=job.batch, learning_rate=job.learning_rate, encoder_factory=encoder)
     config.create(device="cpu").fit(
-        dataset, n_steps=job.begin + job.steps, n_steps_per_epoch=job.begin, logger_adapter=NoopAdapterFactory(),
-        show_progress=False, callback=lambda method, epoch, step: watch.at(step),
-    )  # fmt: skip
-    watch.answer()
+        dataset,
+        n_steps=job.begin + job.steps,
+        n_steps_per_epoch=job.begin,
+        logger_adapter=NoopAdapterFactory(),
+        show_progress=False,
+        callback=lambda method, epoch, step: watch.at(step),
+    )
+    watch.print_result()
 
 
 main()

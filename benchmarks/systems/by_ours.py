@@ -1,4 +1,4 @@
-"""Thespis, by the function that users call: metrics, progress and checkpoints as they come by default."""
+"""Thespis, by ``thespis.train`` as users call it: metrics, progress and checkpoints as by default."""
 
 import dataclasses
 import math
@@ -12,19 +12,19 @@ from thespis.core.spaces import Box
 from thespis.envs import registry
 
 
-class Flat:
-    """A compiled world whose pictures are laid flat, as Rejax lays them before its layers."""
+class FlattenObservation:
+    """A compiled environment with flattened observations, as Rejax flattens them before its layers."""
 
-    def __init__(self, world):
-        self.world = world
-        size = math.prod(world.spec.observation.shape)
-        self.spec = dataclasses.replace(world.spec, observation=Box((size,)))
+    def __init__(self, env):
+        self.env = env
+        size = math.prod(env.spec.observation_space.shape)
+        self.spec = dataclasses.replace(env.spec, observation_space=Box((size,)))
 
     def reset(self, params, key):
-        return self._flat(*self.world.reset(params, key))
+        return self._flat(*self.env.reset(params, key))
 
     def step(self, state, action, key):
-        return self._flat(*self.world.step(state, action, key))
+        return self._flat(*self.env.step(state, action, key))
 
     def _flat(self, state, step):
         return state, dataclasses.replace(step, observation=step.observation.reshape(-1).astype("float32"))
@@ -34,21 +34,21 @@ def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
 
-    def hear(event):
+    def on_event(event):
         if event.kind == "progress":
             watch.at(event.step)
 
-    settings = [f"hidden={job.hidden},{job.hidden}", f"learning_rate={job.learning_rate}"]
+    settings = [f"hidden_sizes={job.hidden},{job.hidden}", f"learning_rate={job.learning_rate}"]
     if job.length:
-        settings += [f"length={job.length}", f"epochs={job.epochs}", f"minibatch={job.batch}"]
+        settings += [f"num_steps={job.length}", f"num_epochs={job.epochs}", f"minibatch_size={job.batch}"]
     elif job.rows:
-        settings += [f"batch={job.batch}"]
+        settings += [f"batch_size={job.batch}"]
     else:
-        settings += [f"batch={job.batch}", f"warmup={job.batch}", "capacity=100000"]
+        settings += [f"batch_size={job.batch}", f"learning_starts={job.batch}", "buffer_size=100000"]
     env: Any = None if job.rows else job.env
     if job.algorithm == "dqn":
-        settings += ["every=1", f"target_every={TARGET_EVERY}", "huber=1000000"]
-        env = Flat(registry.compiled(job.env))
+        settings += ["update_interval=1", f"target_update_interval={TARGET_EVERY}", "huber_delta=1000000"]
+        env = FlattenObservation(registry.make_compiled(job.env))
     with tempfile.TemporaryDirectory() as folder:
         thespis.train(
             job.algorithm,
@@ -61,9 +61,9 @@ def main() -> None:
             episodes=1,
             data=job.data if job.rows else None,
             out=f"{folder}/run",
-            callbacks=[hear],
+            callbacks=[on_event],
         )
-    watch.answer()
+    watch.print_result()
 
 
 main()

@@ -1,4 +1,4 @@
-"""RLtools (C++, compiled for the work, with MKL) by way of its Python interface."""
+"""RLtools (C++, compiled for each case, with MKL), through its Python interface."""
 
 import gymnasium
 from gymnasium.wrappers import RescaleAction
@@ -10,19 +10,25 @@ def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
 
-    def make():
+    def make_env():
         return RescaleAction(gymnasium.make(job.bare), -1, 1)
 
     method = SAC(
-        make, enable_evaluation=False, ACTOR_BATCH_SIZE=job.batch, CRITIC_BATCH_SIZE=job.batch,
-        ACTOR_HIDDEN_DIM=job.hidden, CRITIC_HIDDEN_DIM=job.hidden, STEP_LIMIT=job.begin + job.steps + 1,
-        OPTIMIZER_ALPHA=job.learning_rate, interface_name=f"bench_{job.hidden}_{job.batch}",
-    )  # fmt: skip
-    state, made = method.State(0), 0
-    while not watch.at(made):
+        make_env,
+        enable_evaluation=False,
+        ACTOR_BATCH_SIZE=job.batch,
+        CRITIC_BATCH_SIZE=job.batch,
+        ACTOR_HIDDEN_DIM=job.hidden,
+        CRITIC_HIDDEN_DIM=job.hidden,
+        STEP_LIMIT=job.begin + job.steps + 1,
+        OPTIMIZER_ALPHA=job.learning_rate,
+        interface_name=f"bench_{job.hidden}_{job.batch}",
+    )
+    state, num_steps = method.State(0), 0
+    while not watch.at(num_steps):
         state.step()
-        made += 1
-    watch.answer()
+        num_steps += 1
+    watch.print_result()
 
 
 main()

@@ -1,4 +1,4 @@
-"""Thespis learns by GRPO, by the function that users call, from a checkpoint on disk."""
+"""Thespis: GRPO by ``thespis.train`` as users call it, from a checkpoint on disk."""
 
 from __future__ import annotations
 
@@ -11,31 +11,38 @@ from language import GROUP, LAYERS, NEW, PROMPT, SHAPE, VOCABULARY
 from shared import Stopwatch, work
 
 import thespis
-from thespis.core.keys import fold, key_of
-from thespis.core.vocabulary import closed
-from thespis.envs.text.task import Heard, Manners, Spoken
-from thespis.language import weights
-from thespis.language.tokens import words
-from thespis.nets.decoder import Shape, decoder
+from thespis.core.spaces import word_vocabulary
+from thespis.envs.text.task import TaskSpec, TaskStep, TextEnv
+from thespis.language import hf_weights
+from thespis.language.tokenizer import word_tokenizer
+from thespis.nets.decoder import DecoderConfig, init_decoder
+from thespis.runtime.keys import fold, seed_key
 
-LISTED = tuple(f"w{i}" for i in range(VOCABULARY - len(closed(()).words)))
+WORDS = tuple(f"w{i}" for i in range(VOCABULARY - len(word_vocabulary(()).words)))
 
 
-class Even(eqx.Module):
-    """A prompt of any ids; an answer earns the share of its ids that are even."""
+class EvenTokens(eqx.Module):
+    """A task with random prompts; the reward is the share of even tokens in the response."""
 
     @property
-    def manners(self) -> Manners:
-        return Manners("even", closed(LISTED), turns=1, utterance=NEW, opening=PROMPT, answer=1)
+    def task_spec(self) -> TaskSpec:
+        return TaskSpec(
+            "even",
+            word_vocabulary(WORDS),
+            max_turns=1,
+            max_response_tokens=NEW,
+            max_opening_tokens=PROMPT,
+            max_message_tokens=1,
+        )
 
-    def begin(self, key):
+    def init(self, key):
         return jnp.zeros(()), jax.random.randint(fold(key, "prompt"), (PROMPT,), 0, VOCABULARY)
 
-    def hear(self, state, said, key):
-        share = (said % 2 == 0).mean(where=said >= 0)
-        return state, Heard(jnp.full(1, -1), share, jnp.ones((), bool))
+    def step(self, state, response, key):
+        share = (response % 2 == 0).mean(where=response >= 0)
+        return state, TaskStep(jnp.full(1, -1), share, jnp.ones((), bool))
 
-    def expert(self, state, key):
+    def demonstrator_response(self, state, key):
         return jnp.zeros(NEW, "int32")
 
 
@@ -43,29 +50,37 @@ def main() -> None:
     job = work()
     watch, rows = Stopwatch(job.begin, job.steps), job.batch
 
-    def hear(event):
+    def on_event(event):
         if event.kind == "progress":
             watch.at(event.step // rows)
 
     with tempfile.TemporaryDirectory() as folder:
-        weights.save(decoder(Shape(VOCABULARY, layers=LAYERS, tied=True, **SHAPE), key_of(0)), f"{folder}/model")
-        words(closed(LISTED).words).save(f"{folder}/model")
+        hf_weights.save_pretrained(
+            init_decoder(DecoderConfig(VOCABULARY, num_layers=LAYERS, tie_embeddings=True, **SHAPE), seed_key(0)),
+            f"{folder}/model",
+        )
+        word_tokenizer(word_vocabulary(WORDS).words).save(f"{folder}/model")
         thespis.train(
             "grpo",
-            Spoken(Even()),
+            TextEnv(EvenTokens()),
             steps=(job.begin + job.steps) * rows,
             envs=rows,
             settings=[
-                f"model={folder}/model", f"feed.group={GROUP}", f"feed.envs={rows}", f"minibatch={rows}",
-                f"learning_rate={job.learning_rate}", "reference=Unheld", "divisor=OverTokens",
-                f"compute={job.dtype}",
+                f"model={folder}/model",
+                f"feed.group_size={GROUP}",
+                f"feed.num_envs={rows}",
+                f"minibatch_size={rows}",
+                f"learning_rate={job.learning_rate}",
+                "kl_penalty=none",
+                "loss_reduction=TokenMean",
+                f"compute_dtype={job.dtype}",
             ],
             report_every=job.begin * rows,
             episodes=1,
             out=f"{folder}/run",
-            callbacks=[hear],
-        )  # fmt: skip
-    watch.answer()
+            callbacks=[on_event],
+        )
+    watch.print_result()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Thespis answers prompts of one length: utterances of a random model, two batches of half the prompts at a time."""
+"""Thespis: generation of responses of a random model to prompts of one length, in two concurrent batches."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ import dataclasses
 from language import LAYERS, NEW, SHAPE, VOCABULARY, prompts
 from shared import Stopwatch, work
 
-from thespis.core.keys import key_of
-from thespis.core.vocabulary import closed
+from thespis.core.spaces import word_vocabulary
 from thespis.language.chat import Conversation
-from thespis.language.engine import Request
-from thespis.language.local import Local
-from thespis.language.tokens import words
-from thespis.nets.decoder import Shape, decoder
+from thespis.language.engine import GenerationConfig
+from thespis.language.local_engine import LocalEngine
+from thespis.language.tokenizer import word_tokenizer
+from thespis.nets.decoder import DecoderConfig, init_decoder
+from thespis.runtime.keys import seed_key
 
-LISTED = tuple(f"w{i}" for i in range(VOCABULARY - len(closed(()).words)))
+WORDS = tuple(f"w{i}" for i in range(VOCABULARY - len(word_vocabulary(()).words)))
 
 
 def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
-    model = decoder(Shape(VOCABULARY, layers=LAYERS, tied=True, **SHAPE), key_of(0), job.dtype)
-    model = dataclasses.replace(model, compute=job.dtype)
-    engine, done = Local(model, words(closed(LISTED).words), rows=job.batch // 2, chunk=NEW), 0
-    while not watch.at(done):
-        asked = [Conversation(tuple(row)) for row in prompts(job.batch, done).tolist()]
-        answers = engine.answers(asked, Request(length=NEW, seed=done))
-        done += sum(answer.usage.said for answer in answers)  # a few ended early: the model says anything
-    watch.answer()
+    model = init_decoder(
+        DecoderConfig(VOCABULARY, num_layers=LAYERS, tie_embeddings=True, **SHAPE), seed_key(0), job.dtype
+    )
+    model = dataclasses.replace(model, compute_dtype=job.dtype)
+    engine, num_tokens = (
+        LocalEngine(model, word_tokenizer(word_vocabulary(WORDS).words), batch_size=job.batch // 2, chunk_size=NEW),
+        0,
+    )
+    while not watch.at(num_tokens):
+        conversations = [Conversation(tuple(row)) for row in prompts(job.batch, num_tokens).tolist()]
+        completions = engine.generate(conversations, GenerationConfig(max_tokens=NEW, seed=num_tokens))
+        num_tokens += sum(completion.usage.completion_tokens for completion in completions)  # a few responses end early
+    watch.print_result()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Transformers says things: the same sizes, by ``generate`` with its cache, sampling from the whole vocabulary."""
+"""Transformers: generation with the same sizes, by ``generate`` with its cache, from the whole vocabulary."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ def main() -> None:
     watch = Stopwatch(job.begin, job.steps)
     config = LlamaConfig(**LLAMA)
     model = LlamaForCausalLM(config).eval().to(getattr(torch, job.dtype))
-    how = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=NEW, min_new_tokens=NEW, pad_token_id=0)
-    done = 0
+    generation_config = GenerationConfig(
+        do_sample=True, top_k=0, max_new_tokens=NEW, min_new_tokens=NEW, pad_token_id=0
+    )
+    num_tokens = 0
     with torch.inference_mode():
-        while not watch.at(done):
-            tokens = torch.from_numpy(prompts(job.batch, done)).long()
-            said = model.generate(tokens, attention_mask=torch.ones_like(tokens), generation_config=how)
-            done += said[:, PROMPT:].numel()
-    watch.answer()
+        while not watch.at(num_tokens):
+            tokens = torch.from_numpy(prompts(job.batch, num_tokens)).long()
+            output = model.generate(tokens, attention_mask=torch.ones_like(tokens), generation_config=generation_config)
+            num_tokens += output[:, PROMPT:].numel()
+    watch.print_result()
 
 
 if __name__ == "__main__":

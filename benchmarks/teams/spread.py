@@ -1,12 +1,13 @@
-"""Three agents that shall cover three landmarks without bumping into each other: MPE simple spread, as JaxMARL has it.
+"""MPE simple spread: three agents cover three landmarks without collisions; methods, a planner and random actions.
 
     python benchmarks/teams/spread.py mappo              # three seeds, minutes of a core
     python benchmarks/teams/spread.py qmix --steps 2000000 --seeds 5
-    python benchmarks/teams/spread.py planner            # no learning: each goes to a landmark of its own, the best way
+    python benchmarks/teams/spread.py planner            # no learning: the shortest assignment of landmarks
 
-The return is JaxMARL's, as its baselines report it: what one agent is paid in an episode of 26 steps (half for its own
-bumps, half for the distances of all), times the number of agents, on average over agents. Their results are a figure
-(Rutherford et al., 2023, appendix), no table; who ran their feed-forward IPPO for 10,000,000 steps reported about -60.
+The return is defined as in JaxMARL's baselines: the reward of one agent in an episode of 26 steps (half for its own
+collisions, half for the distances of all), times the number of agents, averaged over agents. Their results are a figure
+(Rutherford et al., 2023, appendix), not a table; others report about -60 for their feed-forward IPPO after 10,000,000
+steps.
 Prints mean returns by seed, a 95% interval over seeds, and the CPU time.
 """
 
@@ -24,32 +25,41 @@ import numpy as np
 
 import thespis
 from thespis.core.feeds import Replay, Rollouts
-from thespis.core.keys import key_of, per_index
 from thespis.envs import registry
-from thespis.evaluation.statistics import interval
-from thespis.learners.advantages import PerMinibatch
-from thespis.learners.normalisers import ReturnScale
-from thespis.methods.teams.ippo import IPPO
-from thespis.methods.teams.mappo import MAPPO
-from thespis.methods.teams.masac import MASAC
-from thespis.methods.teams.qmix import QMIX
-from thespis.methods.teams.vdn import VDN
+from thespis.evaluation.statistics import bootstrap_interval
+from thespis.learners.on_policy.method import MinibatchNormalizer
+from thespis.learners.optim.normalizers import ReturnNormalizer
+from thespis.methods.multi_agent.ippo import IPPO
+from thespis.methods.multi_agent.mappo import MAPPO
+from thespis.methods.multi_agent.masac import MASAC
+from thespis.methods.multi_agent.qmix import QMIX
+from thespis.methods.multi_agent.vdn import VDN
+from thespis.runtime.keys import indexed_keys, seed_key
 
-WORLD, AGENTS = "jaxmarl:MPE_simple_spread_v3", 3
+ENV, AGENTS = "jaxmarl:MPE_simple_spread_v3", 3
 
 PPO = thespis.PPO(
-    learning_rate=1e-3, entropy_weight=0.01, epochs=4, minibatch=1536, advantages=PerMinibatch(), rewards=ReturnScale(),
-    hidden=(128, 128), feed=Rollouts(length=64, envs=32),
-)  # fmt: skip
+    learning_rate=1e-3,
+    ent_coef=0.01,
+    num_epochs=4,
+    minibatch_size=1536,
+    advantage_normalizer=MinibatchNormalizer(),
+    reward_normalizer=ReturnNormalizer(),
+    hidden_sizes=(128, 128),
+    feed=Rollouts(num_steps=64, num_envs=32),
+)
 VALUES = {
-    "learning_rate": 1e-3, "discount": 0.9, "epsilon_updates": 3_000.0, "max_gradient_norm": 25.0,
-    "feed": Replay(capacity=200_000, batch=256, warmup=5_000, every=4, envs=16),
-}  # fmt: skip
+    "learning_rate": 1e-3,
+    "discount": 0.9,
+    "epsilon_decay_updates": 3_000.0,
+    "max_grad_norm": 25.0,
+    "feed": Replay(buffer_size=200_000, batch_size=256, learning_starts=5_000, update_interval=4, num_envs=16),
+}
 SAC = thespis.SAC(
     learning_rate=1e-3,
     discount=0.9,
-    hidden=(128, 128),
-    feed=Replay(capacity=200_000, batch=128, warmup=5_000, every=4, envs=16),
+    hidden_sizes=(128, 128),
+    feed=Replay(buffer_size=200_000, batch_size=128, learning_starts=5_000, update_interval=4, num_envs=16),
 )
 METHODS = {"ippo": IPPO(PPO), "mappo": MAPPO(PPO), "vdn": VDN(**VALUES), "qmix": QMIX(**VALUES), "masac": MASAC(SAC)}
 
@@ -59,81 +69,90 @@ def main() -> None:
     parser.add_argument("method", choices=[*METHODS, "planner", "random"])
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", default=None, help="where the run is kept")
-    asked = parser.parse_args()
-    if asked.method in ("planner", "random"):
-        scores = {asked.method: played(planned if asked.method == "planner" else drawn)}
+    parser.add_argument("--out", default=None, help="directory of the run")
+    args = parser.parse_args()
+    if args.method in ("planner", "random"):
+        scores = {args.method: play_episodes(plan_actions if args.method == "planner" else random_actions)}
     else:
-        scores = trained(asked)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    told = {mode: summary(x) for mode, x in scores.items()}
-    told |= {"method": asked.method, "steps": asked.steps, "cpu_seconds": round(used.ru_utime + used.ru_stime)}
-    print(json.dumps(told))
+        scores = train(args)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    result = {mode: summary(x) for mode, x in scores.items()}
+    result |= {"method": args.method, "steps": args.steps, "cpu_seconds": round(usage.ru_utime + usage.ru_stime)}
+    print(json.dumps(result))
 
 
 def summary(scores: np.ndarray) -> dict[str, object]:
-    """Mean, 95% interval (of seeds, or of episodes where nothing is learnt), and the scores if they are few."""
-    found = interval(scores)
-    told = {"mean": round(float(np.mean(scores)), 2), "interval": found and np.round(found, 2).tolist()}
-    return told | ({"seeds": np.round(scores, 2).tolist()} if len(scores) < 100 else {})
+    """Mean, 95% interval (over seeds, or over episodes without learning), and the scores of seeds."""
+    interval = bootstrap_interval(scores)
+    result = {"mean": round(float(np.mean(scores)), 2), "interval": interval and np.round(interval, 2).tolist()}
+    return result | ({"seeds": np.round(scores, 2).tolist()} if len(scores) < 100 else {})
 
 
-def trained(asked: argparse.Namespace) -> dict[str, np.ndarray]:
+def train(args: argparse.Namespace) -> dict[str, np.ndarray]:
     """Mean returns of every seed, greedy and sampled."""
     with tempfile.TemporaryDirectory() as folder:
         run = thespis.train(
-            METHODS[asked.method], WORLD, steps=asked.steps, seeds=asked.seeds, episodes=100,
-            out=asked.out or f"{folder}/run", report_every=asked.steps // 20, callbacks=[say],
-        )  # fmt: skip
-        return {m: AGENTS * np.array([np.mean(one) for one in run.final[m]["scores"]]) for m in ("greedy", "sampled")}
+            METHODS[args.method],
+            ENV,
+            steps=args.steps,
+            seeds=args.seeds,
+            episodes=100,
+            out=args.out or f"{folder}/run",
+            report_every=args.steps // 20,
+            callbacks=[print_returns],
+        )
+        return {
+            m: AGENTS * np.array([np.mean(seed) for seed in run.final_scores[m]["scores"]])
+            for m in ("greedy", "sampled")
+        }
 
 
-def say(event) -> None:
-    """How the team does while it learns."""
+def print_returns(event) -> None:
+    """Print the returns of the team during training."""
     if event.kind == "metrics":
         returns = [row["episode_return"] for row in event.data["rows"]]
         print(event.step, *("-" if x is None else f"{AGENTS * x:.1f}" for x in returns), flush=True)
 
 
-def played(act) -> np.ndarray:
+def play_episodes(act) -> np.ndarray:
     """Returns of 1,000 episodes of ``act(observations, key)``."""
-    world = registry.compiled(WORLD)
+    env = registry.make_compiled(ENV)
 
     def play(key):
-        state, first = world.reset(world.spec.params, key)
+        state, time_step = env.reset(env.spec.params, key)
 
         def step(carry, key):
-            state, seen = carry
-            state, answer = world.step(state, {"agent": act(seen["agent"], key)}, key)
-            return (state, answer.observation), (answer.reward, answer.truncated)
+            state, obs = carry
+            state, time_step = env.step(state, {"agent": act(obs["agent"], key)}, key)
+            return (state, time_step.observation), (time_step.reward, time_step.truncated)
 
-        return jax.lax.scan(step, (state, first.observation), jax.random.split(key, world.spec.time_limit))[1]
+        return jax.lax.scan(step, (state, time_step.observation), jax.random.split(key, env.spec.time_limit))[1]
 
-    rewards, ended = jax.jit(jax.vmap(play))(per_index(key_of(0), 1_000))
+    rewards, ended = jax.jit(jax.vmap(play))(indexed_keys(seed_key(0), 1_000))
     assert ended[:, -1].all() and not ended[:, :-1].any()
     return AGENTS * np.asarray(rewards.sum(axis=1))
 
 
-def drawn(seen, key):
-    """Any action."""
+def random_actions(obs, key):
+    """Random actions."""
     return jax.random.randint(key, (AGENTS,), 0, 5)
 
 
-def planned(seen, key):
-    """Each goes to a landmark of its own, such that the ways together are shortest, one step ahead.
+def plan_actions(obs, key):
+    """Greedy planner: assigns landmarks so that the sum of distances is smallest, and moves one step towards them.
 
-    Of what an agent sees, ``[0:2]`` is its velocity, ``[4:10]`` where the landmarks lie from it. Actions are: nothing,
-    left, right, down, up.
+    In an observation, ``[0:2]`` is the velocity and ``[4:10]`` the relative positions of the landmarks. Actions are: no
+    action, left, right, down, up.
     """
-    ways = seen[:, 4:10].reshape(AGENTS, AGENTS, 2)
-    lengths = jnp.linalg.norm(ways, axis=-1)
-    orders = jnp.array(list(itertools.permutations(range(AGENTS))))
-    best = orders[jnp.argmin(jax.vmap(lambda order: lengths[jnp.arange(AGENTS), order].sum())(orders))]
-    way = ways[jnp.arange(AGENTS), best] - 0.3 * seen[:, :2]
-    along = jnp.argmax(jnp.abs(way), axis=1)
-    sign = jnp.take_along_axis(way, along[:, None], 1)[:, 0]
+    offsets = obs[:, 4:10].reshape(AGENTS, AGENTS, 2)
+    lengths = jnp.linalg.norm(offsets, axis=-1)
+    assignments = jnp.array(list(itertools.permutations(range(AGENTS))))
+    best = assignments[jnp.argmin(jax.vmap(lambda order: lengths[jnp.arange(AGENTS), order].sum())(assignments))]
+    move = offsets[jnp.arange(AGENTS), best] - 0.3 * obs[:, :2]
+    axis = jnp.argmax(jnp.abs(move), axis=1)
+    sign = jnp.take_along_axis(move, axis[:, None], 1)[:, 0]
     near = jnp.abs(sign) < 0.03
-    return jnp.where(near, 0, 1 + 2 * along + (sign > 0)).astype("int32")
+    return jnp.where(near, 0, 1 + 2 * axis + (sign > 0)).astype("int32")
 
 
 if __name__ == "__main__":

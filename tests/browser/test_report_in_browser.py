@@ -1,4 +1,4 @@
-"""Reports as people see them: opened from disk in a real Chromium, wide and narrow."""
+"""HTML reports in headless Chromium: layout in wide and narrow windows, errors, network requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ from PIL import Image
 
 from thespis.cli.main import run as command_line
 
-SMALL = ("--steps", "512", "--envs", "2", "--set", "length=32", "hidden=8", "epochs=1", "--episodes", "2", "--quiet")
+SMALL = (
+    "--steps",
+    "512",
+    "--envs",
+    "2",
+    "--set",
+    "num_steps=32",
+    "hidden_sizes=8",
+    "num_epochs=1",
+    "--episodes",
+    "2",
+    "--quiet",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +49,17 @@ def pages(tmp_path_factory):
     """The report of one run, and that of two runs side by side."""
     root = tmp_path_factory.mktemp("reports")
     for method in ("ppo", "a2c"):
-        settings = [word for word in SMALL if method == "ppo" or word != "epochs=1"]
+        settings = [word for word in SMALL if method == "ppo" or word != "num_epochs=1"]
         words = ["train", method, "--env", "CartPole-v1", "--seeds", "3", *settings, "--out", str(root / method)]
         assert command_line(words) == 0
     runs = [str(root / method) for method in ("ppo", "a2c")]
     assert command_line(["report", *runs, "--out", str(root / "both.html")]) == 0
-    return {"one": root / "ppo" / "report.html", "both": root / "both.html"}
+    return {"single": root / "ppo" / "report.html", "both": root / "both.html"}
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-@pytest.mark.parametrize("name", ["one", "both"])
-def test_a_report_is_whole_and_fits_the_window(browser, pages, name, width):
+@pytest.mark.parametrize("name", ["single", "both"])
+def test_a_report_is_complete_and_fits_the_window(browser, pages, name, width):
     browser.set_window_size(width, 900)
     browser.get(pages[name].as_uri())
     assert "ppo" in browser.find_element("tag name", "body").text
@@ -58,13 +70,13 @@ def test_a_report_is_whole_and_fits_the_window(browser, pages, name, width):
         "return [...document.querySelectorAll('svg, img')].filter(f => f.getClientRects().length > 0)"
         ".map(f => [f.getBoundingClientRect().width, f.getBoundingClientRect().height,"
         " f.tagName === 'IMG' ? f.naturalWidth : 1])"
-    )  # a figure that is drawn twice, for wide and for narrow windows, is shown once
+    )  # a figure with a wide and a narrow version is shown in one of them
     assert len(figures) >= 3 and all(min(figure) > 0 for figure in figures), figures
     shot = np.asarray(Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("L"))
-    assert len(np.unique(shot)) > 10, "nothing is drawn"
+    assert len(np.unique(shot)) > 10, "the page is blank"
 
 
-def test_nothing_is_fetched_from_elsewhere(browser, pages):
-    browser.get(pages["one"].as_uri())
+def test_a_report_loads_no_remote_files(browser, pages):
+    browser.get(pages["single"].as_uri())
     fetched = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert [url for url in fetched if not url.startswith(("file:", "data:", "blob:"))] == []

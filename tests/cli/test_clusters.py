@@ -1,4 +1,4 @@
-"""Runs with workers as a user sees them: killed, interrupted, failing, on two machines; no process stays behind."""
+"""Runs with ``--workers``: killed, interrupted, failing or on two machines, against uninterrupted runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from processes import COMMAND, PATIENCE, Ended, one_line, outcome, run_to_end, started_in
-from rooms import inside
+from cli_process import COMMAND, TIMEOUT, FinishedProcess, one_line, outcome, processes_in, run_to_end
+from network_namespaces import run_in_namespace
 
 pytestmark = pytest.mark.slow
 
@@ -33,111 +33,114 @@ TRAIN = [
     "--checkpoint-seconds",
     "0",
 ]
-SMALL = ["--set", "length=32", "hidden=8", "epochs=1"]
-SLOW = [*TRAIN, "--env", "accidents:Slow", "--steps", "4096", *SMALL]
-"""32 blocks of 128 steps; one takes 0.3 seconds."""
+SMALL = ["--set", "num_steps=32", "hidden_sizes=8", "num_epochs=1"]
+SLOW_RUN = [*TRAIN, "--env", "failing_envs:Slow", "--steps", "4096", *SMALL]
+"""32 blocks of 128 steps; a block takes 0.3 seconds."""
 
 
-def blocks(cwd: Path) -> int:
-    """Blocks that have been reported."""
+def num_blocks(cwd: Path) -> int:
+    """The number of blocks that the run has reported."""
     progress = cwd / "run" / "progress.csv"
     return max(len(progress.read_text().splitlines()) - 1, 0) if progress.exists() else 0
 
 
-def after(count: int, cwd: Path, process: subprocess.Popen) -> None:
-    end = time.monotonic() + PATIENCE
-    while blocks(cwd) < count and process.poll() is None and time.monotonic() < end:
+def wait_for_blocks(count: int, cwd: Path, process: subprocess.Popen) -> None:
+    """Wait until a running process has reported this many blocks."""
+    deadline = time.monotonic() + TIMEOUT
+    while num_blocks(cwd) < count and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert process.poll() is None and blocks(cwd) >= count, process.communicate()
+    assert process.poll() is None and num_blocks(cwd) >= count, process.communicate()
 
 
-def before_verdict(said: Ended) -> str:
-    return said.err.partition("\nFinal play")[0]
+def messages_before_evaluation(result: FinishedProcess) -> str:
+    return result.err.partition("\nFinal play")[0]
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory) -> Path:
-    """The slow run, not disturbed."""
+def uninterrupted(tmp_path_factory) -> Path:
+    """The slow run, uninterrupted."""
     cwd = tmp_path_factory.mktemp("straight")
-    said = run_to_end([*SLOW, "--json", "--quiet"], cwd)
-    assert said.code == 0 and json.loads(said.out)["step"] == 4096, said
-    assert before_verdict(said) == "", "Ray is not heard"
+    result = run_to_end([*SLOW_RUN, "--json", "--quiet"], cwd)
+    assert result.code == 0 and json.loads(result.out)["step"] == 4096, result
+    assert messages_before_evaluation(result) == "", "Ray prints nothing"
     return cwd / "run"
 
 
-def test_a_worker_killed_at_work_is_replaced(straight, tmp_path):
-    """SIGKILL in the middle of a block: the run goes on to the same step, and says what it lost."""
+def test_a_killed_worker_is_replaced(uninterrupted, tmp_path):
+    """SIGKILL in the middle of a block: the run continues to the same step and reports what it lost."""
 
     def kill(process: subprocess.Popen) -> None:
-        after(5, tmp_path, process)
+        wait_for_blocks(5, tmp_path, process)
         time.sleep(0.1)
-        os.kill(started_in(tmp_path, "ray::Worker.collect")[0], signal.SIGKILL)
+        os.kill(processes_in(tmp_path, "ray::RolloutWorker.collect")[0], signal.SIGKILL)
 
-    said = run_to_end([*SLOW, "--json", "--quiet"], tmp_path, kill)
-    assert said.code == 0 and json.loads(said.out)["step"] == 4096, said
-    lines = before_verdict(said).splitlines()
+    result = run_to_end([*SLOW_RUN, "--json", "--quiet"], tmp_path, kill)
+    assert result.code == 0 and json.loads(result.out)["step"] == 4096, result
+    lines = messages_before_evaluation(result).splitlines()
     assert len(lines) == 1 and "was lost and is replaced: its 2 environments begin new episodes" in lines[0], lines
-    rows, others = ((run / "metrics.csv").read_text().splitlines() for run in (tmp_path / "run", straight))
+    rows, others = ((run / "metrics.csv").read_text().splitlines() for run in (tmp_path / "run", uninterrupted))
     assert len(rows) == len(others) and rows[:5] == others[:5] and rows != others
 
 
-def test_ctrl_c_ends_workers_too_and_resuming_is_exact(straight, tmp_path):
-    def press(process: subprocess.Popen) -> None:
-        after(5, tmp_path, process)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everybody in the group hears it
+def test_ctrl_c_ends_the_workers_and_resuming_is_exact(uninterrupted, tmp_path):
+    def interrupt(process: subprocess.Popen) -> None:
+        wait_for_blocks(5, tmp_path, process)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
 
-    said = run_to_end([*SLOW, "--quiet"], tmp_path, press)
-    assert said.code == 130 and "thespis resume run" in one_line(said)
-    said = run_to_end(["resume", "run", "--quiet"], tmp_path)
-    assert said.code == 0 and outcome(tmp_path / "run") == outcome(straight), said.err
+    result = run_to_end([*SLOW_RUN, "--quiet"], tmp_path, interrupt)
+    assert result.code == 130 and "thespis resume run" in one_line(result)
+    result = run_to_end(["resume", "run", "--quiet"], tmp_path)
+    assert result.code == 0 and outcome(tmp_path / "run") == outcome(uninterrupted), result.err
 
 
-def test_ctrl_c_twice_leaves_nobody_behind(tmp_path):
-    def press(process: subprocess.Popen) -> None:
-        after(5, tmp_path, process)
+def test_ctrl_c_twice_leaves_no_process(tmp_path):
+    def interrupt(process: subprocess.Popen) -> None:
+        wait_for_blocks(5, tmp_path, process)
         for _ in range(2):
             os.killpg(process.pid, signal.SIGINT)
             time.sleep(0.1)
 
-    assert run_to_end([*SLOW, "--quiet"], tmp_path, press).code == 130
+    assert run_to_end([*SLOW_RUN, "--quiet"], tmp_path, interrupt).code == 130
 
 
-def test_a_run_that_is_killed_takes_its_workers_along(tmp_path):
+def test_killing_a_run_ends_its_workers(tmp_path):
     def kill(process: subprocess.Popen) -> None:
-        after(5, tmp_path, process)
+        wait_for_blocks(5, tmp_path, process)
         process.kill()
 
-    assert run_to_end([*SLOW, "--quiet"], tmp_path, kill).code == -signal.SIGKILL
+    assert run_to_end([*SLOW_RUN, "--quiet"], tmp_path, kill).code == -signal.SIGKILL
 
 
-def test_a_world_that_fails_in_a_worker_is_named_with_its_step(tmp_path):
-    said = run_to_end([*TRAIN, "--env", "accidents:Raises", "--steps", "40000", *SMALL, "--quiet"], tmp_path)
-    assert said.code == 2
-    assert "worker 0: accidents:Raises, environment 0, step 1500, raised RuntimeError: the motor is on" in one_line(
-        said
+def test_an_environment_that_fails_in_a_worker_is_named_with_its_step(tmp_path):
+    result = run_to_end([*TRAIN, "--env", "failing_envs:Raises", "--steps", "40000", *SMALL, "--quiet"], tmp_path)
+    assert result.code == 2
+    assert "worker 0: failing_envs:Raises, environment 0, step 1500, raised RuntimeError: the motor is on" in one_line(
+        result
     )
 
 
 # -- two machines ------------------------------------------------------------------------------------------
 
 
-def test_two_machines_give_what_one_gives(straight, rooms, tmp_path):
-    """One CPU each, so that both must work; the run is not to know the difference."""
+def test_two_machines_give_the_result_of_one(uninterrupted, namespaces, tmp_path):
+    """One CPU each, so that both must work; the result must equal that of one machine."""
     ray = str(Path(sys.executable).parent / "ray")
     notes, files = tmp_path / "notes", tempfile.mkdtemp(prefix="th-", dir="/tmp")
     notes.mkdir()
     node = ["start", "--num-cpus", "1", "--disable-usage-stats", "--node-ip-address"]
-    guarded = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+    auth = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
     head = ["--head", "--port", "6399", "--temp-dir", files, "--include-dashboard", "false"]
     try:
-        inside(rooms[0], tmp_path, ray, *node, "10.213.7.1", *head, NOTES=str(notes), **guarded)
-        inside(
-            rooms[1], tmp_path, ray, *node, "10.213.7.2", "--address", "10.213.7.1:6399", NOTES=str(notes), **guarded
+        run_in_namespace(namespaces[0], tmp_path, ray, *node, "10.213.7.1", *head, NOTES=str(notes), **auth)
+        run_in_namespace(
+            namespaces[1], tmp_path, ray, *node, "10.213.7.2", "--address", "10.213.7.1:6399", NOTES=str(notes), **auth
         )
-        inside(rooms[0], tmp_path, *COMMAND, *SLOW, "--cluster", "10.213.7.1:6399", "--quiet", **guarded)
+        run_in_namespace(
+            namespaces[0], tmp_path, *COMMAND, *SLOW_RUN, "--cluster", "10.213.7.1:6399", "--quiet", **auth
+        )
         assert len(list(notes.iterdir())) == 2, "both machines acted"
-        assert outcome(tmp_path / "run") == outcome(straight)
+        assert outcome(tmp_path / "run") == outcome(uninterrupted)
     finally:
-        for number in started_in(tmp_path):
-            os.kill(number, signal.SIGKILL)
+        for pid in processes_in(tmp_path):
+            os.kill(pid, signal.SIGKILL)
         shutil.rmtree(files, ignore_errors=True)

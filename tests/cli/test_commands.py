@@ -1,4 +1,4 @@
-"""Every command, from end to end, on one small run."""
+"""The commands train, resume, evaluate, compare, report, record, collect and list, end to end, on one small run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import TRAINED
+from conftest import TRAIN_WORDS
 from PIL import Image
 
 from thespis.data.datasets import read_dataset
-from thespis.evaluation.recording import read_record
+from thespis.evaluation.episode_recording import read_episode
 
 
-def test_train_prints_the_verdict_and_what_to_do_next(training):
-    run, said = training
-    assert said.out.startswith("device: cpu")
+def test_train_prints_the_evaluation_and_the_next_commands(training):
+    run, result = training
+    assert result.out.startswith("device: cpu")
     for words in (
         "planned memory",
         "evaluation at 512",
@@ -28,49 +28,49 @@ def test_train_prints_the_verdict_and_what_to_do_next(training):
         "run/report.html",
         "Schulman et al. 2017",
     ):
-        assert words in said.out
-    assert "thespis evaluate run" in said.out and said.err == ""
+        assert words in result.out
+    assert "thespis evaluate run" in result.out and result.err == ""
     assert list((run.parent / "board").rglob("events*"))
 
 
 @pytest.mark.slow
-def test_evaluating_and_tracking_change_nothing(training, thespis):
+def test_evaluating_and_tracking_do_not_change_training(training, thespis):
     trained, tracked = training
-    plain = thespis(*TRAINED, "--evaluate-every", 0)
+    plain = thespis(*TRAIN_WORDS, "--evaluate-every", 0)
     assert tracked.out.count("evaluation at") > plain.out.count("evaluation at") and not Path("board").exists()
     assert (trained / "metrics.csv").read_bytes() == Path("run/metrics.csv").read_bytes()
 
 
-def test_json_is_one_document_and_all_else_is_elsewhere(trained, thespis):
-    said = thespis("resume", trained, "--json")
-    found, final = said.document, json.loads((trained / "final.json").read_text())
-    assert found["reason"] == "finished" and found["step"] == 512
-    assert found["greedy"] == final["greedy"] and found["state_hash"] == final["state_hash"]
-    assert "device: cpu" in said.err
+def test_json_is_one_document_on_stdout_and_the_rest_on_stderr(trained, thespis):
+    result = thespis("resume", trained, "--json")
+    document, final = result.document, json.loads((trained / "final.json").read_text())
+    assert document["reason"] == "finished" and document["step"] == 512
+    assert document["greedy"] == final["greedy"] and document["state_hash"] == final["state_hash"]
+    assert "device: cpu" in result.err
 
 
 def test_evaluate_changes_nothing(trained, thespis):
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
-    found = thespis("evaluate", trained, "--episodes", 3, "--json").document
-    assert {"run", "step", "greedy", "sampled", "state_hash"} == set(found)
-    for way in ("greedy", "sampled"):
-        assert {"iqm", "interval", "seeds", "scores"} <= set(found[way])
-        assert np.shape(found[way]["scores"]) == (3, 3)
-        assert found[way]["interval"][0] <= found[way]["iqm"] <= found[way]["interval"][1]
-    assert found["state_hash"] == json.loads((trained / "final.json").read_text())["state_hash"]
+    document = thespis("evaluate", trained, "--episodes", 3, "--json").document
+    assert {"run", "step", "greedy", "sampled", "state_hash"} == set(document)
+    for mode in ("greedy", "sampled"):
+        assert {"iqm", "interval", "seeds", "scores"} <= set(document[mode])
+        assert np.shape(document[mode]["scores"]) == (3, 3)
+        assert document[mode]["interval"][0] <= document[mode]["iqm"] <= document[mode]["interval"][1]
+    assert document["state_hash"] == json.loads((trained / "final.json").read_text())["state_hash"]
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
 
 
-def test_compare_says_it_in_a_sentence(trained, thespis):
-    """With a copy of the same run that is said to be of another method."""
+def test_compare_prints_a_sentence_and_writes_a_plot(trained, thespis):
+    """Compares a run with a copy of it whose method name is changed."""
     shutil.copytree(trained, "a2c")
     config = json.loads(Path("a2c/run.json").read_text())
     Path("a2c/run.json").write_text(json.dumps(config | {"method_name": "a2c"}))
-    said = thespis("compare", trained, "a2c", "--plot", "plot.svg", "--json")
-    found = said.document
-    assert [group["name"] for group in found["groups"]] == ["ppo", "a2c"]
-    (pair,) = found["pairs"]
-    assert pair["verdict"] in ("better", "worse", "not distinguishable") and pair["sentence"] in said.err
+    result = thespis("compare", trained, "a2c", "--plot", "plot.svg", "--json")
+    document = result.document
+    assert [group["name"] for group in document["groups"]] == ["ppo", "a2c"]
+    (pair,) = document["pairs"]
+    assert pair["verdict"] in ("better", "worse", "not distinguishable") and pair["sentence"] in result.err
     assert Path("plot.svg").read_text().startswith("<?xml")
 
 
@@ -79,94 +79,94 @@ def test_report(trained, thespis):
     assert "<h1>ppo on gymnax:CartPole-v1" in Path("page.html").read_text()
 
 
-def test_record_writes_a_film_and_the_critics_opinion(trained, thespis):
-    found = thespis("record", trained, "--seed", 1, "--sampled", "--out", "film.gif", "--json").document
-    about, columns = read_record(found["episode"])
-    assert about["format"] == 1 and about["seed"] == 1 and about["mode"] == "sampled"
-    length = found["length"]
+def test_record_writes_a_video_and_the_critique_of_each_step(trained, thespis):
+    document = thespis("record", trained, "--seed", 1, "--sampled", "--out", "film.gif", "--json").document
+    header, columns = read_episode(document["episode"])
+    assert header["format"] == 1 and header["seed"] == 1 and header["mode"] == "sampled"
+    length = document["length"]
     assert columns["observation"].shape == (length, 4)
     assert {len(column) for column in columns.values()} == {length}
     assert {"action", "reward", "terminated", "truncated", "value", "advantage"} <= set(columns)
-    assert columns["reward"].sum() == found["return"]
+    assert columns["reward"].sum() == document["return"]
     assert columns["terminated"][-1] or columns["truncated"][-1]
-    assert found["drawn"].startswith(("drawn by Gymnasium's CartPole-v1", "plotted, as "))
+    assert document["drawn"].startswith(("rendered by Gymnasium's CartPole-v1", "plotted, because "))
     with Image.open("film.gif") as film:
         assert film.n_frames > 1
 
 
 @pytest.mark.slow
-def test_a_demonstrator_s_talk_can_be_collected_and_learnt(thespis):
-    found = thespis("collect", "text:echo", "--episodes", 20, "--out", "data", "--json").document
-    assert (found["episodes"], found["steps"]) == (20, 60)
-    small = ["--set", "layers=1", "width=32", "feed.batch=4", "--episodes", 2, "--quiet"]
+def test_dialogues_of_a_demonstrator_can_be_collected_and_trained_on(thespis):
+    document = thespis("collect", "text:echo", "--episodes", 20, "--out", "data", "--json").document
+    assert (document["episodes"], document["steps"]) == (20, 60)
+    small = ["--set", "num_layers=1", "hidden_size=32", "feed.batch_size=4", "--episodes", 2, "--quiet"]
     thespis("train", "sft", "--data", "data", "--env", "text:echo", "--steps", 2, "--out", "run", *small)
     thespis("collect", "run", "--episodes", 3, "--out", "own")
     thespis("train", "dpo", "--model", "blank", "--data", "data", "--steps", 2, "--out", "alone", *small)
     for wrong in (["--steps", 5], ["--episodes", 5, "--greedy"]):
         assert "--episodes N alone" in thespis("collect", "text:echo", *wrong, "--out", "x", code=2).err
-    told = thespis("train", "dpo", "--data", "data", "--steps", 2, "--out", "tiny", code=2).err
-    assert "taught by its world" in told
+    error = thespis("train", "dpo", "--data", "data", "--steps", 2, "--out", "tiny", code=2).err
+    assert "pretrained on its environment" in error
 
 
-def test_collect_can_be_learnt_from(trained, thespis):
-    found = thespis("collect", trained, "--steps", 100, "--out", "data", "--json").document
+def test_collected_data_can_be_trained_on(trained, thespis):
+    document = thespis("collect", trained, "--steps", 100, "--out", "data", "--json").document
     dataset = read_dataset("data")
-    assert found["steps"] == len(dataset.steps.reward) >= 100
-    assert dataset.episodes == found["episodes"] and dataset.about["mode"] == "sampled"
+    assert document["steps"] == len(dataset.steps.reward) >= 100
+    assert dataset.num_episodes == document["episodes"] and dataset.metadata["mode"] == "sampled"
     thespis("collect", trained, "--episodes", 4, "--out", "more", "--greedy", "--format", "parquet")
-    assert read_dataset("more").episodes == 4
-    told = ("--steps", 20, "--set", "hidden=8", "--episodes", 2, "--out", "clone", "--json")
-    clone = thespis("train", "bc", "--data", "data", "--env", "CartPole-v1", *told).document
+    assert read_dataset("more").num_episodes == 4
+    options = ("--steps", 20, "--set", "hidden_sizes=8", "--episodes", 2, "--out", "clone", "--json")
+    clone = thespis("train", "bc", "--data", "data", "--env", "CartPole-v1", *options).document
     assert clone["greedy"]["seeds"] == 1
 
 
 @pytest.mark.slow
 def test_list_methods(thespis):
-    found = thespis("list", "methods", "--json").document["methods"]
-    assert found["ppo"]["actions"] == ["box", "discrete", "multi-discrete", "trees"]
-    assert found["dqn"]["actions"] == ["discrete"] and found["td3"]["actions"] == ["box"]
-    assert found["ippo"]["actions"] == found["ppo"]["actions"] and found["cfr"]["actions"] == ["moves of a game"]
-    assert found["bc"]["loops"] == ["logged"] and found["sac"]["loops"] == ["compiled", "host", "logged"]
+    methods = thespis("list", "methods", "--json").document["methods"]
+    assert methods["ppo"]["actions"] == ["box", "discrete", "multi-discrete", "trees"]
+    assert methods["dqn"]["actions"] == ["discrete"] and methods["td3"]["actions"] == ["box"]
+    assert methods["ippo"]["actions"] == methods["ppo"]["actions"] and methods["cfr"]["actions"] == ["moves of a game"]
+    assert methods["bc"]["loops"] == ["logged"] and methods["sac"]["loops"] == ["compiled", "host", "logged"]
 
 
 def test_list_one_method(thespis):
-    found = thespis("list", "methods", "sac", "--json").document
-    settings = {setting["name"]: setting for setting in found["settings"]}
-    assert settings["learning_rate"]["type"] == "float" and settings["learning_rate"]["default"] == 3e-4
-    assert settings["feed.batch"]["default"] == 256 and settings["critics"]["doc"]
+    document = thespis("list", "methods", "sac", "--json").document
+    settings = {setting["name"]: setting for setting in document["settings"]}
+    assert settings["learning_rate"]["type"].startswith("float | ") and settings["learning_rate"]["default"] == 3e-4
+    assert settings["feed.batch_size"]["default"] == 256 and settings["num_critics"]["doc"]
 
 
 def test_list_environments(thespis):
-    names = [world["name"] for world in thespis("list", "envs", "--json").document["envs"]]
+    names = [env["name"] for env in thespis("list", "envs", "--json").document["envs"]]
     assert "gymnax:Pendulum-v1" in names and "gymnasium:CartPole-v1" in names
-    found = thespis("list", "envs", "CartPole-v1", "--json").document
-    assert found["loop"] == "compiled" and found["action"]["n"] == 2 and found["params"]["length"] == 0.5
+    document = thespis("list", "envs", "CartPole-v1", "--json").document
+    assert document["loop"] == "compiled" and document["action"]["n"] == 2 and document["params"]["length"] == 0.5
 
 
-@pytest.mark.parametrize("asked", [("list", "envs"), ("train", "--help")], ids=" ".join)
-def test_a_reader_who_leaves_early_is_no_accident(asked):
-    words = [sys.executable, "-u", "-m", "thespis", *asked]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as listing:
-        listing.stdout.close()
-        assert listing.stderr.read() == ""
-    assert listing.returncode == 1
+@pytest.mark.parametrize("command", [("list", "envs"), ("train", "--help")], ids=" ".join)
+def test_a_closed_stdout_prints_no_error(command):
+    words = [sys.executable, "-u", "-m", "thespis", *command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
 
 
-def test_an_unforeseen_error_keeps_its_traceback_and_says_where_the_run_is(trained, thespis, monkeypatch):
+def test_an_unexpected_error_keeps_its_traceback_and_names_the_run(trained, thespis, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("thespis.api.drive", broken)
-    said = thespis("resume", trained, "--quiet", code=1)
-    assert "ZeroDivisionError: a bug" in said.err
-    assert said.err.splitlines()[-1].startswith("thespis: this was not foreseen")
-    assert f"thespis resume {trained}" in said.err
+    monkeypatch.setattr("thespis.api.run_loop", broken)
+    result = thespis("resume", trained, "--quiet", code=1)
+    assert "ZeroDivisionError: a bug" in result.err
+    assert result.err.splitlines()[-1].startswith("thespis: unexpected error")
+    assert f"thespis resume {trained}" in result.err
 
 
 @pytest.mark.slow
-def test_a_world_that_draws_itself_is_filmed(thespis):
+def test_an_environment_that_renders_itself_is_recorded(thespis):
     pytest.importorskip("pygame")
-    rest = ("--steps", 256, "--set", "length=32", "hidden=8", "--episodes", 2, "--out", "run", "--quiet")
-    thespis("train", "ppo", "--env", "gymnasium:CartPole-v1", *rest)
-    found = thespis("record", "run", "--json").document
-    assert found["drawn"] == "drawn by the environment"
+    options = ("--steps", 256, "--set", "num_steps=32", "hidden_sizes=8", "--episodes", 2, "--out", "run", "--quiet")
+    thespis("train", "ppo", "--env", "gymnasium:CartPole-v1", *options)
+    document = thespis("record", "run", "--json").document
+    assert document["drawn"] == "rendered by the environment"

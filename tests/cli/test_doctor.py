@@ -1,105 +1,125 @@
-"""The doctor against worlds with exactly one fault each, and against healthy ones of every kind."""
+"""``thespis doctor``: environments with exactly one fault, correct environments, and formulas with known errors."""
 
 import dataclasses
 
 import equinox as eqx
-import faults
+import faulty_envs
 import gymnasium
 import jax
 import jax.numpy as jnp
 import pytest
 
 from thespis.cli.doctor import doctor
-from thespis.cli.doctor_checks import installation, laws, world
-from thespis.cli.doctor_checks.check import Clock, failed
-from thespis.cli.doctor_checks.compiling import compiled_quickly
-from thespis.cli.doctor_checks.learning import Learnt, learn
+from thespis.cli.doctor_checks import environment_checks, gymnasium_rollout, installation_checks, invariant_checks
+from thespis.cli.doctor_checks.check import TimeBudget, failed_checks, fast_compilation
+from thespis.cli.doctor_checks.probe_training import ProbeResult, train_and_evaluate
 from thespis.core.records import TimeStep
-from thespis.envs.probes.probe import Known
+from thespis.envs.probes.probe import KnownValue
 from thespis.envs.probes.registry import PROBES
-from thespis.envs.probes.values import Constant
-from thespis.learners import actor_critic
+from thespis.envs.probes.values import ConstantRewardProbe
+from thespis.learners.on_policy import actor_critic
 from thespis.methods.online.ppo import PPO
 
 SLOW = pytest.mark.slow
 FAULTS = [
-    pytest.param(name, cls, marks=[SLOW] if cls is faults.NeverEnds else [])
-    for name, classes in faults.FAULTS.items()
+    pytest.param(name, cls, marks=[SLOW] if cls is faulty_envs.NeverEnds else [])
+    for name, classes in faulty_envs.FAULTS.items()
     for cls in classes
 ]
 HEALTHY = [
-    faults.Healthy, faults.HealthyDict, faults.FixedHorizon, "gymnasium:CartPole-v1",
-    *(pytest.param(f"gymnasium:{name}", marks=SLOW) for name in (
-        "Pendulum-v1", "HalfCheetah-v5", "MountainCar-v0", "Acrobot-v1", "Ant-v5", "Blackjack-v1",
-        "FrozenLake-v1", "Taxi-v4")),
-]  # fmt: skip
+    faulty_envs.Healthy,
+    faulty_envs.HealthyDict,
+    faulty_envs.FixedHorizon,
+    "gymnasium:CartPole-v1",
+    *(
+        pytest.param(f"gymnasium:{name}", marks=SLOW)
+        for name in (
+            "Pendulum-v1",
+            "HalfCheetah-v5",
+            "MountainCar-v0",
+            "Acrobot-v1",
+            "Ant-v5",
+            "Blackjack-v1",
+            "FrozenLake-v1",
+            "Taxi-v4",
+        )
+    ),
+]
 COMPILED = ["probe:coin"] + [
     pytest.param(name, marks=SLOW)
-    for name in ("gymnax:CartPole-v1", "gymnax:Pendulum-v1", "gymnax:Catch-bsuite", "gymnax:Breakout-MinAtar",
-                 "probe:hybrid", "probe:masked", "probe:picture", "probe:maze", "envpool:CartPole-v1")
-]  # fmt: skip
+    for name in (
+        "gymnax:CartPole-v1",
+        "gymnax:Pendulum-v1",
+        "gymnax:Catch-bsuite",
+        "gymnax:Breakout-MinAtar",
+        "probe:hybrid",
+        "probe:masked",
+        "probe:picture",
+        "probe:maze",
+        "envpool:CartPole-v1",
+    )
+]
 
 
 @pytest.fixture(autouse=True)
-def quickly(monkeypatch):
-    """Compiling an update of SAC to compare its speed takes longer than all else; one slow test does it.
-
-    And a world's own speed is measured in the fiftieth part of the time.
+def fast_checks(monkeypatch):
+    """Skip the timing of a SAC update, whose compilation takes longer than all else (one slow test does it), and
+    measure the speed of environments in a fiftieth of the time.
     """
-    monkeypatch.setattr(world, "_sac_update", lambda spec, left: None)
-    for module, name in ((world.raw, "steps_per_second"), (world, "host_speed")):
+    monkeypatch.setattr(environment_checks, "_sac_update_seconds", lambda spec, left: None)
+    for module, name in ((gymnasium_rollout, "steps_per_second"), (environment_checks, "vector_steps_per_second")):
         measure = getattr(module, name)
         monkeypatch.setattr(module, name, lambda env, seconds, measure=measure: measure(env, seconds / 50))
-    with compiled_quickly():
+    with fast_compilation():
         yield
 
 
-def look(env, seconds=60.0):
-    return world.check_world(env, Clock(seconds))
+def check_env(env, seconds=60.0):
+    return environment_checks.check_user_env(env, TimeBudget(seconds))
 
 
 @pytest.mark.parametrize(("name", "cls"), FAULTS, ids=lambda x: x if isinstance(x, str) else x.__name__)
-def test_the_fault_is_found_and_named_first(name, cls):
-    bad = failed(look(cls))
-    assert bad, f"{cls.__name__} passed"
-    assert bad[0].name == name and len(bad[0].message) > 30 and "\n" not in bad[0].message
+def test_each_fault_is_the_first_failed_check(name, cls):
+    failures = failed_checks(check_env(cls))
+    assert failures, f"{cls.__name__} passed"
+    assert failures[0].name == name and len(failures[0].message) > 30 and "\n" not in failures[0].message
 
 
-def test_there_are_enough_faults():
+def test_faults_are_many_and_distinct():
     assert len(FAULTS) >= 10 and len({fault.values[0] for fault in FAULTS}) == len(FAULTS)
 
 
 @pytest.mark.parametrize("env", HEALTHY, ids=str)
-def test_a_healthy_world_passes(env):
-    checks = look(env)
-    assert not failed(checks), failed(checks)
+def test_a_correct_environment_passes(env):
+    checks = check_env(env)
+    assert not failed_checks(checks), failed_checks(checks)
     assert {"determinism", "episode end", "adapter", "speed"} <= {check.name for check in checks}
 
 
 @pytest.mark.parametrize("env", COMPILED)
-def test_a_healthy_compiled_world_passes(env):
-    checks = look(env)
-    assert not failed(checks), failed(checks)
-    assert {"worlds", "seed", "reward scale", "speed"} <= {check.name for check in checks}
+def test_a_correct_compiled_environment_passes(env):
+    checks = check_env(env)
+    assert not failed_checks(checks), failed_checks(checks)
+    assert {"vector environment", "seed", "reward scale", "speed"} <= {check.name for check in checks}
 
 
-def test_an_object_is_checked_and_not_closed():
-    env = faults.Healthy()
+def test_an_environment_object_is_checked_and_not_closed():
+    env = faulty_envs.Healthy()
     env.close = lambda: pytest.fail("closed")
-    assert not failed(look(env))
+    assert not failed_checks(check_env(env))
 
 
 def test_a_vector_environment_is_checked():
-    env = gymnasium.vector.SyncVectorEnv([faults.Healthy] * 3)
-    checks = look(env)
-    assert not failed(checks) and any(check.name == "worlds" and check.passed for check in checks)
+    env = gymnasium.vector.SyncVectorEnv([faulty_envs.Healthy] * 3)
+    checks = check_env(env)
+    assert not failed_checks(checks) and any(check.name == "vector environment" and check.passed for check in checks)
     env.close()
 
 
 class Faulty(eqx.Module):
-    """A compiled world whose answers are changed by ``change(step)``."""
+    """A compiled environment whose time steps are changed by ``change(step)``."""
 
-    inner: Constant
+    inner: ConstantRewardProbe
     change: object = eqx.field(static=True)
 
     @property
@@ -115,80 +135,93 @@ class Faulty(eqx.Module):
 
 
 @pytest.mark.slow
-def test_faults_of_compiled_worlds_are_found():
-    def first(change):
-        return failed(look(Faulty(Constant(40), change)))[0].name
+def test_faults_of_compiled_environments_are_found():
+    def first_failure(change):
+        return failed_checks(check_env(Faulty(ConstantRewardProbe(40), change)))[0].name
 
-    assert first(lambda s: eqx.tree_at(lambda t: t.observation, s, s.observation + 5)) == "contract"
-    assert first(lambda s: eqx.tree_at(lambda t: t.reward, s, s.reward / 0)) == "contract"
-    assert first(lambda s: TimeStep(s.observation, s.reward, s.truncated, s.terminated)) == "time limit"
-    assert first(lambda s: eqx.tree_at(lambda t: t.reward, s, 1e6 * s.reward)) == "reward scale"
+    assert first_failure(lambda s: eqx.tree_at(lambda t: t.observation, s, s.observation + 5)) == "contract"
+    assert first_failure(lambda s: eqx.tree_at(lambda t: t.reward, s, s.reward / 0)) == "contract"
+    assert first_failure(lambda s: TimeStep(s.observation, s.reward, s.truncated, s.terminated)) == "time limit"
+    assert first_failure(lambda s: eqx.tree_at(lambda t: t.reward, s, 1e6 * s.reward)) == "reward scale"
 
 
-def test_a_name_that_nobody_knows_is_one_line():
-    (check,) = look("CartPol-v1")
+def test_an_unknown_name_is_one_line_with_a_suggestion():
+    (check,) = check_env("CartPol-v1")
     assert check.passed is False and "CartPole-v1" in check.message
 
 
 @pytest.mark.parametrize(
-    "law", [laws.episodes_apart, laws.one_advantage_for_any_split, laws.padding_counts_nothing,
-            laws.divergence_has_its_gradient]
-)  # fmt: skip
-def test_the_formulas_hold(law):
-    assert law()
+    "check",
+    [
+        invariant_checks.check_gae_boundaries,
+        invariant_checks.check_advantage_normalization,
+        invariant_checks.check_return_padding,
+        invariant_checks.check_kl_gradient,
+    ],
+)
+def test_formula_checks_pass(check):
+    assert check()
 
 
-def test_replay_holds():
-    assert "1,024 windows" in laws.replay_keeps_episodes_whole()
+def test_replay_check_passes():
+    assert "1,024 windows" in invariant_checks.check_replay_windows()
 
 
 @pytest.mark.slow
-def test_seeds_hold():
-    """32 of them; quicker, with two: ``tests/loops/test_addresses.py``."""
-    assert "512" not in laws.seeds_share_no_stream()
+def test_seed_stream_check_passes():
+    """With 32 seeds; ``tests/training/test_random_keys.py`` tests two, which is faster."""
+    assert "512" not in invariant_checks.check_seed_streams()
 
 
-def test_formulas_that_leak_are_caught(monkeypatch):
-    """Each law, with the mistake it is there for."""
+def test_wrong_formulas_are_caught(monkeypatch):
+    """Each check, with the error that it exists to detect."""
 
-    def one_done_flag(reward, value, next_value, terminated, ended, discount, trace, right=laws.gae):
-        return right(reward, value, next_value, ended, ended, discount, trace)
+    def terminate_at_any_end(
+        reward, value, next_value, terminated, ended, discount, trace, original=invariant_checks.gae
+    ):
+        return original(reward, value, next_value, ended, ended, discount, trace)
 
-    def uncut(reward, value, next_value, terminated, ended, discount, trace, right=laws.gae):
-        return right(reward, value, next_value, terminated, jnp.zeros_like(ended), discount, trace)
+    def no_episode_ends(reward, value, next_value, terminated, ended, discount, trace, original=invariant_checks.gae):
+        return original(reward, value, next_value, terminated, jnp.zeros_like(ended), discount, trace)
 
-    def all_counts(reward, terminated, mask, discount, right=laws.n_step):
-        return right(reward, terminated, jnp.ones_like(mask), discount)
+    def no_mask(reward, terminated, mask, discount, original=invariant_checks.n_step_return):
+        return original(reward, terminated, jnp.ones_like(mask), discount)
 
-    def wrong_way(log_prob, reference, behaviour):
+    def reversed_kl(log_prob, reference, behaviour):
         return jnp.expm1(reference - log_prob) - (reference - log_prob)
 
-    for name, wrong, law in [
-        ("gae", one_done_flag, laws.episodes_apart),
-        ("gae", uncut, laws.episodes_apart),
-        ("n_step", all_counts, laws.padding_counts_nothing),
-        ("reverse_kl", wrong_way, laws.divergence_has_its_gradient),
+    for name, broken, check in [
+        ("gae", terminate_at_any_end, invariant_checks.check_gae_boundaries),
+        ("gae", no_episode_ends, invariant_checks.check_gae_boundaries),
+        ("n_step_return", no_mask, invariant_checks.check_return_padding),
+        ("reverse_kl", reversed_kl, invariant_checks.check_kl_gradient),
     ]:
-        with monkeypatch.context() as patch:
-            patch.setattr(laws, name, wrong)
-            with pytest.raises(laws.Failed):
-                law()
+        with monkeypatch.context() as patched:
+            patched.setattr(invariant_checks, name, broken)
+            with pytest.raises(invariant_checks.CheckFailure):
+                check()
 
 
 @pytest.mark.slow
-def test_a_method_that_takes_a_time_limit_for_an_end_is_caught(monkeypatch):
-    def one_done_flag(reward, value, next_value, terminated, ended, discount, trace, right=actor_critic.gae):
-        return right(reward, value, next_value, ended, ended, discount, trace)
+def test_a_method_that_treats_truncation_as_termination_is_caught(monkeypatch):
+    def terminate_at_any_end(
+        reward, value, next_value, terminated, ended, discount, gae_lambda, original=actor_critic.gae
+    ):
+        return original(reward, value, next_value, ended, ended, discount, gae_lambda)
 
-    monkeypatch.setattr(actor_critic, "gae", one_done_flag)
-    method = dataclasses.replace(installation.trials()[0].method, discount=0.9)
-    with pytest.raises(installation.Failed, match="worth 10; stands against: a time limit"):
-        installation.verdict(method, "constant", learn(method, PROBES["constant"], 20_000))
+    monkeypatch.setattr(actor_critic, "gae", terminate_at_any_end)
+    method = dataclasses.replace(installation_checks.probe_cases()[0].method, discount=0.9)
+    with pytest.raises(installation_checks.CheckFailure, match="worth 10; detects: a time limit"):
+        installation_checks.describe_probe_result(
+            method, "constant", train_and_evaluate(method, PROBES["constant"], 20_000)
+        )
 
 
 @pytest.mark.slow
-def test_a_loop_that_stores_the_next_episodes_observation_is_caught(monkeypatch):
+def test_a_loop_that_stores_the_observation_of_the_next_episode_is_caught(monkeypatch):
     class Restarting(eqx.Module):
+        """Returns the first observation of the next episode at the end of an episode."""
+
         inner: object
 
         @property
@@ -200,54 +233,54 @@ def test_a_loop_that_stores_the_next_episodes_observation_is_caught(monkeypatch)
 
         def step(self, state, action, key):
             state, step = self.inner.step(state, action, key)
-            fresh = self.inner.reset((), key)[1].observation
-            shown = jnp.where(step.terminated | step.truncated, fresh, step.observation)
-            return state, eqx.tree_at(lambda s: s.observation, step, shown)
+            first_observation = self.inner.reset((), key)[1].observation
+            observation = jnp.where(step.terminated | step.truncated, first_observation, step.observation)
+            return state, eqx.tree_at(lambda s: s.observation, step, observation)
 
     probe = PROBES["coded"]
     monkeypatch.setitem(PROBES, "coded", dataclasses.replace(probe, environment=Restarting(probe.environment)))
-    with pytest.raises(laws.Failed, match="wrong next observation"):
-        laws.replay_keeps_episodes_whole()
+    with pytest.raises(invariant_checks.CheckFailure, match="wrong next observation"):
+        invariant_checks.check_replay_windows()
 
 
 def test_a_wrong_value_or_action_is_a_failure():
-    known = [Known(jnp.ones(1), 10.0, jnp.int32(1))]
-    values, right = jnp.array([[9.9], [9.9]]), jnp.ones((2, 1), bool)
-    said = installation.verdict(PPO(), "constant", _learnt(known, values, right))
-    assert "1.00%" in said and PROBES["constant"].catches in said
-    with pytest.raises(installation.Failed, match="at 9 and it is worth 10"):
-        installation.verdict(PPO(), "constant", _learnt(known, values - 0.9, right))
-    with pytest.raises(installation.Failed, match="the wrong thing"):
-        installation.verdict(PPO(), "constant", _learnt(known, values, ~right))
+    known = [KnownValue(jnp.ones(1), 10.0, jnp.int32(1))]
+    values, is_correct = jnp.array([[9.9], [9.9]]), jnp.ones((2, 1), bool)
+    message = installation_checks.describe_probe_result(PPO(), "constant", probe_result(known, values, is_correct))
+    assert "1.00%" in message and PROBES["constant"].detects in message
+    with pytest.raises(installation_checks.CheckFailure, match="at 9 and it is worth 10"):
+        installation_checks.describe_probe_result(PPO(), "constant", probe_result(known, values - 0.9, is_correct))
+    with pytest.raises(installation_checks.CheckFailure, match="acts wrongly at"):
+        installation_checks.describe_probe_result(PPO(), "constant", probe_result(known, values, ~is_correct))
 
 
-def _learnt(known, values, right):
-    return Learnt(known, *jax.device_get((values, right)))
+def probe_result(known, values, is_correct):
+    return ProbeResult(known, *jax.device_get((values, is_correct)))
 
 
-def test_what_does_not_fit_is_skipped_and_says_so():
-    checks = installation.check_installation(Clock(0))
+def test_checks_beyond_the_time_budget_are_skipped_with_a_message():
+    checks = installation_checks.check_installation(TimeBudget(0))
     assert len(checks) >= 14 and {check.passed for check in checks} == {None}
     assert all("skipped" in check.message for check in checks)
 
 
-def test_all_methods_are_tried():
-    from thespis.methods.registry import NAMES
+def test_all_methods_are_checked():
+    from thespis.methods.registry import METHODS
 
-    names = {check.name.split(" on ")[0] for check in installation.check_installation(Clock(0))}
-    assert set(NAMES) <= names
+    names = {check.name.split(" on ")[0] for check in installation_checks.check_installation(TimeBudget(0))}
+    assert set(METHODS) <= names
 
 
 @pytest.mark.slow
-def test_the_doctor_finds_this_installation_sound():
+def test_this_installation_passes():
     checks = doctor(seconds=600)
-    assert not failed(checks), failed(checks)
+    assert not failed_checks(checks), failed_checks(checks)
     assert all(check.passed for check in checks)
 
 
 @pytest.mark.slow
-def test_the_doctor_checks_a_world_and_says_what_a_step_costs(monkeypatch):
+def test_an_environment_check_reports_the_cost_of_a_step(monkeypatch):
     monkeypatch.undo()
     checks = doctor("gymnasium:CartPole-v1", seconds=600)
-    assert not failed(checks), failed(checks)
+    assert not failed_checks(checks), failed_checks(checks)
     assert "of an update of SAC" in checks[-1].message

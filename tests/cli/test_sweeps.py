@@ -1,4 +1,4 @@
-"""Sweeps as a user sees them: the runs of ``thespis train``, whatever happens to the processes that make them."""
+"""``thespis sweep``: killed, interrupted or on two machines, its runs equal those of ``thespis train``."""
 
 from __future__ import annotations
 
@@ -14,57 +14,68 @@ import uuid
 from pathlib import Path
 
 import pytest
-from accidents import Calm
+from cli_process import COMMAND, TIMEOUT, one_line, outcome, processes_in, run_to_end
 from conftest import SMALL
-from processes import COMMAND, PATIENCE, one_line, outcome, run_to_end, started_in
-from rooms import inside
+from failing_envs import Calm
+from network_namespaces import run_in_namespace
 
 from thespis import PPO, sweep
-from thespis.loops.cluster import connect
 from thespis.runs.events import Event
+from thespis.runtime.ray_cluster import connect
 
-SLOW = ["--env", "accidents:Slow", "--steps", "1024", "--envs", "4", "--episodes", "2", "--checkpoint-seconds", "0"]
-SLOW += ["--set", "length=32", "hidden=8", "epochs=1"]
-"""8 blocks of 128 steps; one takes 0.2 seconds and more."""
-SWEEP = ["sweep", "ppo", *SLOW, "--grid", "learning_rate=1e-3,1e-2", "--jobs", "2", "--out", "s", "--quiet"]
+SLOW_TRAINING = [
+    "--env",
+    "failing_envs:Slow",
+    "--steps",
+    "1024",
+    "--envs",
+    "4",
+    "--episodes",
+    "2",
+    "--checkpoint-seconds",
+    "0",
+]
+SLOW_TRAINING += ["--set", "num_steps=32", "hidden_sizes=8", "num_epochs=1"]
+"""8 blocks of 128 steps; a block takes at least 0.2 seconds."""
+SWEEP = ["sweep", "ppo", *SLOW_TRAINING, "--grid", "learning_rate=1e-3,1e-2", "--jobs", "2", "--out", "s", "--quiet"]
 FIRST, SECOND = (f"s/learning_rate={rate},seed=0" for rate in ("1e-3", "1e-2"))
 
 
 @pytest.fixture
 def ray():
-    """A Ray that the command finds, as if the user had started it."""
-    joined = connect(None, 2)
+    """A Ray cluster that the command finds, as if the user had started it."""
+    connection = connect(None, 2)
     yield
-    joined.leave()
+    connection.disconnect()
 
 
 @pytest.mark.slow
-def test_a_sweep_makes_the_runs_of_train_and_outlives_one_that_diverges(thespis, ray):
+def test_a_sweep_makes_the_runs_of_train_and_survives_a_diverging_run(thespis, ray):
     words = ("ppo", "--env", "CartPole-v1", "--seeds", "1,", *SMALL)
     grid = ("--grid", "learning_rate=1e-3,1e30", "--out", "s")
-    said = thespis("sweep", *words, *grid, "--json", code=3)
-    found, run = said.document, "s/learning_rate=1e-3,seed=1"
-    assert [(row["name"], row["runs"], row["seeds"]) for row in found["settings"]] == [
+    result = thespis("sweep", *words, *grid, "--json", code=3)
+    document, run = result.document, "s/learning_rate=1e-3,seed=1"
+    assert [(row["name"], row["runs"], row["seeds"]) for row in document["settings"]] == [
         ("learning_rate=1e-3", [run], [1]),
         ("learning_rate=1e30", [], []),
     ]
-    assert f": {run}: greedy return" in said.err and "0 of 1" in said.err and found["compare"] is None
-    (failure,) = found["failed"]
-    assert failure["reason"] == "diverged" and f"thespis: {failure['run']}: step " in said.err
-    assert json.loads(Path("s/sweep.json").read_text())["settings"] == found["settings"]
+    assert f": {run}: greedy return" in result.err and "0 of 1" in result.err and document["compare"] is None
+    (failure,) = document["failed"]
+    assert failure["reason"] == "diverged" and f"thespis: {failure['run']}: step " in result.err
+    assert json.loads(Path("s/sweep.json").read_text())["settings"] == document["settings"]
     thespis("train", *words, "--set", "learning_rate=1e-3", "--out", "straight", "--quiet")
     assert outcome(Path(run)) == outcome(Path("straight"))
-    ours, theirs = (json.loads(Path(path, "run.json").read_text()) for path in (run, "straight"))
-    assert ours.pop("device") and theirs.pop("device") and ours == theirs
+    config, expected = (json.loads(Path(path, "run.json").read_text()) for path in (run, "straight"))
+    assert config.pop("device") and expected.pop("device") and config == expected
     before = Path(run, "final.json").stat().st_mtime_ns
-    said = thespis("sweep", *words, "--grid", "learning_rate=1e-3", "--out", "s")
-    assert "1 run in s, 1 of them finished before" in said.out and "1 of 1:" not in said.out
-    assert Path(run, "final.json").stat().st_mtime_ns == before, "what is finished is not done again"
+    result = thespis("sweep", *words, "--grid", "learning_rate=1e-3", "--out", "s")
+    assert "1 run in s, 1 of them already finished" in result.out and "1 of 1:" not in result.out
+    assert Path(run, "final.json").stat().st_mtime_ns == before, "a finished run is not repeated"
 
 
 @pytest.mark.slow
-def test_wide_networks_too_have_the_bits_of_train(thespis, ray):
-    """Where the number of XLA's threads would show."""
+def test_wide_networks_have_the_bits_of_train(thespis, ray):
+    """In wide networks a different number of XLA threads would change the bits."""
     words = ("sac", "--env", "Pendulum-v1", "--steps", "1200", "--seeds", "2", "--episodes", "2", "--quiet", "--out")
     thespis("sweep", *words, "s")
     thespis("train", *words, "straight")
@@ -72,105 +83,127 @@ def test_wide_networks_too_have_the_bits_of_train(thespis, ray):
 
 
 @pytest.mark.slow
-def test_a_method_and_a_world_that_are_objects_in_python(tmp_path):
-    """And a callback that stops the sweep: what is under way is saved and gone on with."""
-    asked = {"steps": 512, "seeds": [3, 5], "seeds_per_job": 1, "envs": 4, "episodes": 2, "settings": ["length=32"]}
-    heard: list[Event] = []
+def test_method_and_environment_objects(tmp_path):
+    """A callback stops the sweep; the same call then continues it."""
+    options = {
+        "steps": 512,
+        "seeds": [3, 5],
+        "seeds_per_job": 1,
+        "envs": 4,
+        "episodes": 2,
+        "settings": ["num_steps=32"],
+    }
+    events: list[Event] = []
 
-    def enough(event: Event) -> bool:
-        heard.append(event)
+    def stop_after_first_job(event: Event) -> bool:
+        events.append(event)
         return event.kind == "done"
 
-    method, grid = PPO(hidden=(8,), epochs=1), {"hidden": [(8,), (16, 8)]}
-    done = sweep(method, Calm, grid=grid, jobs=1, callbacks=[enough], out=tmp_path / "s", **asked)
-    assert done.reason == "stopped" and [event.kind for event in heard].count("done") == 1 and not done.failures
-    assert sum(len(row.runs) for row in done.rows) == 1
-    done = sweep(method, Calm, grid=grid, out=tmp_path / "s", **asked)
-    assert done.reason == "finished" and sorted(row.seeds for row in done.rows) == [(3, 5), (3, 5)]
-    assert {Path(run).name for row in done.rows for run in row.runs} == {
-        f"hidden={hidden},seed={seed}" for hidden in ("8", "16-8") for seed in (3, 5)
+    method, grid = PPO(hidden_sizes=(8,), num_epochs=1), {"hidden_sizes": [(8,), (16, 8)]}
+    result = sweep(method, Calm, grid=grid, jobs=1, callbacks=[stop_after_first_job], out=tmp_path / "s", **options)
+    assert result.reason == "stopped" and [event.kind for event in events].count("done") == 1 and not result.failures
+    assert sum(len(row.runs) for row in result.rows) == 1
+    result = sweep(method, Calm, grid=grid, out=tmp_path / "s", **options)
+    assert result.reason == "finished" and sorted(row.seeds for row in result.rows) == [(3, 5), (3, 5)]
+    assert {Path(run).name for row in result.rows for run in row.runs} == {
+        f"hidden_sizes={hidden},seed={seed}" for hidden in ("8", "16-8") for seed in (3, 5)
     }
-    assert done.best.summary.iqm == max(row.summary.iqm for row in done.rows)
+    assert result.best.summary.iqm == max(row.summary.iqm for row in result.rows)
 
 
-# -- accidents ---------------------------------------------------------------------------------------------
+# -- killed and interrupted sweeps --------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory) -> list[tuple[str, bytes]]:
-    """What the slow runs come to if nobody disturbs them."""
+def uninterrupted(tmp_path_factory) -> list[tuple[str, bytes]]:
+    """The outcomes of the slow runs, uninterrupted."""
     cwd = tmp_path_factory.mktemp("straight")
-    ends = [
-        run_to_end(["train", "ppo", *SLOW, "--set", f"learning_rate={rate}", "--out", rate, "--quiet"], cwd)
+    processes = [
+        run_to_end(["train", "ppo", *SLOW_TRAINING, "--set", f"learning_rate={rate}", "--out", rate, "--quiet"], cwd)
         for rate in ("1e-3", "1e-2")
     ]
-    assert [end.code for end in ends] == [0, 0], ends
+    assert [process.code for process in processes] == [0, 0], processes
     return [outcome(cwd / rate) for rate in ("1e-3", "1e-2")]
 
 
-def when_both_have_saved(cwd: Path, process: subprocess.Popen) -> None:
-    """Wait until both runs are under way."""
+def wait_for_checkpoints(cwd: Path, process: subprocess.Popen) -> None:
+    """Wait until both runs have saved two checkpoints."""
     runs = [cwd / FIRST, cwd / SECOND]
-    end = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not all(len(list(run.glob("checkpoints/step_*.ckpt"))) == 2 for run in runs):
-        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
         time.sleep(0.01)
 
 
 @pytest.mark.slow
-def test_a_job_that_is_killed_is_started_again_and_goes_on_exactly(straight, tmp_path):
+def test_a_killed_job_is_restarted_and_resumes_exactly(uninterrupted, tmp_path):
     def kill(process: subprocess.Popen) -> None:
-        when_both_have_saved(tmp_path, process)
-        os.kill(started_in(tmp_path, "ray::work")[0], signal.SIGKILL)
+        wait_for_checkpoints(tmp_path, process)
+        os.kill(processes_in(tmp_path, "ray::run_job")[0], signal.SIGKILL)
 
-    said = run_to_end(SWEEP, tmp_path, kill)
-    assert said.code == 0 and "its process was lost and is started again (1 of 3 times)" in one_line(said)
-    assert [outcome(tmp_path / run) for run in (FIRST, SECOND)] == straight
-
-
-@pytest.mark.slow
-def test_a_job_that_is_killed_again_and_again_is_given_up(tmp_path):
-    words = ["sweep", "ppo", *SLOW, "--env", "accidents:EndsItsProcess", "--jobs", "1", "--out", "s", "--quiet"]
-    said = run_to_end(words, tmp_path)
-    assert said.code == 2 and said.err.count("is started again") == 3, said
-    assert said.err.splitlines()[-1].startswith("thespis: s/ppo,seed=0: its process was lost 4 times")
+    result = run_to_end(SWEEP, tmp_path, kill)
+    assert result.code == 0 and "its process was lost and is restarted (1 of 3 times)" in one_line(result)
+    assert [outcome(tmp_path / run) for run in (FIRST, SECOND)] == uninterrupted
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_all_and_the_same_command_goes_on(straight, tmp_path):
-    def press(process: subprocess.Popen) -> None:
-        when_both_have_saved(tmp_path, process)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everybody in the group hears it
+def test_a_job_killed_four_times_is_given_up(tmp_path):
+    words = [
+        "sweep",
+        "ppo",
+        *SLOW_TRAINING,
+        "--env",
+        "failing_envs:EndsItsProcess",
+        "--jobs",
+        "1",
+        "--out",
+        "s",
+        "--quiet",
+    ]
+    result = run_to_end(words, tmp_path)
+    assert result.code == 2 and result.err.count("is restarted") == 3, result
+    assert result.err.splitlines()[-1].startswith("thespis: s/ppo,seed=0: its process was lost 4 times")
 
-    said = run_to_end(SWEEP, tmp_path, press)
-    assert said.code == 130 and "the same command with this --out goes on" in one_line(said)
+
+@pytest.mark.slow
+def test_ctrl_c_saves_all_runs_and_the_same_command_continues(uninterrupted, tmp_path):
+    def interrupt(process: subprocess.Popen) -> None:
+        wait_for_checkpoints(tmp_path, process)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
+
+    result = run_to_end(SWEEP, tmp_path, interrupt)
+    assert result.code == 130 and "run the same command with this --out to continue" in one_line(result)
     assert not list(tmp_path.glob("s/*/final.json"))
-    said = run_to_end(SWEEP, tmp_path)
-    assert said.code == 0 and said.err == "", said
-    assert [outcome(tmp_path / run) for run in (FIRST, SECOND)] == straight
+    result = run_to_end(SWEEP, tmp_path)
+    assert result.code == 0 and result.err == "", result
+    assert [outcome(tmp_path / run) for run in (FIRST, SECOND)] == uninterrupted
 
 
 @pytest.mark.slow
-def test_runs_come_home_from_a_machine_without_a_shared_disk(straight, rooms, tmp_path):
-    """One CPU each, so that both must work; the second one finds another disk where the sweep's directory is."""
+def test_runs_are_returned_from_a_machine_without_a_shared_disk(uninterrupted, namespaces, tmp_path):
+    """One CPU each, so that both must work; the second machine mounts another disk at the sweep's directory."""
     ray = str(Path(sys.executable).parent / "ray")
     notes, files = tmp_path / "notes", tempfile.mkdtemp(prefix="th-", dir="/tmp")
     for folder in (notes, tmp_path / "s"):
         folder.mkdir()
     node = [ray, "start", "--num-cpus", "1", "--disable-usage-stats", "--node-ip-address"]
     head = ["--head", "--port", "6399", "--temp-dir", files, "--include-dashboard", "false"]
-    apart = ["sh", "-c", 'mount -t tmpfs none s && exec "$@"', "sh"]  # ip gives each command mounts of its own
-    more = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex, "NOTES": str(notes)}
+    separate_disk = ["sh", "-c", 'mount -t tmpfs none s && exec "$@"', "sh"]  # ip gives each command mounts of its own
+    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex, "NOTES": str(notes)}
     try:
-        inside(rooms[0], tmp_path, *node, "10.213.7.1", *head, **more)
-        inside(rooms[1], tmp_path, *apart, *node, "10.213.7.2", "--address", "10.213.7.1:6399", **more)
-        inside(rooms[0], tmp_path, *COMMAND, *SWEEP, "--cluster", "10.213.7.1:6399", **more)
+        run_in_namespace(namespaces[0], tmp_path, *node, "10.213.7.1", *head, **variables)
+        run_in_namespace(
+            namespaces[1], tmp_path, *separate_disk, *node, "10.213.7.2", "--address", "10.213.7.1:6399", **variables
+        )
+        run_in_namespace(namespaces[0], tmp_path, *COMMAND, *SWEEP, "--cluster", "10.213.7.1:6399", **variables)
         assert len(list(notes.iterdir())) == 2, "both machines trained"
-        assert [outcome(tmp_path / run) for run in (FIRST, SECOND)] == straight
-        assert sum((tmp_path / run / ".lock").exists() for run in (FIRST, SECOND)) == 1, "one was written elsewhere"
-        mark = json.loads((tmp_path / "s" / "sweep.json").read_text())["id"]
-        assert not Path(tempfile.gettempdir(), f"thespis-{mark}").exists()
+        assert [outcome(tmp_path / run) for run in (FIRST, SECOND)] == uninterrupted
+        assert sum((tmp_path / run / ".lock").exists() for run in (FIRST, SECOND)) == 1, (
+            "the other run was written on the second machine's disk"
+        )
+        sweep_id = json.loads((tmp_path / "s" / "sweep.json").read_text())["id"]
+        assert not Path(tempfile.gettempdir(), f"thespis-{sweep_id}").exists()
     finally:
-        for number in started_in(tmp_path):
-            os.kill(number, signal.SIGKILL)
+        for pid in processes_in(tmp_path):
+            os.kill(pid, signal.SIGKILL)
         shutil.rmtree(files, ignore_errors=True)

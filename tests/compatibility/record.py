@@ -1,8 +1,7 @@
-"""Record short runs of today's code, so that later code can be held to them: ``python tests/compatibility/record.py``.
+"""Record short runs, so that later versions can be compared with them: ``python tests/compatibility/record.py``.
 
-Of every run are kept the ``run.json`` that it wrote and the hash of what it had learnt. Later code reads that file, by
-whatever names it has for things then, trains again and must arrive at the same bits. Write these files again only where
-bits change on purpose.
+For each run, its ``run.json`` and the hash of its learner state are kept. Later versions read that file, with its old
+names, train again and must arrive at the same bits. Record again only when bits change on purpose.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-import conftest  # noqa: E402, F401  the flags of XLA that tests have
-from bits import digest, fingerprint, learnt, summary  # noqa: E402
+import conftest  # noqa: E402, F401  sets the XLA flags of the tests
+from state_hash import digest, fingerprint, learner_arrays, summary  # noqa: E402
 
 import thespis  # noqa: E402
 from thespis.runs import checkpoint  # noqa: E402
@@ -43,7 +42,7 @@ RUNS = {
     "bc": ("bc", None, 8, {"data": str(HERE / "steps")}, {"hidden": 8, "batch": 8}),
     "qmix": ("qmix", "jaxmarl:MPE_simple_spread_v3", 64, {"envs": 2}, OFF | {"mixer.units": 4, "mixer.hidden": 8}),
     "mappo": ("mappo", "probe:meeting", 64, {"envs": 4}, INSIDE),
-    "past-selves": ("ppo", "pgx:tic_tac_toe", 64, {"envs": 4, "curriculum": "past"}, ON),
+    "past-selves": ("ppo", "pgx:tic_tac_toe", 64, {"envs": 4, "curriculum": "uniform"}, ON),
     "nfsp": ("nfsp", "pgx:kuhn_poker", 64, {"envs": 4}, INSIDE | {"clone.hidden": 8}),
     "cfr": ("cfr", "pgx:kuhn_poker", 8, {}, {}),
     "grpo": ("grpo", "text:echo", 16, {}, SMALL | {"feed.envs": 8, "feed.group": 4}),
@@ -54,47 +53,49 @@ RUNS = {
 
 
 def config_of(run: Path) -> dict:
-    """What the run was asked for; not where and when."""
+    """The configuration of a run, without versions, device and git commit."""
     config = json.loads((run / "run.json").read_text().replace(str(HERE), "HERE"))
     return {name: value for name, value in config.items() if name not in ("versions", "device", "git")}
 
 
-def train(name: str, place: str, **more: Any) -> thespis.Run:
-    """One of the runs, in a directory of ``place``."""
-    method, env, steps, how, settings = RUNS[name]
-    words = [f"{setting}={value}" for setting, value in settings.items()]
-    return thespis.train(method, env, steps=steps, settings=words, episodes=2, out=Path(place) / "run", **how, **more)
+def train(name: str, directory: str, **options: Any) -> thespis.Run:
+    """Train one of the runs in ``directory``."""
+    method, env, steps, arguments, settings = RUNS[name]
+    assignments = [f"{setting}={value}" for setting, value in settings.items()]
+    return thespis.train(
+        method, env, steps=steps, settings=assignments, episodes=2, out=Path(directory) / "run", **arguments, **options
+    )
 
 
-def finished(name: str, to: Path) -> None:
-    """Keep a whole run: what it was asked for, the names of its metrics, and what it had learnt."""
-    with tempfile.TemporaryDirectory() as place:
-        run = train(name, place)
-        arrays = learnt(run.path)
-        kept = {"config": config_of(run.path), "columns": list(run.metrics())}
-        kept |= {"digest": digest(arrays), "summary": summary(arrays)}
-        to.write_text(json.dumps(kept) + "\n")
+def record_finished(name: str, to: Path) -> None:
+    """Record a finished run: configuration, names of its metrics, hash and summary of its learner state."""
+    with tempfile.TemporaryDirectory() as directory:
+        run = train(name, directory)
+        arrays = learner_arrays(run.path)
+        record = {"config": config_of(run.path), "columns": list(run.metrics())}
+        record |= {"digest": digest(arrays), "summary": summary(arrays)}
+        to.write_text(json.dumps(record) + "\n")
 
 
-def stopped(name: str, to: Path) -> None:
-    """Keep a run that was stopped half-way: what is needed to evaluate and to resume it."""
+def record_stopped(name: str, to: Path) -> None:
+    """Record a run that was stopped half-way: the files needed to evaluate and to resume it."""
     half = RUNS[name][2] // 2
-    with tempfile.TemporaryDirectory() as place:
-        run = train(name, place, report_every=16, callbacks=[lambda event: event.step >= half]).path
+    with tempfile.TemporaryDirectory() as directory:
+        run = train(name, directory, report_every=16, callbacks=[lambda event: event.step >= half]).path
         shutil.rmtree(to, ignore_errors=True)
         (to / "checkpoints").mkdir(parents=True)
         (to / "run.json").write_text(json.dumps(config_of(run)) + "\n")
-        newest = Path("checkpoints") / checkpoint.listing(run / "checkpoints")[-1].name
-        for kept in ("metrics.csv", "progress.csv", "evaluations.jsonl", newest):
-            shutil.copy(run / kept, to / kept)
+        newest = Path("checkpoints") / checkpoint.list_checkpoints(run / "checkpoints")[-1].name
+        for file in ("metrics.csv", "progress.csv", "evaluations.jsonl", newest):
+            shutil.copy(run / file, to / file)
 
 
 def main(names: list[str]) -> None:
     (HERE / "runs").mkdir(exist_ok=True)
     for name in names or RUNS:
-        finished(name, HERE / "runs" / f"{name}.json")
+        record_finished(name, HERE / "runs" / f"{name}.json")
         print(name, flush=True)
-    stopped("sac", HERE / "stopped")
+    record_stopped("sac", HERE / "stopped")
     (HERE / "fingerprint.txt").write_text(fingerprint() + "\n")
 
 

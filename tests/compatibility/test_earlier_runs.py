@@ -1,4 +1,4 @@
-"""Runs written by earlier code are read, resumed and trained again, to the same bits; ``record.py`` wrote them."""
+"""Runs of earlier versions: read, resumed and trained again to the recorded bits (recorded by ``record.py``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bits import digest, fingerprint, learnt, summary
+from state_hash import columns_by_size, digest, fingerprint, learner_arrays, summary
 
 import thespis
 from thespis.runs.store import RunDirectory
@@ -20,37 +20,39 @@ FAST = ("bc",)
 
 @pytest.fixture(scope="module")
 def same_machine() -> bool:
-    """Whether bits can be compared: another processor or XLA may round otherwise."""
+    """Whether bits can be compared: another processor or XLA version may round differently."""
     return fingerprint() == (HERE / "fingerprint.txt").read_text().strip()
 
 
-def started(name: str, place: Path) -> Path:
-    """A run directory that holds what was asked for, and nothing that was done."""
+def create_run(name: str, directory: Path) -> Path:
+    """A run directory with a recorded configuration and no steps done."""
     config = json.loads(json.dumps(RUNS[name]["config"]).replace("HERE", str(HERE)))
-    return RunDirectory.create(place, config, RUNS[name]["columns"]).path
+    return RunDirectory.create(directory, config, RUNS[name]["columns"]).path
 
 
-def check(run: Path, kept: dict, same_machine: bool) -> None:
-    arrays = learnt(run)
-    np.testing.assert_allclose(np.array(summary(arrays)), np.array(kept["summary"]), rtol=0.02, atol=2e-3)
+def check(run: Path, record: dict, same_machine: bool) -> None:
+    """Compare the learner state of a run with a record: nearly, and bit for bit on the same machine."""
+    arrays = learner_arrays(run)
+    result, expected = columns_by_size(summary(arrays)), columns_by_size(record["summary"])
+    np.testing.assert_allclose(result, expected, rtol=0.02, atol=2e-3)
     if same_machine:
-        assert digest(arrays) == kept["digest"]
+        assert digest(arrays) == record["digest"]
 
 
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.laws) for n in RUNS])
-def test_a_run_that_earlier_code_asked_for_comes_to_the_same_bits(name, tmp_path, same_machine):
-    run = thespis.resume(started(name, tmp_path / "run"))
+def test_a_recorded_configuration_trains_to_the_same_bits(name, tmp_path, same_machine):
+    run = thespis.resume(create_run(name, tmp_path / "run"))
     check(run.path, RUNS[name], same_machine)
 
 
-def test_a_run_that_earlier_code_stopped_is_evaluated_and_resumed_to_the_bits_of_a_straight_one(tmp_path, same_machine):
-    place = tmp_path / "run"
-    shutil.copytree(HERE / "stopped", place)
-    before = thespis.load(place)
+def test_a_recorded_stopped_run_resumes_to_the_bits_of_an_uninterrupted_one(tmp_path, same_machine):
+    directory = tmp_path / "run"
+    shutil.copytree(HERE / "stopped", directory)
+    before = thespis.load(directory)
     assert before.step == 48 and np.isfinite(before.evaluate(2)["greedy"]["scores"]).all()
     columns = before.metrics()
-    thespis.resume(place)
-    check(place, RUNS["sac"], same_machine)
-    after = thespis.load(place).metrics()
-    for name, values in columns.items():  # names and numbers of what was written before
+    thespis.resume(directory)
+    check(directory, RUNS["sac"], same_machine)
+    after = thespis.load(directory).metrics()
+    for name, values in columns.items():  # metrics that were written before the stop
         np.testing.assert_array_equal(after[name][: len(values)], values)

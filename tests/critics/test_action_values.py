@@ -1,4 +1,4 @@
-"""Critics of states and actions."""
+"""Q functions, state values and ensembles: forward passes against numpy."""
 
 from __future__ import annotations
 
@@ -6,38 +6,48 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from worlds import BOX, TREE, VECTOR
+from small_envs import BOX, TREE, VECTOR
 
 from thespis.core.errors import UserError
+from thespis.core.laws.random_samples import random_value
 from thespis.core.records import EnvSpec
-from thespis.core.samples import random_value
 from thespis.core.spaces import Discrete, MultiDiscrete
-from thespis.critics.values import ChoiceValue, PairReturn, PairValue, Value, action_value, ensemble, evaluate_ensemble
+from thespis.critics.value_functions import (
+    ContinuousQ,
+    DiscreteQ,
+    GaussianReturnQ,
+    StateValue,
+    build_q_function,
+    evaluate_ensemble,
+    init_ensemble,
+)
 from thespis.nets.body import GRU, Body
 from thespis.nets.mlp import orthogonal
 
 KEY, RNG = jax.random.key(0), np.random.default_rng(0)
-CHOICES, PUSHES = EnvSpec("choices", TREE, Discrete(4)), EnvSpec("pushes", VECTOR, BOX)
+DISCRETE, CONTINUOUS = EnvSpec("choices", TREE, Discrete(4)), EnvSpec("pushes", VECTOR, BOX)
 
 
-def test_values_of_choices_are_rows_of_one_pass():
-    critic = ChoiceValue(CHOICES, (8,), KEY)
+def test_discrete_q_indexes_one_forward_pass():
+    critic = DiscreteQ(DISCRETE, (8,), KEY)
     o = jax.tree.map(jnp.asarray, random_value(TREE, RNG))
-    np.testing.assert_array_equal(critic(o, jnp.array([3, 0])), critic.all(o)[jnp.array([3, 0])])
+    np.testing.assert_array_equal(critic(o, jnp.array([3, 0])), critic.q_values(o)[jnp.array([3, 0])])
 
 
 def test_duelling_advantages_have_mean_zero():
-    """Wang et al., 2016, eq. 9: the mean over choices is the state's value."""
-    critic = ChoiceValue(CHOICES, (8,), KEY, duelling=True)
+    """Wang et al., 2016, eq. 9: the mean over actions is the state's value."""
+    critic = DiscreteQ(DISCRETE, (8,), KEY, dueling=True)
     o = jax.tree.map(jnp.asarray, random_value(TREE, RNG))
     features, _ = critic.body((), o)
-    assert jnp.mean(critic.all(o)) == pytest.approx(float(critic.state(features)[0]), abs=1e-6)
-    advantages = critic.out(features)
-    np.testing.assert_allclose(critic.all(o) - jnp.mean(critic.all(o)), advantages - jnp.mean(advantages), atol=1e-6)
+    assert jnp.mean(critic.q_values(o)) == pytest.approx(float(critic.value_out(features)[0]), abs=1e-6)
+    advantages = critic.advantage_out(features)
+    np.testing.assert_allclose(
+        critic.q_values(o) - jnp.mean(critic.q_values(o)), advantages - jnp.mean(advantages), atol=1e-6
+    )
 
 
-def test_values_of_pairs_against_numpy():
-    critic = PairValue(PUSHES, (5,), KEY)
+def test_continuous_q_against_numpy():
+    critic = ContinuousQ(CONTINUOUS, (5,), KEY)
     o, actions = jnp.array([0.1, 0.2, 0.3]), jnp.array([[0.5, -0.5], [1.0, 0.0]])
     layer = critic.mlp.layers[0]
     for action, value in zip(actions, critic(o, actions), strict=True):
@@ -46,40 +56,40 @@ def test_values_of_pairs_against_numpy():
         assert value == pytest.approx(float((hidden @ np.asarray(critic.out.weight))[0]), abs=1e-6)
 
 
-def test_a_normal_return_against_numpy():
-    """Of four hidden layers the first two are shared, the last two are the mean's and the deviation's own."""
-    critic = PairReturn(PUSHES, (5, 4, 3, 2), KEY)
-    assert [len(mlp.layers) for mlp in (critic.shared, *critic.branches)] == [2, 2, 2]
+def test_gaussian_return_q_against_numpy():
+    """Of four hidden layers the first two are shared; mean and deviation have separate last two layers."""
+    critic = GaussianReturnQ(CONTINUOUS, (5, 4, 3, 2), KEY)
+    assert [len(mlp.layers) for mlp in (critic.shared_mlp, *critic.branch_mlps)] == [2, 2, 2]
     o, actions = jnp.array([0.1, 0.2, 0.3]), jnp.array([[0.5, -0.5], [1.0, 0.0]])
-    for action, *found in zip(actions, *critic(o, actions), strict=True):
+    for action, *result in zip(actions, *critic(o, actions), strict=True):
         numbers = []
-        for branch, out in zip(critic.branches, critic.outs, strict=True):
+        for branch, out in zip(critic.branch_mlps, critic.branch_outs, strict=True):
             x = np.concatenate([o, action])
-            for layer in (*critic.shared.layers, *branch.layers):
+            for layer in (*critic.shared_mlp.layers, *branch.layers):
                 x = np.maximum(x @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
             numbers.append((x @ np.asarray(out.weight))[0])
-        assert found[0] == pytest.approx(numbers[0], abs=1e-6)
-        assert found[1] == pytest.approx(np.log1p(np.exp(numbers[1])), abs=1e-6)
+        assert result[0] == pytest.approx(numbers[0], abs=1e-6)
+        assert result[1] == pytest.approx(np.log1p(np.exp(numbers[1])), abs=1e-6)
 
 
 @pytest.mark.parametrize("hidden", [(3,), (3, 2)])
-def test_the_deviation_never_bends_the_layers_of_the_mean(hidden):
-    """Few layers are all apart."""
-    critic = PairReturn(PUSHES, hidden, KEY, activation=jnp.tanh)
+def test_deviation_has_no_gradient_in_the_mean_layers(hidden):
+    """With few layers, none is shared."""
+    critic = GaussianReturnQ(CONTINUOUS, hidden, KEY, activation=jnp.tanh)
     gradient = jax.grad(lambda c: c(jnp.ones(3), jnp.ones((1, 2)))[1][0])(critic)
-    mean, deviation = gradient.branches
-    assert not gradient.shared.layers and [len(mlp.layers) for mlp in (mean, deviation)] == 2 * [len(hidden)]
+    mean, deviation = gradient.branch_mlps
+    assert not gradient.shared_mlp.layers and [len(mlp.layers) for mlp in (mean, deviation)] == 2 * [len(hidden)]
     assert all(jnp.all(x == 0) for x in jax.tree.leaves(mean))
     assert all(jnp.any(x != 0) for x in jax.tree.leaves(deviation))
 
 
-def test_a_normal_return_needs_a_box():
+def test_gaussian_return_q_rejects_discrete_actions():
     with pytest.raises(UserError, match="use sac, dqn or ppo"):
-        PairReturn(CHOICES, (4,), KEY)
+        GaussianReturnQ(DISCRETE, (4,), KEY)
 
 
-def test_members_of_an_ensemble_differ_and_are_evaluated_each():
-    critics = ensemble(lambda k: action_value(PUSHES, (5,), k), 3, KEY)
+def test_ensemble_members_differ_and_are_evaluated_separately():
+    critics = init_ensemble(lambda k: build_q_function(CONTINUOUS, (5,), k), 3, KEY)
     o, actions = jnp.ones(3), jnp.array([[0.5, -0.5]])
     values = np.asarray(evaluate_ensemble(critics, o, actions))
     assert values.shape == (3, 1) and len(np.unique(values)) == 3
@@ -87,16 +97,16 @@ def test_members_of_an_ensemble_differ_and_are_evaluated_each():
     np.testing.assert_allclose(values[1], second(o, actions), atol=1e-6)
 
 
-def test_a_state_value_carries_the_memory_of_its_body():
+def test_state_value_carries_memory():
     body = Body(VECTOR, (4,), KEY, init=orthogonal(1.0), activation=jnp.tanh, memory=GRU(3))
-    critic = Value(body, orthogonal(1.0), KEY)
+    critic = StateValue(body, orthogonal(1.0), KEY)
     first, memory = critic(jnp.zeros(3), jnp.ones(3))
     second, _ = critic(memory, jnp.ones(3))
     assert first.shape == () and memory.shape == (3,) and first != second
 
 
-def test_the_critic_fits_the_action_space_or_says_what_does():
-    assert isinstance(action_value(CHOICES, (4,), KEY), ChoiceValue)
-    assert isinstance(action_value(PUSHES, (4,), KEY), PairValue)
+def test_critic_type_follows_the_action_space():
+    assert isinstance(build_q_function(DISCRETE, (4,), KEY), DiscreteQ)
+    assert isinstance(build_q_function(CONTINUOUS, (4,), KEY), ContinuousQ)
     with pytest.raises(UserError, match="use ppo or a2c"):
-        action_value(EnvSpec("vector", VECTOR, MultiDiscrete((2, 2))), (4,), KEY)
+        build_q_function(EnvSpec("vector", VECTOR, MultiDiscrete((2, 2))), (4,), KEY)

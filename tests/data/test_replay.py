@@ -1,4 +1,4 @@
-"""The ring of transitions, filled past its capacity with steps that say where they come from."""
+"""Ring buffer of transitions: windows, wrap-around, masks and n-step targets, with steps that encode their origin."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from thespis.core.records import Batch, Transition, View
-from thespis.data import replay
-from thespis.learners.backup import backup
+from thespis.data import ring_buffer
+from thespis.learners.off_policy.critic_updates import n_step_batch
 
 ENVS, CHUNK = 3, 2
 
 
-def coded(ticks: int, seed: int = 0) -> Transition:
+def coded_steps(ticks: int, seed: int = 0) -> Transition:
     """``[ticks, env]`` steps: observations are ``(env, episode, step)``, rewards ``tick + env / 10``."""
     rng = np.random.default_rng(seed)
-    now, after = np.zeros((2, ticks, ENVS, 3), "float32")
+    obs, next_obs = np.zeros((2, ticks, ENVS, 3), "float32")
     terminated, truncated, first = np.zeros((3, ticks, ENVS), bool)
     for env in range(ENVS):
         episode, step = 0, 0
         for t in range(ticks):
-            now[t, env], after[t, env] = (env, episode, step), (env, episode, step + 1)
+            obs[t, env], next_obs[t, env] = (env, episode, step), (env, episode, step + 1)
             first[t, env] = step == 0
             step += 1
             end = rng.uniform()
@@ -31,21 +31,21 @@ def coded(ticks: int, seed: int = 0) -> Transition:
                 episode, step = episode + 1, 0
     reward = (np.arange(ticks)[:, None] + np.arange(ENVS) / 10).astype("float32")
     action = jnp.zeros((ticks, ENVS), "int32")
-    steps = Transition(View(now), action, reward, terminated, truncated, View(after), first)
+    steps = Transition(View(obs), action, reward, terminated, truncated, View(next_obs), first)
     return jax.tree.map(jnp.asarray, steps)
 
 
-def filled(ticks: int, capacity: int) -> tuple[replay.Ring, Transition]:
-    steps = coded(ticks)
-    ring = replay.empty(jax.tree.map(lambda x: x[0, 0], steps), capacity, ENVS, CHUNK)
-    write = jax.jit(replay.Ring.write)
+def filled_ring(ticks: int, capacity: int) -> tuple[ring_buffer.RingBuffer, Transition]:
+    steps = coded_steps(ticks)
+    ring = ring_buffer.init_ring_buffer(jax.tree.map(lambda x: x[0, 0], steps), capacity, ENVS, CHUNK)
+    write = jax.jit(ring_buffer.RingBuffer.add)
     for t in range(0, ticks, CHUNK):
         ring = write(ring, jax.tree.map(lambda x, t=t: x[t : t + CHUNK], steps), jnp.int32(t))
     return ring, steps
 
 
-def drawn(ring, ticks, length, batch=4000, seed=0):
-    steps, mask = jax.jit(replay.Ring.sample, static_argnums=(3, 4))(
+def sample(ring, ticks, length, batch=4000, seed=0):
+    steps, mask = jax.jit(ring_buffer.RingBuffer.sample, static_argnums=(3, 4))(
         ring, jnp.int32(ticks), jax.random.key(seed), batch, length
     )
     return jax.tree.map(np.asarray, steps), np.asarray(mask)
@@ -53,28 +53,28 @@ def drawn(ring, ticks, length, batch=4000, seed=0):
 
 @pytest.mark.parametrize("ticks", [6, 10, 12, 26, 40])
 @pytest.mark.parametrize("length", [1, 3, 6])
-def test_windows_are_stretches_of_one_world(ticks, length):
-    """Before the ring is full, just full, and overwritten up to four times, at every position of the write head."""
-    ring, _ = filled(ticks, capacity=30)
-    assert ring.rows == 10
-    steps, _ = drawn(ring, ticks, length)
+def test_windows_are_consecutive_steps_of_one_environment(ticks, length):
+    """Before the ring is full, when full, and overwritten up to four times, at all positions of the write head."""
+    ring, _ = filled_ring(ticks, capacity=30)
+    assert ring.num_rows == 10
+    steps, _ = sample(ring, ticks, length)
     tick = np.floor(steps.reward).astype(int)
     oldest = max(ticks - 10, 0)
     np.testing.assert_array_equal(np.diff(tick, axis=0), 1)  # consecutive: never across the write head
     assert tick.min() == oldest and tick.max() == ticks - 1
-    worlds = steps.view.observation[..., 0]
-    np.testing.assert_array_equal(worlds, np.broadcast_to(worlds[0], worlds.shape))
-    np.testing.assert_allclose(steps.reward - tick, worlds / 10, atol=1e-4)
-    # every start that leaves room for a window, in every world, about equally often
-    starts, counts = np.unique(np.stack([tick[0], worlds[0]]), axis=1, return_counts=True)
+    envs = steps.view.observation[..., 0]
+    np.testing.assert_array_equal(envs, np.broadcast_to(envs[0], envs.shape))
+    np.testing.assert_allclose(steps.reward - tick, envs / 10, atol=1e-4)
+    # all possible starts in all environments, about equally often
+    starts, counts = np.unique(np.stack([tick[0], envs[0]]), axis=1, return_counts=True)
     assert starts.shape[1] == (ticks - oldest - length + 1) * ENVS
     assert np.all(np.abs(counts - 4000 / len(counts)) < 6 * np.sqrt(4000 / len(counts)))
 
 
 @pytest.mark.parametrize("length", [2, 4])
-def test_what_the_mask_keeps_is_one_episode_up_to_its_true_end(length):
-    ring, _ = filled(26, capacity=30)
-    steps, mask = drawn(ring, 26, length)
+def test_mask_keeps_one_episode_up_to_its_end(length):
+    ring, _ = filled_ring(26, capacity=30)
+    steps, mask = sample(ring, 26, length)
     ended = steps.terminated | steps.truncated
     episodes = steps.view.observation[..., 1]
     assert mask[0].all()
@@ -88,29 +88,31 @@ def test_what_the_mask_keeps_is_one_episode_up_to_its_true_end(length):
     assert 0 < (mask.sum(0) < length).mean() < 1
 
 
-def test_chains_bootstrap_from_the_true_final_observation_with_their_own_discount():
-    ring, _ = filled(26, capacity=30)
+def test_n_step_targets_bootstrap_from_the_last_observation_with_their_own_discount():
+    ring, _ = filled_ring(26, capacity=30)
     length, gamma = 4, 0.9
-    steps, mask = drawn(ring, 26, length)
-    data = backup(Batch(jax.tree.map(jnp.asarray, steps), jnp.asarray(mask), (), jnp.int32(0)), gamma)
+    steps, mask = sample(ring, 26, length)
+    data = n_step_batch(Batch(jax.tree.map(jnp.asarray, steps), jnp.asarray(mask), (), jnp.int32(0)), gamma)
     for row in range(0, mask.shape[1], 7):
         k = mask[:, row].sum()
         start, end = steps.view.observation[0, row], np.asarray(data.next_view.observation)[row]
-        np.testing.assert_array_equal(end, [start[0], start[1], start[2] + k])  # same world, same episode, k steps on
-        wanted = sum(gamma**i * steps.reward[i, row] for i in range(k))
-        assert data.earned[row] == pytest.approx(wanted, rel=1e-5)
+        np.testing.assert_array_equal(
+            end, [start[0], start[1], start[2] + k]
+        )  # same environment, same episode, k steps later
+        expected = sum(gamma**i * steps.reward[i, row] for i in range(k))
+        assert data.reward[row] == pytest.approx(expected, rel=1e-5)
         factor = 0.0 if steps.terminated[k - 1, row] else gamma**k
         assert data.discount[row] == pytest.approx(factor, rel=1e-5)
 
 
-def test_the_ring_holds_the_last_transitions_untouched():
-    ring, steps = filled(26, capacity=30)
+def test_ring_contains_the_last_transitions():
+    ring, steps = filled_ring(26, capacity=30)
     order = [t % 10 for t in range(16, 26)]
     np.testing.assert_array_equal(np.asarray(ring.steps.reward)[order], np.asarray(steps.reward)[16:])
 
 
-def test_room_is_made_for_whole_chunks():
-    example = jax.tree.map(lambda x: x[0, 0], coded(1))
-    assert replay.empty(example, 30, ENVS, 4).rows == 12  # 10 ticks, rounded up to chunks of 4
-    assert replay.empty(example, 1, ENVS, 5).rows == 10  # never fewer than two chunks
-    assert replay.empty(example, 31, ENVS, 1).rows == 11
+def test_capacity_is_rounded_up_to_chunks():
+    example = jax.tree.map(lambda x: x[0, 0], coded_steps(1))
+    assert ring_buffer.init_ring_buffer(example, 30, ENVS, 4).num_rows == 12  # 10 ticks, rounded up to chunks of 4
+    assert ring_buffer.init_ring_buffer(example, 1, ENVS, 5).num_rows == 10  # never fewer than two chunks
+    assert ring_buffer.init_ring_buffer(example, 31, ENVS, 1).num_rows == 11

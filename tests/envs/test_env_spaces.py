@@ -1,14 +1,16 @@
+"""Space conversion: Gymnasium spaces against their Thespis equivalents."""
+
 import gymnasium.spaces as g
 import numpy as np
 import pytest
 
 from thespis.core.errors import UserError
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Tree, dict_space, tuple_space
-from thespis.envs.spaces import from_gymnasium
+from thespis.core.spaces import Box, CompositeSpace, Discrete, MultiDiscrete, dict_space, tuple_space
+from thespis.envs.space_conversion import from_gymnasium
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("gymnasium_space", "expected"),
     [
         (g.Box(-1.0, 2.0, (3,), np.float64), Box((3,), -1.0, 2.0)),
         (
@@ -28,11 +30,13 @@ from thespis.envs.spaces import from_gymnasium
         ),
     ],
 )
-def test_every_supported_space(theirs, ours):
-    assert from_gymnasium(theirs) == ours
-    assert not isinstance(ours, Tree) or [name for name, _ in ours.parts] == sorted(n for n, _ in ours.parts)
+def test_every_supported_space(gymnasium_space, expected):
+    assert from_gymnasium(gymnasium_space) == expected
+    assert not isinstance(expected, CompositeSpace) or [name for name, _ in expected.spaces] == sorted(
+        n for n, _ in expected.spaces
+    )
 
 
-def test_an_unsupported_space_is_named():
+def test_unsupported_space_error_names_it():
     with pytest.raises(UserError, match=r"Text.*use Box, Discrete"):
         from_gymnasium(g.Dict({"words": g.Text(5)}))

@@ -1,7 +1,7 @@
-"""Every compiled world of ours is traced, never compiled: what it answers has the shapes and dtypes of its spec.
+"""Every compiled environment of the package: shapes and dtypes of its time steps against its spec, by tracing alone.
 
-Values are left to each world's own tests. Traced twice, a world must come to one and the same program: it keeps nothing
-to itself and draws nothing but from its keys.
+Nothing is compiled, and values are left to the tests of each environment. Traced twice, an environment must give the
+same program: it keeps no hidden state and draws random numbers only from its keys.
 """
 
 from __future__ import annotations
@@ -18,33 +18,47 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from worlds import Crew, Stacks, Walk
+from small_envs import Crew, Stacks, Walk
 
 import thespis.envs.compiled
-from thespis.core.agents import per_group
 from thespis.core.contracts import Environment
-from thespis.core.laws import LawBroken, arrays_only, hold, same_tree
-from thespis.core.records import Each, EnvSpec, TimeStep
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, dtype_of, legal_size, map_space, shape_of
+from thespis.core.laws.assertions import ContractViolation, assert_arrays, assert_law, assert_same_tree
+from thespis.core.records import AgentOutcome, EnvSpec, TimeStep
+from thespis.core.spaces import (
+    Box,
+    Discrete,
+    MultiDiscrete,
+    Space,
+    action_mask_size,
+    map_groups,
+    map_space,
+    space_dtype,
+    space_shape,
+)
 from thespis.envs import registry
-from thespis.envs.games import debate
-from thespis.envs.games.digits import HIDDEN, LABELS, PIXELS, Judge
 from thespis.papers import registry as papers
+from thespis.papers.debate import envs
+from thespis.papers.debate.judge import HIDDEN_SIZE, NUM_LABELS, NUM_PIXELS, PixelJudge
 
 OURS = ("probe", "text", "thespis")
 OTHERS = {"gymnax", "jaxmarl"}
-"""Adapters, tried with worlds of their libraries elsewhere."""
+"""Adapters: tested elsewhere, with environments of their libraries."""
 
 
-def of_papers() -> set[str]:
-    """Worlds in which an arm of any trial is trained."""
-    trials = (t for id in papers.ids() for t in (papers.load(id).miniature, papers.load(id).full) if t is not None)
-    return {str(arm.world(env)) for trial in trials for arm in trial.arms for env in trial.envs}
+def paper_env_names() -> set[str]:
+    """Environments on which an arm of any trial is trained."""
+    trials = (
+        t
+        for paper_id in papers.paper_ids()
+        for t in (papers.load_paper(paper_id).miniature, papers.load_paper(paper_id).full)
+        if t is not None
+    )
+    return {str(arm.env_for(env)) for trial in trials for arm in trial.arms for env in trial.envs}
 
 
-def of_modules() -> set[str]:
-    """Worlds that stand in a module of compiled ones, and classes of those that need no argument."""
-    found: set[str] = set()
+def module_env_names() -> set[str]:
+    """Environments defined in modules of ``thespis.envs.compiled``: objects, and classes that need no argument."""
+    names: set[str] = set()
     for module in pkgutil.iter_modules(thespis.envs.compiled.__path__, "thespis.envs.compiled."):
         if module.name.rpartition(".")[2] in OTHERS:
             continue
@@ -53,127 +67,135 @@ def of_modules() -> set[str]:
             if name.startswith("_"):
                 continue
             if inspect.isclass(value):
-                value = made(value) if value.__module__ == module.name and hasattr(value, "reset") else None
+                value = construct(value) if value.__module__ == module.name and hasattr(value, "reset") else None
             if isinstance(value, Environment):
-                found.add(f"{module.name}:{name}")
-    return found
+                names.add(f"{module.name}:{name}")
+    return names
 
 
-def made(kind: type) -> Any:
+def construct(kind: type) -> Any:
+    """An object of the class, or ``None`` if it needs arguments."""
     needed = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty]
     return None if needed else kind()
 
 
-def names() -> list[str]:
-    """Of all of them."""
-    named = {name for name in {*registry.names(), *of_papers()} if name.partition(":")[0].split(".")[0] in OURS}
-    return sorted(named | of_modules())
+def env_names() -> list[str]:
+    """Names of all environments under test."""
+    names = {
+        name for name in {*registry.list_envs(), *paper_env_names()} if name.partition(":")[0].split(".")[0] in OURS
+    }
+    return sorted(names | module_env_names())
 
 
-NAMES = names()
+NAMES = env_names()
 
 
-def of_space(space: Space, axes: tuple[int, ...]) -> Any:
-    return map_space(lambda part: np.zeros(axes + shape_of(part), dtype_of(part)), space)
+def zeros_of_space(space: Space, axes: tuple[int, ...]) -> Any:
+    return map_space(lambda part: np.zeros(axes + space_shape(part), space_dtype(part)), space)
 
 
-def masks(space: Space, axes: tuple[int, ...]) -> Any:
-    def one(part: Space) -> Any:
-        return np.zeros((*axes, legal_size(part)), bool) if isinstance(part, Discrete | MultiDiscrete) else None
+def zero_masks(space: Space, axes: tuple[int, ...]) -> Any:
+    def mask_of_part(part: Space) -> Any:
+        return np.zeros((*axes, action_mask_size(part)), bool) if isinstance(part, Discrete | MultiDiscrete) else None
 
-    return map_space(one, space)
+    return map_space(mask_of_part, space)
 
 
-def wanted(spec: EnvSpec, step: TimeStep) -> TimeStep:
-    """What a time step of this spec looks like; a game's position is taken as it is."""
+def expected_step(spec: EnvSpec, step: TimeStep) -> TimeStep:
+    """A time step with the shapes and dtypes of the spec; the state of a game is copied from ``step``."""
     number, flag = np.zeros((), "float32"), np.zeros((), bool)
-    counts = {group.name: (group.count,) for group in spec.groups}
+    counts = {group.name: (group.num_agents,) for group in spec.groups}
     return TimeStep(
-        per_group(spec.groups, spec.observation, of_space),
+        map_groups(spec.groups, spec.observation_space, zeros_of_space),
         number,
         flag,
         flag,
-        per_group(spec.groups, spec.action, masks) if spec.legal else None,
-        None if spec.privileged is None else of_space(spec.privileged, ()),
+        map_groups(spec.groups, spec.action_space, zero_masks) if spec.has_action_mask else None,
+        None if spec.privileged_space is None else zeros_of_space(spec.privileged_space, ()),
         {name: np.zeros(count, bool) for name, count in counts.items()} or None,
-        step.position,
-        {name: Each(np.zeros(count, "float32"), np.zeros(count, bool)) for name, count in counts.items()} or None,
+        step.game_state,
+        {name: AgentOutcome(np.zeros(count, "float32"), np.zeros(count, bool)) for name, count in counts.items()}
+        or None,
     )
 
 
-def traced(world: Environment) -> tuple[str, list[bytes], Any]:
-    """The program of a reset and a step, its constants, and the shapes of ``(state, answer)`` of both."""
-    spec = world.spec
-    action = per_group(spec.groups, spec.action, of_space)
+def trace(env: Environment) -> tuple[str, list[bytes], Any]:
+    """The program of a reset and a step, its constants, and the shapes of ``(state, time step)`` of both."""
+    spec = env.spec
+    action = map_groups(spec.groups, spec.action_space, zeros_of_space)
     params = jax.tree.map(lambda x: np.zeros(jnp.shape(x), jnp.result_type(x)), spec.params)
 
-    def both(params: Any, action: Any, key: Any) -> Any:
-        begun = world.reset(params, key)
-        return begun, world.step(begun[0], action, key)
+    def reset_and_step(params: Any, action: Any, key: Any) -> Any:
+        reset_result = env.reset(params, key)
+        return reset_result, env.step(reset_result[0], action, key)
 
-    program, shapes = jax.make_jaxpr(both, return_shape=True)(params, action, jax.eval_shape(jax.random.key, 0))
+    program, shapes = jax.make_jaxpr(reset_and_step, return_shape=True)(
+        params, action, jax.eval_shape(jax.random.key, 0)
+    )
     return str(program.jaxpr), [np.asarray(x).tobytes() for x in program.consts], shapes
 
 
-def check(world: Environment) -> None:
-    """Raises :class:`LawBroken`, or whatever the world itself raises."""
-    program, constants, ((state, first), (after, step)) = traced(world)
-    arrays_only(state, "a world's state holds arrays only")
-    same_tree(state, after, "step keeps the state's tree, shapes and dtypes")
-    same_tree(first, step, "step and reset answer alike")
-    same_tree(wanted(world.spec, first), first, "what is answered is what the spec says")
-    hold((first.position is not None) == world.spec.searchable, "positions come if all players see everything")
-    again = traced(world)
-    hold((program, constants) == again[:2], "traced again it is the same program")
+def check(env: Environment) -> None:
+    """Raises :class:`ContractViolation`, or whatever the environment itself raises."""
+    program, constants, ((state, first), (after, step)) = trace(env)
+    assert_arrays(state, "an environment's state holds arrays only")
+    assert_same_tree(state, after, "step keeps the state's tree, shapes and dtypes")
+    assert_same_tree(first, step, "step and reset answer alike")
+    assert_same_tree(expected_step(env.spec, first), first, "time steps are what the spec says")
+    assert_law(
+        (first.game_state is not None) == env.spec.has_game_state, "positions are present if the spec has game states"
+    )
+    second_trace = trace(env)
+    assert_law((program, constants) == second_trace[:2], "the second trace is the same program")
 
 
-def test_all_there_are_have_been_found():
+def test_every_module_of_compiled_environments_is_covered():
     assert len(NAMES) > 100
     modules = {name.partition(":")[0].rpartition(".")[2] for name in NAMES}
-    wrappers, parts = {"accumulated", "cheap_talk", "held", "lasting", "trainings"}, {"flights", "rotorcraft"}
-    there = {module.name for module in pkgutil.iter_modules(thespis.envs.compiled.__path__)}
-    assert {name for name in there - modules if not name.startswith(tuple(OTHERS))} <= wrappers | parts
+    wrappers = {"time_limit"}
+    existing = {module.name for module in pkgutil.iter_modules(thespis.envs.compiled.__path__)}
+    assert {name for name in existing - modules if not name.startswith(tuple(OTHERS))} <= wrappers
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_what_its_spec_says(name, monkeypatch):
-    shapes = ((HIDDEN, 2 * PIXELS), (HIDDEN,), (LABELS, HIDDEN))
-    untrained = Judge(*(jnp.asarray(np.zeros(shape, "float32")) for shape in shapes))
-    monkeypatch.setattr(debate, "judge_of", lambda count: untrained)
-    world = registry.compiled(name)
-    assert isinstance(world, Environment) and world.spec.name
-    check(world)
+def test_time_steps_match_the_spec(name, monkeypatch):
+    shapes = ((HIDDEN_SIZE, 2 * NUM_PIXELS), (HIDDEN_SIZE,), (NUM_LABELS, HIDDEN_SIZE))
+    untrained = PixelJudge(*(jnp.asarray(np.zeros(shape, "float32")) for shape in shapes))
+    monkeypatch.setattr(envs, "trained_judge", lambda count: untrained)
+    env = registry.make_compiled(name)
+    assert isinstance(env, Environment) and env.spec.name
+    check(env)
 
 
 COUNTER = itertools.count()
 
 
-class Broken(eqx.Module):
-    """A world that keeps the contract but for one thing."""
+class BrokenEnv(eqx.Module):
+    """An environment that violates the contract in one way."""
 
-    how: str = eqx.field(static=True)
-    world: Environment = Walk(Discrete(4), legal=True)
+    violation: str = eqx.field(static=True)
+    env: Environment = Walk(Discrete(4), legal=True)
 
     @property
     def spec(self) -> EnvSpec:
         changed: dict[str, Any] = {
-            "observation": {"observation": Box((4,))},
-            "integers": {"observation": Box((3,), dtype="int32")},
-            "unmasked": {"legal": False},
-            "mask": {"action": Discrete(5)},
+            "observation": {"observation_space": Box((4,))},
+            "integers": {"observation_space": Box((3,), dtype="int32")},
+            "unmasked": {"has_action_mask": False},
+            "mask": {"action_space": Discrete(5)},
             "parameters": {"params": {}},
-            "privileged": {"privileged": Box((1,))},
-            "game": {"game": debate.Debate(2)},
+            "privileged": {"privileged_space": Box((1,))},
+            "game": {"game": envs.Debate(2)},
         }
-        return dataclasses.replace(self.world.spec, **changed.get(self.how, {}))
+        return dataclasses.replace(self.env.spec, **changed.get(self.violation, {}))
 
     def reset(self, params, key):
-        state, step = self.world.reset(params, key)
-        return state, dataclasses.replace(step, legal=None) if self.how == "one mask" else step
+        state, step = self.env.reset(params, key)
+        return state, dataclasses.replace(step, action_mask=None) if self.violation == "one mask" else step
 
     def step(self, state, action, key):
-        after, step = self.world.step(state, action, key)
-        match self.how:
+        after, step = self.env.step(state, action, key)
+        match self.violation:
             case "state":
                 after = jax.tree.map(lambda x: x.astype("float32"), after)
             case "rewards":
@@ -182,7 +204,10 @@ class Broken(eqx.Module):
                 step = eqx.tree_at(lambda s: s.terminated, step, step.reward)
             case "agents":
                 step = dataclasses.replace(
-                    step, each={name: Each(e.reward[:1], e.gone) for name, e in step.each.items()}
+                    step,
+                    agent_outcomes={
+                        name: AgentOutcome(e.reward[:1], e.terminated) for name, e in step.agent_outcomes.items()
+                    },
                 )
             case "counts":
                 step = dataclasses.replace(step, reward=step.reward + next(COUNTER))
@@ -194,12 +219,12 @@ class Broken(eqx.Module):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("violation", "message"),
     [
         ("observation", "what the spec says: leaf .observation"),
         ("integers", "what the spec says: leaf .observation"),
         ("unmasked", "what the spec says"),
-        ("mask", "what the spec says: leaf .legal"),
+        ("mask", "what the spec says: leaf .action_mask"),
         ("one mask", "answer alike"),
         ("privileged", "what the spec says"),
         ("state", "keeps the state's"),
@@ -209,18 +234,18 @@ class Broken(eqx.Module):
         ("draws", "same program"),
     ],
 )
-def test_a_broken_world_is_found(how, said):
-    with pytest.raises(LawBroken, match=said):
-        check(Broken(how))
+def test_contract_violations_are_reported(violation, message):
+    with pytest.raises(ContractViolation, match=message):
+        check(BrokenEnv(violation))
 
 
-def test_broken_teams_and_parameters_are_found():
-    check(Broken("nothing"))
-    for world in (Crew(), Stacks(Walk())):
-        check(world)
-    with pytest.raises(LawBroken, match="alike"):
-        check(Broken("agents", Crew()))
+def test_contract_violations_of_teams_and_parameters_are_reported():
+    check(BrokenEnv("nothing"))
+    for env in (Crew(), Stacks(Walk())):
+        check(env)
+    with pytest.raises(ContractViolation, match="alike"):
+        check(BrokenEnv("agents", Crew()))
     with pytest.raises(KeyError, match="push"):
-        check(Broken("parameters"))
-    with pytest.raises(LawBroken, match="positions"):
-        check(Broken("game"))
+        check(BrokenEnv("parameters"))
+    with pytest.raises(ContractViolation, match="positions"):
+        check(BrokenEnv("game"))

@@ -1,71 +1,73 @@
+"""Saved states of host environments: a restored environment against the original, bit for bit."""
+
 import gymnasium
 import numpy as np
 import pytest
-import user_worlds
-from play import equal, play
+import user_envs
+from random_play import equal, play
 
-from thespis.envs.host.vector import Vector
-from thespis.envs.registry import host
+from thespis.envs.host.vector import GymnasiumVectorEnv
+from thespis.envs.registry import make_host
 
 NAMES = ["CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"]
 MUJOCO = ["HalfCheetah-v5", "Hopper-v5", "Ant-v5", "Reacher-v5", "Pusher-v5", "Humanoid-v5"]
 
 
-def assert_goes_on_bitwise(make, seeds):
-    worlds = make()
-    view = play(worlds, 50, worlds.start(seeds).view)[-1][2]
-    saved = worlds.save()
+def assert_continues_bitwise(make, seeds):
+    vector_env = make()
+    view = play(vector_env, 50, vector_env.reset(seeds).view)[-1][2]
+    saved = vector_env.get_state()
     assert all(isinstance(value, np.ndarray) and value.dtype != object for value in saved.values())
-    fresh = make()
-    fresh.load(saved)
-    one, other = (play(each, 50, view, start=50) for each in (worlds, fresh))
-    assert equal(one, other)
+    restored = make()
+    restored.set_state(saved)
+    expected, result = (play(env, 50, view, start=50) for env in (vector_env, restored))
+    assert equal(expected, result)
 
 
 @pytest.mark.parametrize(
     "name", [*(f"gymnasium:{name}" for name in NAMES + MUJOCO), "gymnax:CartPole-v1", "probe:coin"]
 )
-def test_a_saved_world_goes_on_bitwise(name):
+def test_restored_env_continues_bitwise(name):
     if name.removeprefix("gymnasium:") in MUJOCO:
         pytest.importorskip("mujoco")
-    assert_goes_on_bitwise(lambda: host(name, 2), [1, 2])
+    assert_continues_bitwise(lambda: make_host(name, 2), [1, 2])
 
 
-def test_a_time_limit_goes_on_counting():
-    worlds, fresh = host("gymnasium:Pendulum-v1", 1), host("gymnasium:Pendulum-v1", 1)
-    view = play(worlds, 150, worlds.start([0]).view)[-1][2]
-    fresh.load(worlds.save())
-    told = play(fresh, 60, view)
-    assert [bool(step.truncated[0]) for _, step, _ in told].index(True) == 49
+def test_restored_env_keeps_its_step_count():
+    vector_env, restored = make_host("gymnasium:Pendulum-v1", 1), make_host("gymnasium:Pendulum-v1", 1)
+    view = play(vector_env, 150, vector_env.reset([0]).view)[-1][2]
+    restored.set_state(vector_env.get_state())
+    transitions = play(restored, 60, view)
+    assert [bool(step.truncated[0]) for _, step, _ in transitions].index(True) == 49
 
 
-def test_worlds_that_save_themselves():
-    assert_goes_on_bitwise(lambda: host(user_worlds.Saved, 2), [1, 2])
+def test_envs_with_save_state_of_their_own():
+    assert_continues_bitwise(lambda: make_host(user_envs.Saved, 2), [1, 2])
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
-def test_a_vector_of_known_worlds(mode):
+def test_restored_vector_env_continues_bitwise(mode):
     def make():
         envs = [lambda: gymnasium.make("CartPole-v1")] * 2
-        return Vector(gymnasium.vector.SyncVectorEnv(envs, autoreset_mode=mode))
+        return GymnasiumVectorEnv(gymnasium.vector.SyncVectorEnv(envs, autoreset_mode=mode))
 
-    assert_goes_on_bitwise(make, [1, 2])
+    assert_continues_bitwise(make, [1, 2])
 
 
-def test_unknown_worlds_and_wrappers_say_so():
-    assert host(user_worlds.Coded, 1).save() is None
+def test_unknown_envs_and_wrappers_have_no_state():
+    assert make_host(user_envs.Coded, 1).get_state() is None
 
     class CartPole(gymnasium.envs.classic_control.CartPoleEnv):
-        """May keep more than its parent."""
+        """A subclass, which may have more state than its parent."""
 
-    assert host(CartPole, 1).save() is None
+    assert make_host(CartPole, 1).get_state() is None
     sticky = gymnasium.wrappers.StickyAction(gymnasium.make("CartPole-v1"), 0.5)
-    assert host(sticky, 1).save() is None
+    assert make_host(sticky, 1).get_state() is None
 
 
-def test_making_mujoco_worlds_leaves_no_file_behind(tmp_path, monkeypatch, capfd):
+def test_making_mujoco_envs_leaves_no_file(tmp_path, monkeypatch, capfd):
     pytest.importorskip("mujoco")
     monkeypatch.chdir(tmp_path)
-    host("gymnasium:HalfCheetah-v5", 1).close()
+    make_host("gymnasium:HalfCheetah-v5", 1).close()
     assert not list(tmp_path.iterdir())
     assert "WARNING" not in capfd.readouterr().err

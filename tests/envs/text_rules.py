@@ -1,7 +1,7 @@
-"""The rules of the built-in conversations once more, in plain Python on strings.
+"""Reference implementation of the built-in text environments, in plain Python on strings.
 
-``RULES[name](task, state)`` begins an episode where a compiled one began: only what was drawn is read from its state.
-``opening`` is the world's first message, ``say(text)`` its answer, the reward and whether all is over.
+``RULES[name](task, state)`` starts an episode from the state of a compiled one, of which it reads only what is random.
+``opening`` is the first message; ``outcomes(text)`` lists the possible messages, rewards and ends after a response.
 """
 
 from __future__ import annotations
@@ -13,70 +13,71 @@ from typing import ClassVar
 from thespis.envs.text import household, questions, wordle
 
 
-def spoken(text: str) -> str | None:
-    """What stands before the first ``<end>``; nothing if there is none."""
-    before, end, _ = f" {text} ".partition(" <end> ")
-    return before.strip() if end else None
+def text_before_end(text: str) -> str | None:
+    """The text before the first ``<end>``; ``None`` if there is none."""
+    before, end_token, _ = f" {text} ".partition(" <end> ")
+    return before.strip() if end_token else None
 
 
 def spaced(number: int) -> str:
+    """The digits with spaces between them."""
     return " ".join(str(number))
 
 
 def unspaced(text: str) -> int | None:
-    """The number that ``4 7 5`` is."""
+    """The number 475 for ``4 7 5``; ``None`` for other texts."""
     return int(text.replace(" ", "")) if re.fullmatch(r"\d( \d)*", text) else None
 
 
 class Rules:
-    """Counts turns; ``heard`` says what an utterance leads to: the one way, or all that chance may choose from."""
+    """Counts turns. ``respond`` returns the outcome of a response, or the list of all possible outcomes."""
 
     limit: int | None = None
 
     def __init__(self, task, state):
         self.turns = 0
-        self.opening = self.began(task, state)
+        self.opening = self.start(task, state)
 
-    def say(self, text: str) -> list[tuple[str, float, bool]]:
+    def outcomes(self, text: str) -> list[tuple[str, float, bool]]:
         self.turns += 1
-        heard = self.heard(spoken(text) or "")
-        told = [heard] if isinstance(heard, tuple) else heard
-        told = [(answer, reward, over or self.turns == self.limit) for answer, reward, over in told]
-        return [("" if over else f"{answer} >", reward, over) for answer, reward, over in told]
+        result = self.respond(text_before_end(text) or "")
+        outcomes = [result] if isinstance(result, tuple) else result
+        outcomes = [(message, reward, over or self.turns == self.limit) for message, reward, over in outcomes]
+        return [("" if over else f"{message} >", reward, over) for message, reward, over in outcomes]
 
-    def follow(self, answer: str) -> None:
-        """What chance chose."""
+    def follow(self, message: str) -> None:
+        """Continues with the message that chance chose."""
 
 
 class Wordle(Rules):
     limit = 6
 
-    def began(self, task, state):
-        self.hidden = wordle.WORDS[state.hidden]
+    def start(self, task, state):
+        self.hidden = wordle.WORDS[state.hidden_word]
         return "guess >"
 
-    def heard(self, said):
-        guess = said.replace(" ", "")
-        if guess not in wordle.WORDS or said != " ".join(guess):
+    def respond(self, response):
+        guess = response.replace(" ", "")
+        if guess not in wordle.WORDS or response != " ".join(guess):
             return "unknown", 0.0, False
-        colours = ["green" if a == b else "grey" for a, b in zip(guess, self.hidden, strict=True)]
+        colors = ["green" if a == b else "grey" for a, b in zip(guess, self.hidden, strict=True)]
         for letter in set(guess):
-            here = [i for i in range(5) if guess[i] == letter]
-            others = [i for i in here if colours[i] != "green"]
-            for i in others[: self.hidden.count(letter) - (len(here) - len(others))]:
-                colours[i] = "yellow"
-        return " ".join(colours), float(guess == self.hidden), guess == self.hidden
+            positions = [i for i in range(5) if guess[i] == letter]
+            others = [i for i in positions if colors[i] != "green"]
+            for i in others[: self.hidden.count(letter) - (len(positions) - len(others))]:
+                colors[i] = "yellow"
+        return " ".join(colors), float(guess == self.hidden), guess == self.hidden
 
 
 class Questions(Rules):
     limit = 9
 
-    def began(self, task, state):
+    def start(self, task, state):
         self.animal = list(questions.ANIMALS)[state.animal]
         return "ask >"
 
-    def heard(self, said):
-        match said.split():
+    def respond(self, response):
+        match response.split():
             case ["is", "it", word] if word in questions.PROPERTIES:
                 return ("yes" if word in questions.ANIMALS[self.animal].split() else "no"), 0.0, False
             case ["guess", word] if word in questions.ANIMALS:
@@ -87,19 +88,19 @@ class Questions(Rules):
 class Countdown(Rules):
     limit = 3
 
-    def began(self, task, state):
-        self.given, self.target = [int(n) for n in state.given], int(state.target)
-        return f"make {spaced(self.target)} from {spaced(''.join(map(str, self.given)))} >"
+    def start(self, task, state):
+        self.numbers, self.target = [int(n) for n in state.numbers], int(state.target)
+        return f"make {spaced(self.target)} from {spaced(''.join(map(str, self.numbers)))} >"
 
-    def heard(self, said):
-        value = self.value(said.split())
+    def respond(self, response):
+        value = self.value(response.split())
         if value is None:
             return "wrong", 0.0, False
         sign = "- " if value < 0 else ""
         return f"gives {sign}{spaced(abs(value))}", float(value == self.target), value == self.target
 
     def value(self, words):
-        if Counter(word for word in words if word.isdigit()) - Counter(map(str, self.given)):
+        if Counter(word for word in words if word.isdigit()) - Counter(map(str, self.numbers)):
             return None
         stack = []
         for word in words:
@@ -116,17 +117,17 @@ class Countdown(Rules):
 class Calculator(Rules):
     limit = 4
 
-    def began(self, task, state):
+    def start(self, task, state):
         (a, b), mark, c = state.factors, "+-*"[state.operator], state.last_number
         self.answer = eval(f"{a} * {b} {mark} {c}")
         return f"what is {spaced(a)} * {spaced(b)} then {mark} {c} >"
 
-    def heard(self, said):
-        if call := re.fullmatch(r"call ((?:\d )+)([-+*])((?: \d)+)", said):
+    def respond(self, response):
+        if call := re.fullmatch(r"call ((?:\d )+)([-+*])((?: \d)+)", response):
             a, mark, b = unspaced(call[1].strip()), call[2], unspaced(call[3].strip())
             value = {"+": a + b, "-": a - b, "*": a * b}[mark]
             return f"result {'- ' if value < 0 else ''}{spaced(abs(value))}", 0.0, False
-        if answer := re.fullmatch(r"answer((?: \d)+)", said):
+        if answer := re.fullmatch(r"answer((?: \d)+)", response):
             return "", float(unspaced(answer[1].strip()) == self.answer), True
         return "error", 0.0, False
 
@@ -134,13 +135,19 @@ class Calculator(Rules):
 class Household(Rules):
     make: ClassVar = {"clean": ("sink", "clean"), "heat": ("stove", "hot"), "cool": ("fridge", "cold")}
 
-    def began(self, task, state):
+    def start(self, task, state):
         places = household.PLACES
-        self.there = places[: task.places]
-        self.at, self.open, self.held = places[state.at], set(places) - {"drawer", "cabinet", "fridge"}, None
-        self.where = {t: places[w] for t, w in zip(household.THINGS, state.where, strict=True) if w < len(places)}
+        self.reachable = places[: task.num_places]
+        self.at, self.open, self.carried = (
+            places[state.agent_place],
+            set(places) - {"drawer", "cabinet", "fridge"},
+            None,
+        )
+        self.where = {
+            t: places[w] for t, w in zip(household.THINGS, state.thing_places, strict=True) if w < len(places)
+        }
         self.is_ = dict.fromkeys(household.THINGS, "")
-        self.hints = {"held": float(task.hints), "made": float(task.hints)}
+        self.hints = {"taken": float(task.subgoal_reward), "prepared": float(task.subgoal_reward)}
         thing, be, place = state.goal
         self.thing, self.be, self.place = household.THINGS[thing], ["", "clean", "hot", "cold"][be], places[place]
         return " ".join(f"put {self.be} {self.thing} in {self.place} {self.view()} >".split())
@@ -149,39 +156,39 @@ class Household(Rules):
         lies = [t for t in household.THINGS if self.where.get(t) == self.at]
         return " ".join(["at", self.at, *(lies if self.at in self.open else ["closed"])])
 
-    def heard(self, said):
-        match said.split():
-            case ["go", place] if place in self.there:
+    def respond(self, response):
+        match response.split():
+            case ["go", place] if place in self.reachable:
                 self.at = place
                 return self.view(), 0.0, False
             case ["open", place] if place == self.at and place not in self.open:
                 self.open.add(place)
                 return self.view(), 0.0, False
-            case ["take", thing] if self.where.get(thing) == self.at and self.at in self.open and not self.held:
-                self.held, self.where[thing] = thing, None
-                paid = self.hints.pop("held", 0.0) if thing == self.thing else 0.0
-                return f"have {thing}", paid, False
-            case ["put", thing] if thing == self.held and thing and self.at in self.open:
-                self.held, self.where[thing] = None, self.at
+            case ["take", thing] if self.where.get(thing) == self.at and self.at in self.open and not self.carried:
+                self.carried, self.where[thing] = thing, None
+                reward = self.hints.pop("taken", 0.0) if thing == self.thing else 0.0
+                return f"have {thing}", reward, False
+            case ["put", thing] if thing == self.carried and thing and self.at in self.open:
+                self.carried, self.where[thing] = None, self.at
                 done = thing == self.thing and self.at == self.place and self.be in ("", self.is_[thing])
                 return self.view(), float(done), done
-            case [verb, thing] if thing == self.held and verb in self.make and self.make[verb][0] == self.at:
+            case [verb, thing] if thing == self.carried and verb in self.make and self.make[verb][0] == self.at:
                 self.is_[thing] = self.make[verb][1]
-                made = thing == self.thing and self.is_[thing] == self.be
-                return f"{thing} {self.is_[thing]}", self.hints.pop("made", 0.0) if made else 0.0, False
+                prepared = thing == self.thing and self.is_[thing] == self.be
+                return f"{thing} {self.is_[thing]}", self.hints.pop("prepared", 0.0) if prepared else 0.0, False
         return "nothing happens", 0.0, False
 
 
 class Correction(Rules):
     limit = 2
 
-    def began(self, task, state):
-        self.terms, self.bonus, self.rights = [int(t) for t in state.terms], float(task.bonus), []
+    def start(self, task, state):
+        self.terms, self.bonus, self.rights = [int(t) for t in state.terms], float(task.progress_bonus), []
         self.padded = spaced(f"{sum(self.terms):04d}")
         return " + ".join(map(spaced, self.terms)) + " >"
 
-    def heard(self, said):
-        self.rights.append(unspaced(said) == sum(self.terms))
+    def respond(self, response):
+        self.rights.append(unspaced(response) == sum(self.terms))
         if len(self.rights) == 1:
             return "check and correct", 0.0, False
         first, second = self.rights
@@ -189,25 +196,29 @@ class Correction(Rules):
 
 
 class Kuhn(Rules):
-    def began(self, task, state):
-        mine, theirs = state.cards
-        self.first, self.faced, self.sign = bool(state.first), bool(state.faced), 1.0 if mine > theirs else -1.0
-        begun = "start" if self.first else "bet" if self.faced else "pass"
-        return f"hold {['jack', 'queen', 'king'][mine]} {begun} >"
+    def start(self, task, state):
+        own_card, other_card = state.cards
+        self.first, self.faced, self.sign = (
+            bool(state.acts_first),
+            bool(state.facing_bet),
+            1.0 if own_card > other_card else -1.0,
+        )
+        opponent_action = "start" if self.first else "bet" if self.faced else "pass"
+        return f"hold {['jack', 'queen', 'king'][own_card]} {opponent_action} >"
 
-    def heard(self, said):
+    def respond(self, response):
         if self.faced:
-            return "", 2 * self.sign if said == "bet" else -1.0, True
-        if said == "bet":
+            return "", 2 * self.sign if response == "bet" else -1.0, True
+        if response == "bet":
             return [("", 1.0, True), ("", 2 * self.sign, True)]
         return [("", self.sign, True), *([("bet", 0.0, False)] if self.first else [])]
 
-    def follow(self, answer):
+    def follow(self, message):
         self.faced = True
 
 
 class Tictactoe(Rules):
-    def began(self, task, state):
+    def start(self, task, state):
         self.board = ["", *(".xo"[mark] for mark in state.cells)]  # cells count from 1
         return f"{self.board.index('o') if 'o' in self.board else 'start'} >"
 
@@ -218,19 +229,19 @@ class Tictactoe(Rules):
         rows = any(has(i, i + 1, i + 2) for i in (1, 4, 7)) or any(has(i, i + 3, i + 6) for i in (1, 2, 3))
         return rows or has(1, 5, 9) or has(3, 5, 7)
 
-    def heard(self, said):
+    def respond(self, response):
         free = [str(i) for i in range(1, 10) if self.board[i] == "."]
-        if said not in free:
+        if response not in free:
             return "", -1.0, True
-        self.board[int(said)] = "x"
-        free.remove(said)
+        self.board[int(response)] = "x"
+        free.remove(response)
         if self.won("x") or not free:
             return "", float(self.won("x")), True
         lost = {cell: self.won("o", int(cell)) for cell in free}
         return [(cell, -1.0 if lost[cell] else 0.0, lost[cell] or len(free) == 1) for cell in free]
 
-    def follow(self, answer):
-        self.board[int(answer)] = "o"
+    def follow(self, message):
+        self.board[int(message)] = "o"
 
 
 RULES = {
@@ -244,32 +255,77 @@ RULES = {
     "tictactoe": Tictactoe,
 }
 
-WRITTEN = {
+WRITTEN_RESPONSES = {
     "wordle": [
-        "l e v e l <end>", "s l e e p <end>", "z z z z z <end>", "c r a n <end>", "c r a n e", "<end> a", "green <end>",
+        "l e v e l <end>",
+        "s l e e p <end>",
+        "z z z z z <end>",
+        "c r a n <end>",
+        "c r a n e",
+        "<end> a",
+        "green <end>",
     ],
     "questions": [
-        "is it furry <end>", "is it cat <end>", "guess furry <end>", "guess cat <end>", "guess <end>",
-        "it is furry <end>", "is it <end> furry", "guess cat cat <end>", "is it tame",
+        "is it furry <end>",
+        "is it cat <end>",
+        "guess furry <end>",
+        "guess cat <end>",
+        "guess <end>",
+        "it is furry <end>",
+        "is it <end> furry",
+        "guess cat cat <end>",
+        "is it tame",
     ],
     "countdown": [
-        "{r.given[0]} + {r.given[1]} {r.given[2]} * <end>", "{r.given[0]} {r.given[0]} + <end>", "{r.given[0]} <end>",
-        "{r.given[0]} {r.given[1]} <end>", "0 {r.given[1]} + <end>", "{r.given[2]} {r.given[1]} - <end> 3", "+ <end>",
-        "{r.given[0]} {r.given[1]} {r.given[2]} - * <end>", "<end>", "{r.given[1]} {r.given[2]} *",
-        "+ - * {r.given[0]} <end>",
+        "{r.numbers[0]} + {r.numbers[1]} {r.numbers[2]} * <end>",
+        "{r.numbers[0]} {r.numbers[0]} + <end>",
+        "{r.numbers[0]} <end>",
+        "{r.numbers[0]} {r.numbers[1]} <end>",
+        "0 {r.numbers[1]} + <end>",
+        "{r.numbers[2]} {r.numbers[1]} - <end> 3",
+        "+ <end>",
+        "{r.numbers[0]} {r.numbers[1]} {r.numbers[2]} - * <end>",
+        "<end>",
+        "{r.numbers[1]} {r.numbers[2]} *",
+        "+ - * {r.numbers[0]} <end>",
     ],
     "calculator": [
-        "call 4 * <end>", "call * 4 <end>", "call 0 0 7 - 0 9 <end>", "call 9 9 * 9 9 9 <end>", "call 9 * 9 * 9 <end>",
-        "call 1 2 <end>", "answer <end>", "call 4 - 9 9 9 9 <end>", "call <end>", "call 0 - 0 <end>", "result 4 <end>",
-        "call {r.turns} + 8 <end> 9", "answer 4 + 4 <end>", "call 1 + 2", "<end>",
+        "call 4 * <end>",
+        "call * 4 <end>",
+        "call 0 0 7 - 0 9 <end>",
+        "call 9 9 * 9 9 9 <end>",
+        "call 9 * 9 * 9 <end>",
+        "call 1 2 <end>",
+        "answer <end>",
+        "call 4 - 9 9 9 9 <end>",
+        "call <end>",
+        "call 0 - 0 <end>",
+        "result 4 <end>",
+        "call {r.turns} + 8 <end> 9",
+        "answer 4 + 4 <end>",
+        "call 1 + 2",
+        "<end>",
     ],
     "household": [
-        "take {r.thing} <end>", "put {r.thing} <end>", "go fridge <end>", "open fridge <end>", "cool {r.thing} <end>",
-        "go sink <end>", "clean {r.thing} <end>", "go stove <end>", "heat {r.thing} <end>", "go {r.place} <end>",
-        "go drawer <end>", "open drawer <end>", "take <end>", "go {r.thing} <end>", "take sink <end>", "go desk",
+        "take {r.thing} <end>",
+        "put {r.thing} <end>",
+        "go fridge <end>",
+        "open fridge <end>",
+        "cool {r.thing} <end>",
+        "go sink <end>",
+        "clean {r.thing} <end>",
+        "go stove <end>",
+        "heat {r.thing} <end>",
+        "go {r.place} <end>",
+        "go drawer <end>",
+        "open drawer <end>",
+        "take <end>",
+        "go {r.thing} <end>",
+        "take sink <end>",
+        "go desk",
     ],
     "correction": ["<end>", "{r.padded} <end>", "0 0 <end>", "{r.padded}", "+ 4 <end>", "1 2 <end> 3"],
     "kuhn": ["bet <end>", "pass <end>", "bet bet", "king <end>", "<end> bet", "bet"],
     "tictactoe": [*(f"{cell} <end>" for cell in range(1, 10)), "start <end>", "5 5", "<end> 5"],
-}  # fmt: skip
-"""Utterances that are right in part; ``r``: the rules of the episode."""
+}
+"""Responses written by hand, many of them partly correct; ``r`` is the reference of the episode."""

@@ -1,20 +1,20 @@
-"""Groups of runs, and the sentence that is said about each pair."""
+"""Comparisons: grouping of runs by their settings, and the verdict on each pair of groups."""
 
 import json
 
 import numpy as np
 import pytest
-from synthetic import make_run
+from synthetic_runs import make_run
 
 from thespis.core.errors import UserError
-from thespis.evaluation.comparison import compare, group_runs
+from thespis.evaluation.comparison import compare_groups, group_runs
 from thespis.runs.store import RunDirectory
 
 LOW, HIGH = np.arange(6.0), np.arange(6.0) + 100
 
 
-def test_groups_far_apart_are_told_apart_and_the_order_is_that_given():
-    result = compare({"a": HIGH, "b": LOW, "c": HIGH + 0.5})
+def test_distant_groups_are_distinguished_and_keep_their_order():
+    result = compare_groups({"a": HIGH, "b": LOW, "c": HIGH + 0.5})
     assert [group.name for group in result.groups] == ["a", "b", "c"]
     assert [(p.a, p.b, p.verdict) for p in result.pairs] == [
         ("a", "b", "better"),
@@ -26,27 +26,27 @@ def test_groups_far_apart_are_told_apart_and_the_order_is_that_given():
     assert result.groups[1].iqm == 2.5
 
 
-def test_few_seeds_are_never_told_apart():
-    result = compare({"a": [1000.0, 1001.0], "b": [0.0, 1.0]})
+def test_few_seeds_are_never_distinguished():
+    result = compare_groups({"a": [1000.0, 1001.0], "b": [0.0, 1.0]})
     assert result.groups[0].interval is None and result.pairs[0].interval is None
     assert result.pairs[0].verdict == "not distinguishable"
-    assert compare({"a": HIGH[:3], "b": LOW[:3]}).pairs[0].verdict == "not distinguishable"
+    assert compare_groups({"a": HIGH[:3], "b": LOW[:3]}).pairs[0].verdict == "not distinguishable"
 
 
-def test_json():
-    data = compare({"a": HIGH, "b": LOW[:2]}).to_json()
+def test_comparisons_are_strict_json():
+    data = compare_groups({"a": HIGH, "b": LOW[:2]}).to_json()
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     assert data["groups"][0]["scores"] == HIGH.tolist()
     assert data["groups"][1]["interval"] is None
     assert set(data["pairs"][0]) == {"a", "b", "probability", "interval", "verdict", "sentence"}
 
 
-def test_one_group_is_nothing_to_compare():
+def test_one_group_is_refused():
     with pytest.raises(UserError, match="nothing to compare"):
-        compare({"a": HIGH})
+        compare_groups({"a": HIGH})
 
 
-def test_runs_are_grouped_by_settings_and_named_by_what_differs(tmp_path):
+def test_runs_are_grouped_by_settings_and_named_by_their_differences(tmp_path):
     fast = {"class": "thespis.methods.online.nowhere:SAC", "learning_rate": 1e-3}
     make_run(tmp_path / "one", seeds=2)
     make_run(tmp_path / "two", seeds=3, method="td3")
@@ -77,7 +77,7 @@ def test_a_part_is_named_without_its_fields(tmp_path):
     assert names == ["sac feedback=RND", "sac feedback=Reward"]
 
 
-def test_groups_that_differ_in_an_unnamed_setting_keep_apart(tmp_path):
+def test_groups_that_differ_in_an_unnamed_setting_have_different_names(tmp_path):
     method = {"class": "a:B", "p": 1, "q": 1, "r": 1, "s": 1}
     make_run(tmp_path / "one", method_name="x", steps=10)
     for name, value in (("one", 1), ("two", 2), ("three", 3)):
@@ -90,14 +90,14 @@ def test_groups_that_differ_in_an_unnamed_setting_keep_apart(tmp_path):
     assert len(set(names)) == 3
 
 
-def test_runs_differing_only_in_how_they_are_watched_are_one_group(tmp_path):
+def test_evaluation_options_do_not_split_a_group(tmp_path):
     make_run(tmp_path / "one", seeds=2, options={"evaluate_every": 1, "data": None, "lag": None})
     make_run(tmp_path / "two", seeds=2, options={"evaluate_every": 2, "data": None, "lag": None})
     change(tmp_path / "two", seeds=[7, 8])
     assert len(group_runs([tmp_path / "one", tmp_path / "two"])) == 1
 
 
-def test_one_world_in_two_suites_is_comparable(tmp_path):
+def test_the_same_environment_in_two_suites_is_comparable(tmp_path):
     make_run(tmp_path / "one", env="gymnax:CartPole-v1")
     make_run(tmp_path / "two", env="gymnasium:CartPole-v1")
     names = [g.name for g in group_runs([tmp_path / "one", tmp_path / "two"])]

@@ -1,3 +1,5 @@
+"""Reports: HTML pages, comparisons, plots, gaps in curves and number formats, from synthetic runs."""
+
 import html.parser
 import importlib.util
 import re
@@ -8,16 +10,16 @@ import pytest
 
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
-from thespis.evaluation import view, words
-from thespis.evaluation.comparison import compare, group_runs
-from thespis.evaluation.curve import Curve, filled, middle, thin
-from thespis.evaluation.plots import calibration, curves, small
+from thespis.evaluation import formatting, run_view
+from thespis.evaluation.comparison import compare_groups, group_runs
+from thespis.evaluation.figure_style import inline_svg
+from thespis.evaluation.learning_curve import LearningCurve, downsample, interpolate_gaps, iqm_curve
+from thespis.evaluation.plots import plot_calibration, plot_learning_curves, plot_small_chart
 from thespis.evaluation.report import write_comparison_plot, write_report
-from thespis.evaluation.style import inline
 from thespis.runs.config import to_config
 from thespis.runs.store import RunDirectory
 
-_spec = importlib.util.spec_from_file_location("synthetic", Path(__file__).with_name("synthetic.py"))
+_spec = importlib.util.spec_from_file_location("synthetic_runs", Path(__file__).with_name("synthetic_runs.py"))
 assert _spec and _spec.loader
 synthetic = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(synthetic)
@@ -27,7 +29,7 @@ VOID = {"meta", "wbr", "br", "link", "img", "input"}
 
 
 class Outline(html.parser.HTMLParser):
-    """The tags and the text of a page; fails where a tag is closed that was not opened last."""
+    """Tags, attributes and text of a page. Fails if a closing tag does not match the last open one."""
 
     def __init__(self, text):
         super().__init__()
@@ -58,6 +60,7 @@ class Outline(html.parser.HTMLParser):
 
 
 def report(tmp_path, *runs):
+    """Write a report and return its text."""
     return write_report(list(runs), tmp_path / "report.html").read_text()
 
 
@@ -70,28 +73,28 @@ def test_one_file_without_network_or_scripts(tmp_path):
     assert set(re.findall(r"var\(--(\w+)", text)) <= set(re.findall(r"--(\w+):", text))
 
 
-def test_it_says_what_the_run_says(tmp_path):
+def test_the_report_contains_the_results_and_settings(tmp_path):
     run = make_run(tmp_path / "run", seeds=5)
     greedy = RunDirectory.open(run).read_json("final.json")["greedy"]
     low, high = (f"−{-bound:.1f}" for bound in greedy["interval"])
     text = Outline(report(tmp_path, run)).text
-    for said in (
+    for expected in (
         "sac on gymnax:Pendulum-v1",
         f"Greedy play: IQM return −{-greedy['iqm']:.1f} over 5 training seeds (95% interval {low} to {high}).",
         "truncation bootstraps",
-        "feed.batch 256",
+        "feed.batch_size 256",
         "Haarnoja et al. Soft Actor-Critic Algorithms and Applications. 2018. arXiv:1812.05905.",
         "acting, environment and learning (one program) 1 min 11 s",
         "thespis train sac --env gymnax:Pendulum-v1 --steps 20000 --envs 1 --seeds 5",
         "jax 0.10.2",
     ):
-        assert said in text, said
+        assert expected in text, expected
     assert "over-estimates" not in text
 
 
 def test_an_over_estimating_critic_is_flagged(tmp_path):
     text = Outline(report(tmp_path, make_run(tmp_path / "run", bias=1.0))).text
-    assert "The critic over-estimates (see below)." in text and "it promises more than comes" in text
+    assert "The critic over-estimates (see below)." in text and "predicted values exceed realised returns" in text
 
 
 def test_one_seed_has_no_interval(tmp_path):
@@ -99,7 +102,7 @@ def test_one_seed_has_no_interval(tmp_path):
     assert "over 1 training seed (too few seeds for an interval)" in text
 
 
-def test_a_run_in_progress_and_one_without_a_row(tmp_path):
+def test_unfinished_and_empty_runs(tmp_path):
     text = Outline(report(tmp_path, make_run(tmp_path / "half", finished=False))).text
     assert "Not finished: 10,000 of 20,000 environment steps per seed so far. Training return" in text
     assert "Final play" not in text and "Critic calibration" not in text
@@ -107,13 +110,13 @@ def test_a_run_in_progress_and_one_without_a_row(tmp_path):
     assert "Not finished: 0 of 20,000" in Outline(report(tmp_path, empty)).text
 
 
-def test_only_what_must_be_there_is_needed(tmp_path):
+def test_a_minimal_run_has_a_report(tmp_path):
     run = RunDirectory.create(tmp_path / "bare", {"format": 1, "seeds": [0]}, ())
     run.append_metrics([{"step": 5, "seed": 0, "episode_return": 1.0}])
     assert "Not finished: 5 environment steps" in Outline(report(tmp_path, run.path)).text
 
 
-def test_names_cannot_break_the_page(tmp_path):
+def test_names_are_escaped(tmp_path):
     name = '</title><script>alert(1)</script>"&$x_1$' + "long" * 60
     runs = [make_run(tmp_path / "a", method=name, details=[name]), make_run(tmp_path / "b", method="td3")]
     page = Outline(report(tmp_path, *runs))
@@ -121,11 +124,11 @@ def test_names_cannot_break_the_page(tmp_path):
 
 
 def test_equal_runs_give_equal_bytes(tmp_path):
-    one, other = (report(tmp_path / x, make_run(tmp_path / x / "run", gaps=True)) for x in "ab")
-    assert one == other
+    first, second = (report(tmp_path / x, make_run(tmp_path / x / "run", gaps=True)) for x in "ab")
+    assert first == second
 
 
-def test_a_diverged_seed_leaves_the_others(tmp_path):
+def test_a_diverged_seed_does_not_hide_the_others(tmp_path):
     config = {"format": 1, "seeds": [0, 1], "method_name": "sac"}
     run = RunDirectory.create(tmp_path / "run", config, ("loss",))
     for step in (1, 2, 3):
@@ -143,17 +146,17 @@ def test_several_runs_are_compared_first(tmp_path):
     assert "probability of improvement" in text
 
 
-def test_runs_that_cannot_be_compared_are_still_shown_and_the_reason_said(tmp_path):
+def test_runs_that_cannot_be_compared_are_shown_with_the_reason(tmp_path):
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", env="gymnax:CartPole-v1")]
     text = Outline(report(tmp_path, *runs)).text
     assert "Not compared: " in text and "sac on gymnax:CartPole-v1" in text
 
 
-def test_seeds_of_one_kind_are_put_together(tmp_path):
+def test_seeds_with_equal_settings_are_combined(tmp_path):
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", seeds=4)]
     final = RunDirectory.open(runs[1]).read_json("run.json") | {"seeds": [3, 4, 5, 6]}
     RunDirectory.open(runs[1]).write_json("run.json", final)
-    assert "All runs are of one kind, sac: 7 seeds together." in Outline(report(tmp_path, *runs)).text
+    assert "All runs have the same settings, sac: 7 seeds together." in Outline(report(tmp_path, *runs)).text
 
 
 def test_mistakes_are_one_line(tmp_path):
@@ -169,61 +172,68 @@ def test_mistakes_are_one_line(tmp_path):
 @pytest.mark.parametrize("ending, magic", [("svg", b"<?xml"), ("PNG", b"\x89PNG")])
 def test_comparison_plots(tmp_path, ending, magic):
     groups = group_runs([make_run(tmp_path / "a"), make_run(tmp_path / "b", method="ddpg")])
-    comparison = compare({group.name: np.array(group.scores) for group in groups})
+    comparison = compare_groups({group.name: np.array(group.scores) for group in groups})
     out = write_comparison_plot(groups, comparison, tmp_path / "plots" / f"x.{ending}")
     assert out.read_bytes().startswith(magic)
     with pytest.raises(UserError, match=r"\.svg or \.png"):
         write_comparison_plot(groups, comparison, tmp_path / "x.pdf")
 
 
-def test_pictures_without_a_single_number(tmp_path):
-    nothing = Curve("nothing", np.arange(3.0), np.full((2, 3), np.nan))
-    assert curves([nothing]) and calibration(np.full(4, np.nan), np.ones(4))
+def test_plots_without_finite_values(tmp_path):
+    curve = LearningCurve("nothing", np.arange(3.0), np.full((2, 3), np.nan))
+    assert plot_learning_curves([curve]) and plot_calibration(np.full(4, np.nan), np.ones(4))
 
 
-def test_labels_keep_their_digits_when_a_picture_goes_into_a_page():
-    svg = small(Curve("kl", np.arange(3.0), np.array([[1e-3, 2e-3, 4e-3]])))
-    labels = re.findall(r">([^<>\n]+)</text>", inline(svg, "a < b"))
-    assert {"0.001", "0.002"} <= set(labels) and 'aria-label="a &lt; b"' in inline(svg, "a < b")
+def test_axis_labels_keep_their_digits_in_a_page():
+    svg = plot_small_chart(LearningCurve("kl", np.arange(3.0), np.array([[1e-3, 2e-3, 4e-3]])))
+    labels = re.findall(r">([^<>\n]+)</text>", inline_svg(svg, "a < b"))
+    assert {"0.001", "0.002"} <= set(labels) and 'aria-label="a &lt; b"' in inline_svg(svg, "a < b")
 
 
-def test_gaps_are_closed_inside_a_seed_only_and_no_line_jumps_when_a_seed_joins():
+def test_gaps_are_filled_inside_a_seed_only():
     step = np.arange(5.0)
     values = np.array([[np.nan, 1.0, np.nan, 3.0, 3.0], [5.0, 5.0, 5.0, 5.0, np.nan], [np.nan] * 5])
-    closed = filled(step, values)
-    np.testing.assert_array_equal(closed, [[np.nan, 1, 2, 3, 3], [5, 5, 5, 5, np.nan]])
-    np.testing.assert_array_equal(middle(closed), [np.nan, 3, 3.5, 4, np.nan])
+    filled = interpolate_gaps(step, values)
+    np.testing.assert_array_equal(filled, [[np.nan, 1, 2, 3, 3], [5, 5, 5, 5, np.nan]])
+    np.testing.assert_array_equal(iqm_curve(filled), [np.nan, 3, 3.5, 4, np.nan])
 
 
-def test_thinning_keeps_the_mean_and_the_missing():
-    step, values = thin(np.arange(100.0), np.tile([1.0, np.nan, 3.0, np.nan], (1, 25)), 25)
+def test_downsampling_keeps_the_mean_and_missing_values():
+    step, values = downsample(np.arange(100.0), np.tile([1.0, np.nan, 3.0, np.nan], (1, 25)), 25)
     assert step.shape == (25,) and (values == 2).all()
-    assert np.isnan(thin(np.arange(10.0), np.full((1, 10), np.nan), 5)[1]).all()
+    assert np.isnan(downsample(np.arange(10.0), np.full((1, 10), np.nan), 5)[1]).all()
 
 
-def test_settings_that_differ_from_the_defaults_stand_out_and_are_in_the_command():
+def test_changed_settings_are_found_and_in_the_command():
     config = {
         "method_name": "x",
         "env": "a b",
         "steps": 10,
         "envs": 4,
         "seeds": [0, 1],
-        "method": to_config(Replay(capacity=500)),
+        "method": to_config(Replay(buffer_size=500)),
     }
-    assert view.changed(config["method"]) == {"capacity"}
-    assert view.command(config) == ("thespis train x --env 'a b' --steps 10 --envs 4 --seeds 2 --set capacity=500")
+    assert run_view.changed_settings(config["method"]) == {"buffer_size"}
+    assert run_view.train_command(config) == (
+        "thespis train x --env 'a b' --steps 10 --envs 4 --seeds 2 --set buffer_size=500"
+    )
     config |= {
         "seeds": [7],
         "env": None,
         "options": {"episodes": 20, "evaluate_every": 0, "data": "d", "threads": 2, "loop": None},
         "feedback": {"class": "thespis.feedback.rnd:RandomNetworkDistillation"},
-        "curriculum": {"class": "thespis.curricula.domain_randomisation:X", "ranges": [["length", 0.3, 0.8]]},
+        "curriculum": {"class": "thespis.curricula.domain_randomization:X", "ranges": [["length", 0.3, 0.8]]},
         "method": to_config(Replay()),
     }
-    assert view.command(config) == (
-        "thespis train x --steps 10 --envs 4 --seeds 7, --episodes 20 --data d --feedback rnd --vary length=0.3..0.8"
+    assert run_view.train_command(config) == (
+        "thespis train x --steps 10 --envs 4 --seeds 7, --episodes 20 --data d --feedback rnd --randomize "
+        "length=0.3..0.8"
     )
-    assert view.changed({"class": "os.path:join"}) == set() == view.changed({"class": "thespis.gone:Gone"})
+    assert (
+        run_view.changed_settings({"class": "os.path:join"})
+        == set()
+        == run_view.changed_settings({"class": "thespis.gone:Gone"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,8 +251,8 @@ def test_settings_that_differ_from_the_defaults_stand_out_and_are_in_the_command
         (float("inf"), "–"),
     ],
 )
-def test_numbers(value, text):
-    assert words.number(value) == text
+def test_format_number(value, text):
+    assert formatting.format_number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -258,12 +268,12 @@ def test_numbers(value, text):
         (float("nan"), "–"),
     ],
 )
-def test_durations(seconds, text):
-    assert words.duration(seconds) == text
+def test_format_duration(seconds, text):
+    assert formatting.format_duration(seconds) == text
 
 
-def test_sizes():
-    assert [words.size(x) for x in (12, 812e6, 999.9e6, 1.4e9, 3e13)] == [
+def test_format_bytes():
+    assert [formatting.format_bytes(x) for x in (12, 812e6, 999.9e6, 1.4e9, 3e13)] == [
         "12 bytes",
         "812 MB",
         "1 GB",

@@ -1,15 +1,15 @@
-"""Values against scipy and by hand; intervals against how often they hold the truth they are to hold."""
+"""IQM, bootstrap intervals, probability of improvement: against scipy, by hand, and the coverage of intervals."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from thespis.evaluation.statistics import (
-    SMALLEST_N,
-    interval,
+    MIN_SEEDS,
+    bootstrap_interval,
     iqm,
     probability_of_improvement,
-    student,
+    student_t_quantile,
 )
 
 
@@ -29,55 +29,55 @@ def test_iqm_by_hand():
 @pytest.mark.parametrize("freedom", [2.0, 2.83, 4.0, 9.5, 40.0])
 @pytest.mark.parametrize("probability", [0.9, 0.975, 0.995])
 def test_quantile_of_student(freedom, probability):
-    assert student(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-6)
+    assert student_t_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-6)
 
 
 def test_interval_is_reproducible_and_moves_with_the_scores():
     scores = np.random.default_rng(0).normal(size=8)
-    low, high = interval(scores)
-    assert interval(scores) == (low, high)
+    low, high = bootstrap_interval(scores)
+    assert bootstrap_interval(scores) == (low, high)
     assert low < iqm(scores) < high
-    assert interval(3 * scores + 5) == pytest.approx((3 * low + 5, 3 * high + 5))
-    assert interval(scores[::-1]) == pytest.approx((low, high), abs=0.05)
-    narrow = interval(scores, level=0.8)
+    assert bootstrap_interval(3 * scores + 5) == pytest.approx((3 * low + 5, 3 * high + 5))
+    assert bootstrap_interval(scores[::-1]) == pytest.approx((low, high), abs=0.05)
+    narrow = bootstrap_interval(scores, confidence_level=0.8)
     assert low < narrow[0] < narrow[1] < high
 
 
 def test_interval_stays_within_the_scores_from_six_seeds_on():
-    low, high = interval([500, 500, 500, 500, 480, 470])
+    low, high = bootstrap_interval([500, 500, 500, 500, 480, 470])
     assert 470 <= low < high <= 500
 
 
 def test_too_few_seeds_have_no_interval():
-    assert SMALLEST_N == 3
-    assert interval([1.0, 2.0]) is None
-    assert interval([[1.0] * 50, [2.0] * 50]) is None, "tasks do not stand in for seeds"
-    assert interval([1.0, 2.0, 3.0]) is not None
+    assert MIN_SEEDS == 3
+    assert bootstrap_interval([1.0, 2.0]) is None
+    assert bootstrap_interval([[1.0] * 50, [2.0] * 50]) is None, "tasks do not stand in for seeds"
+    assert bootstrap_interval([1.0, 2.0, 3.0]) is not None
     assert probability_of_improvement([1, 2], [3, 4, 5]).interval is None
 
 
 def test_three_seeds_have_the_interval_of_student():
     scores = np.array([1.0, 2.0, 4.0])
     expected = stats.t.interval(0.95, 2, scores.mean(), scores.std(ddof=1) / np.sqrt(3))
-    assert interval(scores) == pytest.approx(expected, abs=0.1)
+    assert bootstrap_interval(scores) == pytest.approx(expected, abs=0.1)
 
 
 def test_equal_scores_have_an_interval_of_no_width():
-    assert interval([500.0] * 5) == (500, 500)
-    assert interval([500.0] * 10) == (500, 500)
+    assert bootstrap_interval([500.0] * 5) == (500, 500)
+    assert bootstrap_interval([500.0] * 10) == (500, 500)
 
 
 def test_tasks_are_strata():
-    """Seeds that agree within each task leave no doubt, however far apart the tasks are."""
-    assert interval(np.tile([0.0, 10.0, 50.0, 1000.0], (6, 1))) == pytest.approx((30, 30))
+    """If all seeds agree within each task, the interval has no width, however different the tasks are."""
+    assert bootstrap_interval(np.tile([0.0, 10.0, 50.0, 1000.0], (6, 1))) == pytest.approx((30, 30))
 
 
 @pytest.mark.parametrize("scores", [[], [[]], [1.0, np.nan, 2.0], [1.0, np.inf, 3.0], np.zeros((2, 2, 2))])
-def test_scores_that_are_none(scores):
+def test_invalid_scores_are_refused(scores):
     with pytest.raises(ValueError, match="scores"):
         iqm(scores)
     with pytest.raises(ValueError, match="scores"):
-        interval(scores)
+        bootstrap_interval(scores)
 
 
 def test_probability_of_improvement_by_hand():
@@ -116,14 +116,14 @@ DRAW = {
 
 
 def truth(draw, tasks):
-    """The interquartile mean of a whole population, of tasks with equal weight."""
+    """The interquartile mean of a large population, of tasks with equal weight."""
     rng = np.random.default_rng(99)
     return stats.trim_mean(np.ravel(draw(rng, (500_000, len(tasks))) + tasks), 0.25)
 
 
 def coverage(draw, n, tasks, trials, seed=0):
     rng, value = np.random.default_rng(seed), truth(draw, tasks)
-    limits = [interval(draw(rng, (n, len(tasks))) + tasks, samples=1000) for _ in range(trials)]
+    limits = [bootstrap_interval(draw(rng, (n, len(tasks))) + tasks, num_resamples=1000) for _ in range(trials)]
     return np.mean([low <= value <= high for low, high in limits])
 
 
@@ -157,7 +157,7 @@ def improvement_coverage(truth, n, m, trials, spread=1.0):
 
 
 @pytest.mark.parametrize("n", [3, 4, 5, 10])
-def test_equal_groups_are_rarely_told_apart(n):
+def test_equal_groups_are_rarely_distinguished(n):
     assert improvement_coverage(0.5, n, n, 500) >= 0.93
 
 

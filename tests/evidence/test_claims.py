@@ -1,4 +1,4 @@
-"""Claims on made-up scores with known truth: verdicts, and how rarely chance alone decides."""
+"""Claims on synthetic scores with known truth: verdicts, and the error rate of the sequential rule under chance."""
 
 import numpy as np
 import pytest
@@ -7,23 +7,23 @@ from thespis.evidence.claims import (
     CONTRADICTED,
     NOT_SHOWN,
     SHOWN,
-    AtLeast,
-    Better,
-    Different,
+    DifferentParameters,
+    EqualParameters,
     Finding,
-    NoWorse,
-    Same,
-    Steadier,
-    overall,
+    LowerVariance,
+    MinimumScore,
+    NonInferiority,
+    Superiority,
+    overall_verdict,
 )
 from thespis.evidence.measures import Measure, final_return, overestimation
-from thespis.evidence.paper import ERROR
+from thespis.evidence.paper import ERROR_RATE
 
 RETURN = final_return()
 
 
 class Scores:
-    """Scores by arm, ``[seed, env]``, whatever is measured."""
+    """Scores by arm, ``[seed, env]``, the same for every measure."""
 
     def __init__(self, **arms):
         self.arms = {name: np.asarray(scores, np.float64) for name, scores in arms.items()}
@@ -36,77 +36,79 @@ def column(*scores):
     return np.array(scores, np.float64)[:, None]
 
 
-def test_better_is_shown_contradicted_or_neither():
+def test_superiority_is_shown_contradicted_or_neither():
     high, low = column(7, 8, 9, 10, 11, 12), column(1, 2, 3, 4, 5, 6)
-    claim = Better("a", "b", RETURN)
+    claim = Superiority("a", "b", RETURN)
     assert claim.sentence == "a has a larger final greedy return than b"
-    assert claim.judge(Scores(a=high, b=low), 0.95).verdict == SHOWN
-    assert claim.judge(Scores(a=low, b=high), 0.95).verdict == CONTRADICTED
-    assert claim.judge(Scores(a=low, b=low + 0.5), 0.95).verdict == NOT_SHOWN
-    few = claim.judge(Scores(a=high[:2], b=low[:2]), 0.95)
+    assert claim.evaluate(Scores(a=high, b=low), 0.95).verdict == SHOWN
+    assert claim.evaluate(Scores(a=low, b=high), 0.95).verdict == CONTRADICTED
+    assert claim.evaluate(Scores(a=low, b=low + 0.5), 0.95).verdict == NOT_SHOWN
+    few = claim.evaluate(Scores(a=high[:2], b=low[:2]), 0.95)
     assert few.verdict == NOT_SHOWN and few.interval is None
 
 
-def test_where_less_is_better_the_lower_arm_wins():
-    claim = Better("a", "b", overestimation())
+def test_lower_scores_win_if_the_measure_says_so():
+    claim = Superiority("a", "b", overestimation())
     scores = Scores(a=column(1, 2, 3, 4, 5, 6), b=column(7, 8, 9, 10, 11, 12))
-    assert "smaller" in claim.sentence and claim.judge(scores, 0.95).verdict == SHOWN
+    assert "smaller" in claim.sentence and claim.evaluate(scores, 0.95).verdict == SHOWN
 
 
-def test_steadier_looks_at_spread_alone():
+def test_lower_variance_compares_spreads_only():
     rng = np.random.default_rng(0)
     narrow, wide = 100 + rng.normal(size=(20, 1)), 20 * rng.normal(size=(20, 1))
-    claim = Steadier("a", "b", RETURN)
-    assert claim.judge(Scores(a=narrow, b=wide), 0.95).verdict == SHOWN
-    assert claim.judge(Scores(a=wide, b=narrow), 0.95).verdict == CONTRADICTED
-    assert claim.judge(Scores(a=narrow, b=narrow - 70), 0.95).verdict == NOT_SHOWN
+    claim = LowerVariance("a", "b", RETURN)
+    assert claim.evaluate(Scores(a=narrow, b=wide), 0.95).verdict == SHOWN
+    assert claim.evaluate(Scores(a=wide, b=narrow), 0.95).verdict == CONTRADICTED
+    assert claim.evaluate(Scores(a=narrow, b=narrow - 70), 0.95).verdict == NOT_SHOWN
 
 
-def test_no_worse_allows_for_its_margin_in_the_measures_own_direction():
+def test_non_inferiority_applies_its_margin_in_the_direction_of_the_measure():
     high, low = column(7, 8, 9, 10, 11, 12), column(1, 2, 3, 4, 5, 6)
     scores = Scores(a=low, b=high)
-    assert NoWorse("a", "b", RETURN, 20.0).judge(scores, 0.95).verdict == SHOWN
-    assert NoWorse("a", "b", RETURN, 6.0).judge(scores, 0.95).verdict == NOT_SHOWN
-    assert NoWorse("a", "b", RETURN, 0.0).judge(scores, 0.95).verdict == CONTRADICTED
+    assert NonInferiority("a", "b", RETURN, 20.0).evaluate(scores, 0.95).verdict == SHOWN
+    assert NonInferiority("a", "b", RETURN, 6.0).evaluate(scores, 0.95).verdict == NOT_SHOWN
+    assert NonInferiority("a", "b", RETURN, 0.0).evaluate(scores, 0.95).verdict == CONTRADICTED
     less = overestimation()
-    assert NoWorse("b", "a", less, 20.0).judge(scores, 0.95).verdict == SHOWN
-    assert NoWorse("b", "a", less, 0.0).judge(scores, 0.95).verdict == CONTRADICTED
-    assert "no more than 20 below" in NoWorse("a", "b", RETURN, 20.0).sentence
-    assert "no more than 20 above" in NoWorse("a", "b", less, 20.0).sentence
+    assert NonInferiority("b", "a", less, 20.0).evaluate(scores, 0.95).verdict == SHOWN
+    assert NonInferiority("b", "a", less, 0.0).evaluate(scores, 0.95).verdict == CONTRADICTED
+    assert "no more than 20 below" in NonInferiority("a", "b", RETURN, 20.0).sentence
+    assert "no more than 20 above" in NonInferiority("a", "b", less, 20.0).sentence
 
 
-def test_at_least_looks_at_the_worst_environment():
+def test_minimum_score_uses_the_worst_environment():
     good, poor = np.array([0.9, 0.95, 1.0, 0.92, 0.97]), np.array([0.4, 0.9, 0.1, 0.95, 0.2])
-    claim = AtLeast("a", RETURN, 0.8)
-    assert claim.judge(Scores(a=np.stack([good, good], 1)), 0.95).verdict == SHOWN
-    assert claim.judge(Scores(a=np.stack([good, poor], 1)), 0.95).verdict == NOT_SHOWN
-    found = claim.judge(Scores(a=np.stack([good, good - 0.5], 1)), 0.95)
-    assert found.verdict == CONTRADICTED and found.estimate == pytest.approx(0.447, abs=0.001)
-    assert found.interval is not None and found.interval[1] < 0.8
-    few = claim.judge(Scores(a=np.stack([good, good], 1)[:2]), 0.95)
+    claim = MinimumScore("a", RETURN, 0.8)
+    assert claim.evaluate(Scores(a=np.stack([good, good], 1)), 0.95).verdict == SHOWN
+    assert claim.evaluate(Scores(a=np.stack([good, poor], 1)), 0.95).verdict == NOT_SHOWN
+    finding = claim.evaluate(Scores(a=np.stack([good, good - 0.5], 1)), 0.95)
+    assert finding.verdict == CONTRADICTED and finding.estimate == pytest.approx(0.447, abs=0.001)
+    assert finding.interval is not None and finding.interval[1] < 0.8
+    few = claim.evaluate(Scores(a=np.stack([good, good], 1)[:2]), 0.95)
     assert few.verdict == NOT_SHOWN and few.interval is None
 
 
-def test_same_and_different_hold_for_every_seed():
-    one = np.zeros((3, 1, 4))
-    other = one.copy()
-    other[2, 0, 1] = 0.01
-    near, far = Scores(a=one, b=one + 1e-8), Scores(a=one, b=other)
-    assert Same("a", "b", 1e-6).judge(near, 0.95).verdict == SHOWN
-    assert Same("a", "b", 1e-6).judge(far, 0.95) == Finding(Same("a", "b", 1e-6).sentence, CONTRADICTED, 0.01, None)
-    assert Different("a", "b", 1e-3).judge(far, 0.95).verdict == CONTRADICTED  # two seeds are equal
-    assert Different("a", "b", 1e-3).judge(Scores(a=one, b=one + 1), 0.95).verdict == SHOWN
+def test_equal_and_different_parameters_hold_for_every_seed():
+    first = np.zeros((3, 1, 4))
+    second = first.copy()
+    second[2, 0, 1] = 0.01
+    close, different = Scores(a=first, b=first + 1e-8), Scores(a=first, b=second)
+    assert EqualParameters("a", "b", 1e-6).evaluate(close, 0.95).verdict == SHOWN
+    assert EqualParameters("a", "b", 1e-6).evaluate(different, 0.95) == Finding(
+        EqualParameters("a", "b", 1e-6).sentence, CONTRADICTED, 0.01, None
+    )
+    assert DifferentParameters("a", "b", 1e-3).evaluate(different, 0.95).verdict == CONTRADICTED  # two seeds are equal
+    assert DifferentParameters("a", "b", 1e-3).evaluate(Scores(a=first, b=first + 1), 0.95).verdict == SHOWN
     with pytest.raises(ValueError, match="different numbers of parameters"):
-        Same("a", "b", 0.0).judge(Scores(a=one, b=one[:, :, :2]), 0.95)
+        EqualParameters("a", "b", 0.0).evaluate(Scores(a=first, b=first[:, :, :2]), 0.95)
 
 
-def test_a_paper_is_shown_only_if_all_is():
-    def found(*verdicts):
-        return overall([Finding("", verdict, 0.5, None) for verdict in verdicts])
+def test_a_verdict_is_shown_only_if_all_findings_are():
+    def verdict_of(*verdicts):
+        return overall_verdict([Finding("", verdict, 0.5, None) for verdict in verdicts])
 
-    assert found(SHOWN, SHOWN) == SHOWN
-    assert found(SHOWN, NOT_SHOWN) == NOT_SHOWN
-    assert found(SHOWN, NOT_SHOWN, CONTRADICTED) == CONTRADICTED
+    assert verdict_of(SHOWN, SHOWN) == SHOWN
+    assert verdict_of(SHOWN, NOT_SHOWN) == NOT_SHOWN
+    assert verdict_of(SHOWN, NOT_SHOWN, CONTRADICTED) == CONTRADICTED
 
 
 DRAWS = {
@@ -117,32 +119,34 @@ DRAWS = {
 }
 
 
-def decided(claim, draw, batch, looks, trials):
-    """How often the sequential rule decides, one way or the other."""
+def decision_rate(claim, draw, batch, looks, trials):
+    """The share of trials in which the sequential rule decides, in either direction."""
     rng, count = np.random.default_rng(0), 0
     for _ in range(trials):
         left, right = draw(rng, batch * looks)
         for look in range(1, looks + 1):
             scores = Scores(a=left[: look * batch, None], b=right[: look * batch, None])
-            if claim.judge(scores, 1 - ERROR / looks).verdict != NOT_SHOWN:
+            if claim.evaluate(scores, 1 - ERROR_RATE / looks).verdict != NOT_SHOWN:
                 count += 1
                 break
     return count / trials
 
 
-def test_chance_seldom_decides_quickly():
-    assert decided(Better("a", "b", RETURN), DRAWS["normal"], 5, 2, 300) <= ERROR + 0.025
+def test_chance_decides_rarely():
+    assert decision_rate(Superiority("a", "b", RETURN), DRAWS["normal"], 5, 2, 300) <= ERROR_RATE + 0.025
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWS)
 @pytest.mark.parametrize(("batch", "looks"), [(5, 1), (5, 2), (5, 4), (10, 2), (3, 3)])
 def test_chance_decides_in_at_most_one_trial_of_twenty(name, batch, looks):
-    assert decided(Better("a", "b", RETURN), DRAWS[name], batch, looks, 2000) <= ERROR + 0.01  # two standard errors
+    assert (
+        decision_rate(Superiority("a", "b", RETURN), DRAWS[name], batch, looks, 2000) <= ERROR_RATE + 0.01
+    )  # two standard errors
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["normal", "skewed"])
 @pytest.mark.parametrize(("batch", "looks"), [(5, 2), (10, 2)])
-def test_equal_spreads_are_seldom_told_apart(name, batch, looks):
-    assert decided(Steadier("a", "b", RETURN), DRAWS[name], batch, looks, 2000) <= ERROR + 0.01
+def test_equal_spreads_are_rarely_distinguished(name, batch, looks):
+    assert decision_rate(LowerVariance("a", "b", RETURN), DRAWS[name], batch, looks, 2000) <= ERROR_RATE + 0.01

@@ -1,4 +1,4 @@
-"""The papers themselves: declarations that hold together, parts that exist, evidence that fits, a page that is new."""
+"""Declarations of all papers: parts exist, committed evidence fits its declaration, pages are up to date."""
 
 import importlib
 import json
@@ -7,40 +7,46 @@ from pathlib import Path
 import pytest
 
 from thespis.evidence import record
-from thespis.evidence.claims import Finding, overall
-from thespis.evidence.page import pages, state
+from thespis.evidence.claims import Finding, overall_verdict
+from thespis.evidence.pages import render_pages, verdict_status
 from thespis.papers import registry
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
 
 
-@pytest.mark.parametrize("id", registry.ids())
-def test_a_declaration_names_what_exists(id):
-    paper = registry.load(id)
-    assert paper.id == id and paper.claim.endswith(".") and paper.does.endswith(".")
+@pytest.mark.parametrize("id", registry.paper_ids())
+def test_a_declaration_names_existing_parts(id):
+    paper = registry.load_paper(id)
+    assert paper.id == id and paper.claim.endswith(".") and paper.summary.endswith(".")
     for part in paper.parts:
         module, _, name = part.partition(":")
         assert hasattr(importlib.import_module(module), name), part
     for trial in filter(None, (paper.miniature, paper.full)):
         json.dumps(trial.declaration())
-        assert len({measure.name for measure in record.measures(trial)}) == len(record.measures(trial))
+        assert len({measure.name for measure in record.trial_measures(trial)}) == len(record.trial_measures(trial))
 
 
-@pytest.mark.parametrize("id", registry.ids())
-def test_committed_evidence_fits_its_declaration_and_itself(id):
-    found = record.read(EVIDENCE, id)
-    if found is None:
+@pytest.mark.parametrize("id", registry.paper_ids())
+def test_committed_evidence_fits_its_declaration(id):
+    evidence = record.read_record(EVIDENCE, id)
+    if evidence is None:
         assert f"| [{id}](papers/{id}.md) |" in (ROOT / "docs" / "papers.md").read_text()
         return
-    assert state(registry.load(id), found) == found["verdict"], f"run again: thespis reproduce {id}"
-    assert found["verdict"] == overall([Finding(f["claim"], f["verdict"], 0.0, None) for f in found["findings"]])
-    assert found["declared_in"], "evidence of a declaration that had not been committed"
+    assert verdict_status(registry.load_paper(id), evidence) == evidence["verdict"], (
+        f"run again: thespis reproduce {id}"
+    )
+    assert evidence["verdict"] == overall_verdict(
+        [Finding(f["claim"], f["verdict"], 0.0, None) for f in evidence["findings"]]
+    )
+    assert evidence["declared_in"], "evidence of a declaration that had not been committed"
     assert (EVIDENCE / f"{id}.svg").exists()
 
 
-def test_the_pages_are_not_stale():
+def test_pages_are_up_to_date():
     docs = ROOT / "docs"
     written = {str(file.relative_to(docs)): file.read_text() for file in docs.glob("papers/*.md")}
     written["papers.md"] = (docs / "papers.md").read_text()
-    assert written == pages([registry.load(id) for id in registry.ids()], EVIDENCE), "thespis papers --write docs"
+    assert written == render_pages([registry.load_paper(id) for id in registry.paper_ids()], EVIDENCE), (
+        "thespis papers --write docs"
+    )

@@ -1,4 +1,4 @@
-"""What this package computes of a checkpoint is what transformers computes, and the other way round."""
+"""Parity with transformers and peft: logits, greedy generation and adapters of the same checkpoints, both ways."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from checkpoints import CONFIGS, LONGEST, VOCABULARY, prompts, write
-from references import REFERENCES, answers
+from reference_logits import REFERENCES, transformers_logits
 
-from thespis.core.keys import key_of
-from thespis.language.adapters import load_adapters, merged, save_adapters, with_adapters
-from thespis.language.generation import Speaker, place
-from thespis.language.sampling import Sampling
-from thespis.language.weights import load, save
+from thespis.language.adapters import add_adapters, load_adapters, merge_adapters, save_adapters
+from thespis.language.generation import ResponseGenerator, block_positions
+from thespis.language.hf_weights import load_pretrained, save_pretrained
+from thespis.language.sampling import TemperatureSampler
+from thespis.runtime.keys import seed_key
 
 pytestmark = [
     pytest.mark.parity,
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),  # peft asks transformers for it
 ]
-SAID = 12
+NUM_TOKENS = 12
 
 
 def logits(model, tokens):
-    """Of every token ``[row, time, vocabulary]``, in one pass."""
+    """Logits of all tokens ``[row, time, vocabulary]``, in one pass."""
     positions = jnp.arange(tokens.shape[1])
     return np.asarray(jax.vmap(lambda row: model.logits(model(row, positions)))(jnp.asarray(tokens)))
 
 
-def peer(directory):
+def hf_model(directory):
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager").eval()
 
 
-def their_logits(model, tokens):
+def hf_logits(model, tokens):
     import torch
 
     with torch.no_grad():
@@ -42,38 +42,42 @@ def their_logits(model, tokens):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_stored_references_are_what_transformers_says(name, tmp_path):
-    answered = answers(write(tmp_path, name))
-    np.testing.assert_allclose(answered, np.load(REFERENCES)[name], rtol=1e-5, atol=1e-5)  # torch differs by machine
+def test_stored_references_match_transformers(name, tmp_path):
+    computed = transformers_logits(write(tmp_path, name))
+    np.testing.assert_allclose(computed, np.load(REFERENCES)[name], rtol=1e-5, atol=1e-5)  # torch differs by machine
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_logits(name, tmp_path):
     write(tmp_path, name)
-    ours, theirs = logits(load(tmp_path), prompts()), their_logits(peer(tmp_path), prompts())
+    ours, theirs = logits(load_pretrained(tmp_path), prompts()), hf_logits(hf_model(tmp_path), prompts())
     assert np.abs(theirs).max() > 1
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_an_export_says_the_same(name, tmp_path):
-    """Greedy tokens of transformers from what was written here are the greedy tokens of this package."""
+def test_exported_checkpoint_generates_the_same_tokens(name, tmp_path):
+    """Greedy generation by transformers from an exported checkpoint equals our greedy generation."""
     import torch
 
-    model, tokens = load(write(tmp_path / "theirs", name)), prompts()
-    save(model, tmp_path / "ours", longest=LONGEST, shard=20_000)
+    model, tokens = load_pretrained(write(tmp_path / "theirs", name)), prompts()
+    save_pretrained(model, tmp_path / "ours", max_length=LONGEST, max_shard_size=20_000)
     assert len(list((tmp_path / "ours").glob("*.safetensors"))) > 1
-    asked = torch.tensor(tokens)
+    prompt_tokens = torch.tensor(tokens)
     with torch.no_grad():
-        said = peer(tmp_path / "ours").generate(
-            asked, attention_mask=torch.ones_like(asked), do_sample=False, max_new_tokens=SAID, eos_token_id=None,
+        expected = hf_model(tmp_path / "ours").generate(
+            prompt_tokens,
+            attention_mask=torch.ones_like(prompt_tokens),
+            do_sample=False,
+            max_new_tokens=NUM_TOKENS,
+            eos_token_id=None,
             pad_token_id=0,
-        )[:, tokens.shape[1] :]  # fmt: skip
-    positions = place(jnp.array([24, 24]), jnp.array([0, 0]), 24)
-    cache = model.empty(2, 24 + SAID)
-    speak = Speaker(model, Sampling(0.0), SAID)
-    drawn, _ = speak(cache, jnp.asarray(tokens), positions, key_of(0))
-    np.testing.assert_array_equal(drawn.tokens, said.numpy())
+        )[:, tokens.shape[1] :]
+    positions = block_positions(jnp.array([24, 24]), jnp.array([0, 0]), 24)
+    cache = model.init_cache(2, 24 + NUM_TOKENS)
+    generator = ResponseGenerator(model, TemperatureSampler(0.0), NUM_TOKENS)
+    response, _ = generator(cache, jnp.asarray(tokens), positions, seed_key(0))
+    np.testing.assert_array_equal(response.tokens, expected.numpy())
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
@@ -84,32 +88,32 @@ def test_adapters_round_trip(name, tmp_path):
     write(tmp_path / "base", name)
     torch.manual_seed(0)
     targets = ["q_proj", "v_proj", "o_proj", "down_proj"]
-    theirs = get_peft_model(peer(tmp_path / "base"), LoraConfig(r=3, lora_alpha=7, target_modules=targets))
+    theirs = get_peft_model(hf_model(tmp_path / "base"), LoraConfig(r=3, lora_alpha=7, target_modules=targets))
     for part, value in theirs.named_parameters():
         if "lora_B" in part:
             torch.nn.init.normal_(value, std=0.3)
     theirs.save_pretrained(tmp_path / "theirs")
-    tokens, wanted = prompts(), their_logits(theirs.eval(), prompts())
-    model = load_adapters(load(tmp_path / "base"), tmp_path / "theirs")
-    assert np.abs(logits(load(tmp_path / "base"), tokens) - wanted).max() > 0.1
-    np.testing.assert_allclose(logits(model, tokens), wanted, atol=1e-4)
-    np.testing.assert_allclose(logits(merged(model), tokens), wanted, atol=1e-4)
-    save_adapters(model, tmp_path / "ours", base=str(tmp_path / "base"))
-    again = PeftModel.from_pretrained(peer(tmp_path / "base"), tmp_path / "ours").eval()
-    np.testing.assert_allclose(their_logits(again, tokens), wanted, atol=1e-5)
+    tokens, expected = prompts(), hf_logits(theirs.eval(), prompts())
+    model = load_adapters(load_pretrained(tmp_path / "base"), tmp_path / "theirs")
+    assert np.abs(logits(load_pretrained(tmp_path / "base"), tokens) - expected).max() > 0.1
+    np.testing.assert_allclose(logits(model, tokens), expected, atol=1e-4)
+    np.testing.assert_allclose(logits(merge_adapters(model), tokens), expected, atol=1e-4)
+    save_adapters(model, tmp_path / "ours", base_model=str(tmp_path / "base"))
+    reloaded = PeftModel.from_pretrained(hf_model(tmp_path / "base"), tmp_path / "ours").eval()
+    np.testing.assert_allclose(hf_logits(reloaded, tokens), expected, atol=1e-5)
 
 
 def test_fresh_adapters_change_nothing(tmp_path):
-    model = load(write(tmp_path, "llama"))
-    fresh = with_adapters(model, key_of(0), rank=2, targets=("q", "down"))
+    model = load_pretrained(write(tmp_path, "llama"))
+    fresh = add_adapters(model, seed_key(0), rank=2, target_modules=("q", "down"))
     np.testing.assert_array_equal(logits(fresh, prompts()), logits(model, prompts()))
 
 
 def test_bfloat16(tmp_path):
-    """In bfloat16 both round, not alike: within a twentieth of the logits' spread."""
+    """Both round in bfloat16, in different ways: the mean error is below a twentieth of the logits' deviation."""
     import torch
 
-    model = load(write(tmp_path, "qwen3"), dtype="bfloat16")
-    theirs = their_logits(peer(tmp_path).to(torch.bfloat16), prompts())
+    model = load_pretrained(write(tmp_path, "qwen3"), dtype="bfloat16")
+    theirs = hf_logits(hf_model(tmp_path).to(torch.bfloat16), prompts())
     assert model.embedding.dtype == jnp.bfloat16 and theirs.shape[-1] == VOCABULARY
     assert np.abs(logits(model, prompts()) - theirs).mean() < 0.05 * theirs.std()

@@ -1,4 +1,4 @@
-"""On a mesh a decoder computes what it computes on one device, each device holding its share."""
+"""Decoder sharded over a mesh of devices, against one device."""
 
 import json
 import os
@@ -8,21 +8,27 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 @pytest.mark.slow
-def test_a_mesh_of_data_and_tensors():
+def test_data_and_tensor_parallel_mesh():
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
-    paths = os.pathsep.join(map(str, (HERE, HERE.parents[1])))
-    done = subprocess.run(
-        [sys.executable, str(HERE / "on_mesh.py")],
-        env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": paths}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    even, one_key = (json.loads(line) for line in done.stdout.splitlines())
-    for found in (even, one_key):
-        assert found["loss"] < 1e-5 and found["gradient"] < 1e-4 < found["size"]
-        assert found["said"] and found["share of q"] == 0.5 and found["gradient lies as its parameter"]
-    assert even["share of k"] == even["share of embedding"] == 0.5
-    assert one_key["share of k"] == one_key["share of embedding"] == 1.0  # one key and 11 tokens do not divide by two
+    paths = os.pathsep.join(map(str, (FOLDER, FOLDER.parents[1])))
+    process = subprocess.run(
+        [sys.executable, str(FOLDER / "mesh_process.py")],
+        env=os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr[-4000:]
+    even, one_kv_head = (json.loads(line) for line in process.stdout.splitlines())
+    for result in (even, one_kv_head):
+        assert result["loss"] < 1e-5 and result["gradient"] < 1e-4 < result["size"]
+        assert (
+            result["equal tokens"] and result["shard of q"] == 0.5 and result["gradient is sharded like its parameter"]
+        )
+    assert even["shard of k"] == even["shard of embedding"] == 0.5
+    assert (
+        one_kv_head["shard of k"] == one_kv_head["shard of embedding"] == 1.0
+    )  # one kv head and 11 tokens are not divisible by two

@@ -1,4 +1,4 @@
-"""Each law catches a part that breaks it: a check that cannot fail checks nothing."""
+"""Contract checks fail: each check reports a component that violates it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from worlds import AsHost, Walk
+from small_envs import HostEnvAdapter, Walk
 
-from thespis.core.conformance import (
-    LawBroken,
+from thespis.core.contracts import Mode
+from thespis.core.feeds import LoggedTransitions
+from thespis.core.laws.components import (
+    ContractViolation,
     check_curriculum,
     check_environment,
     check_feedback,
     check_host_environment,
     check_method,
 )
-from thespis.core.contracts import Mode
-from thespis.core.feeds import Logged
-from thespis.core.keys import per_index
 from thespis.core.records import Critique, EnvSpec, Report
 from thespis.core.spaces import Box, Discrete
-from thespis.curricula.fixed import Fixed
+from thespis.curricula.fixed import FixedCurriculum
 from thespis.feedback.environment import EnvironmentReward
+from thespis.runtime.keys import indexed_keys
 
 COUNTER = itertools.count()
-SPEC = EnvSpec("choices", Box((2,)), Discrete(3), legal=True)
+SPEC = EnvSpec("choices", Box((2,)), Discrete(3), has_action_mask=True)
 
 
 class Policy(eqx.Module):
@@ -37,11 +37,11 @@ class Policy(eqx.Module):
     mode: Mode = eqx.field(static=True)
 
 
-class Honest(eqx.Module):
-    """The least method that keeps all laws: a linear policy, pulled towards the mean of the rewards it sees."""
+class ValidMethod(eqx.Module):
+    """A minimal valid method: a linear policy whose weights move towards the mean reward."""
 
-    feed: Logged = eqx.field(static=True, default=Logged(4, 3))
-    name: ClassVar[str] = "honest"
+    feed: LoggedTransitions = eqx.field(static=True, default=LoggedTransitions(4, 3))
+    name: ClassVar[str] = "valid"
     citations: ClassVar[tuple] = ()
     details: ClassVar[tuple] = ()
 
@@ -51,17 +51,17 @@ class Honest(eqx.Module):
     def policy(self, state, mode):
         return Policy(state["weight"], mode)
 
-    def begin(self, policy, n):
+    def init_memory(self, policy, n):
         return jnp.zeros((n, 1))
 
     def act(self, policy, memory, view, key):
-        logits = jnp.where(view.legal, jnp.einsum("ri,ij->rj", view.observation, policy.weight), -jnp.inf)
+        logits = jnp.where(view.action_mask, jnp.einsum("ri,ij->rj", view.observation, policy.weight), -jnp.inf)
         if policy.mode is Mode.EXPLOIT:
             action = jnp.argmax(logits, axis=1).astype("int32")
         else:
-            keys = per_index(key, logits.shape[0])
+            keys = indexed_keys(key, logits.shape[0])
             action = jax.vmap(jax.random.categorical)(keys, logits).astype("int32")
-        return action, memory + 1, {"seen": view.observation[:, 0]}
+        return action, memory + 1, {"obs": view.observation[:, 0]}
 
     def judge(self, state, episode):
         return Critique(value=episode.reward * state["weight"][0, 0])
@@ -71,61 +71,75 @@ class Honest(eqx.Module):
         return state | {"weight": state["weight"] * 0.9 + 0.1 * mean}, Report({"mean": mean})
 
 
-def changed(**methods):
-    """``Honest`` with some functions replaced; each is given the honest one as its first argument."""
+def broken_method(**methods):
+    """``ValidMethod`` with some functions replaced; a replacement gets the original function as its first argument."""
 
     def bind(new, old):
         return lambda self, *args: new(lambda *a: old(self, *a), *args)
 
-    return type("Broken", (Honest,), {name: bind(new, getattr(Honest, name)) for name, new in methods.items()})()
+    return type(
+        "Broken", (ValidMethod,), {name: bind(new, getattr(ValidMethod, name)) for name, new in methods.items()}
+    )()
 
 
-def at(tree, **leaves):
+def with_leaves(tree, **leaves):
     return tree | leaves
 
 
 METHODS = {
-    "a method's state holds arrays only": changed(init=lambda old, spec, key: at(old(spec, key), lr=lambda: 0.1)),
-    "init is repeatable": changed(init=lambda old, *a: at(old(*a), extra=jnp.float32(next(COUNTER)))),
-    "a fresh state is finite": changed(init=lambda old, *a: at(old(*a), extra=jnp.float32(np.inf))),
-    "a policy holds arrays only": changed(policy=lambda old, s, mode: (old(s, mode), "name")),
-    "a policy is a slice of the state": changed(policy=lambda old, s, mode: Big(s["weight"], mode)),
-    "gives canonical actions of the space": changed(act=lambda old, *a: (old(*a)[0].astype("float32"), *old(*a)[1:])),
-    "is not within 0 to 2": changed(act=lambda old, *a: (old(*a)[0] + 5, *old(*a)[1:])),
-    "keeps the memory's tree": changed(act=lambda old, *a: (old(*a)[0], old(*a)[1][:, 0], old(*a)[2])),
-    "one row an environment": changed(act=lambda old, *a: (*old(*a)[:2], {"mean": jnp.zeros(())})),
-    "finite actions, memory and extras": changed(act=lambda old, *a: (*old(*a)[:2], jnp.full(a[1].shape[0], np.nan))),
-    "takes legal choices only": changed(
-        act=lambda old, p, m, view, key: old(p, m, eqx.tree_at(lambda v: v.legal, view, ~view.legal), key)
+    "a method's state holds arrays only": broken_method(
+        init=lambda old, spec, key: with_leaves(old(spec, key), lr=lambda: 0.1)
     ),
-    "rows do not see each other": changed(
-        act=lambda old, *a: (*old(*a)[:2], {"seen": a[2].observation[:, 0] - a[2].observation.mean()})
+    "init is repeatable": broken_method(init=lambda old, *a: with_leaves(old(*a), extra=jnp.float32(next(COUNTER)))),
+    "a fresh state is finite": broken_method(init=lambda old, *a: with_leaves(old(*a), extra=jnp.float32(np.inf))),
+    "a policy holds arrays only": broken_method(policy=lambda old, s, mode: (old(s, mode), "name")),
+    "a policy is a slice of the state": broken_method(policy=lambda old, s, mode: LargePolicy(s["weight"], mode)),
+    "gives canonical actions of the space": broken_method(
+        act=lambda old, *a: (old(*a)[0].astype("float32"), *old(*a)[1:])
     ),
-    "does not depend on how many there are": changed(
-        act=lambda old, *a: (*old(*a)[:2], {"seen": a[2].observation[:, 0] / a[1].shape[0]})
+    "is not within 0 to 2": broken_method(act=lambda old, *a: (old(*a)[0] + 5, *old(*a)[1:])),
+    "keeps the memory's tree": broken_method(act=lambda old, *a: (old(*a)[0], old(*a)[1][:, 0], old(*a)[2])),
+    "one row an environment": broken_method(act=lambda old, *a: (*old(*a)[:2], {"mean": jnp.zeros(())})),
+    "finite actions, memory and extras": broken_method(
+        act=lambda old, *a: (*old(*a)[:2], jnp.full(a[1].shape[0], np.nan))
     ),
-    "does not depend on the key": changed(act=lambda old, *a: (pick_any_legal(a[2], a[3]), *old(*a)[1:])),
-    "update is repeatable": changed(
-        update=lambda old, s, b, k: (at(s, weight=s["weight"] + next(COUNTER)), old(s, b, k)[1])
+    "takes legal choices only": broken_method(
+        act=lambda old, p, m, view, key: old(p, m, eqx.tree_at(lambda v: v.action_mask, view, ~view.action_mask), key)
     ),
-    "update keeps the state's tree": changed(update=lambda old, s, *a: (at(s, new=jnp.zeros(())), old(s, *a)[1])),
-    "shapes and dtypes: leaf": changed(
-        update=lambda old, s, *a: (at(s, weight=s["weight"].astype("float16")), old(s, *a)[1])
+    "rows do not see each other": broken_method(
+        act=lambda old, *a: (*old(*a)[:2], {"obs": a[2].observation[:, 0] - a[2].observation.mean()})
     ),
-    "metrics are scalars": changed(update=lambda old, s, *a: (s, Report({"all": s["weight"]}))),
-    "metrics are finite": changed(update=lambda old, s, *a: (s, Report({"loss": jnp.float32(np.nan)}))),
-    "an updated state is finite": changed(update=lambda old, s, *a: (at(s, weight=s["weight"] / 0.0), old(s, *a)[1])),
-    "padding past an episode's end changes no update": changed(
-        update=lambda old, s, b, k: (at(s, weight=s["weight"] + b.steps.reward.mean()), old(s, b, k)[1])
+    "does not depend on how many there are": broken_method(
+        act=lambda old, *a: (*old(*a)[:2], {"obs": a[2].observation[:, 0] / a[1].shape[0]})
     ),
-    "one number a step": changed(judge=lambda old, s, e: Critique(value=e.reward.mean()[None])),
-    "a critique is finite": changed(judge=lambda old, s, e: Critique(value=e.reward / 0.0)),
-    "what it does alone": changed(update=lambda old, s, b, k: (at(s, weight=s["weight"] + lonely(b)), old(s, b, k)[1])),
+    "does not depend on the key": broken_method(act=lambda old, *a: (pick_any_legal(a[2], a[3]), *old(*a)[1:])),
+    "update is repeatable": broken_method(
+        update=lambda old, s, b, k: (with_leaves(s, weight=s["weight"] + next(COUNTER)), old(s, b, k)[1])
+    ),
+    "update keeps the state's tree": broken_method(
+        update=lambda old, s, *a: (with_leaves(s, new=jnp.zeros(())), old(s, *a)[1])
+    ),
+    "shapes and dtypes: leaf": broken_method(
+        update=lambda old, s, *a: (with_leaves(s, weight=s["weight"].astype("float16")), old(s, *a)[1])
+    ),
+    "metrics are scalars": broken_method(update=lambda old, s, *a: (s, Report({"all": s["weight"]}))),
+    "metrics are finite": broken_method(update=lambda old, s, *a: (s, Report({"loss": jnp.float32(np.nan)}))),
+    "an updated state is finite": broken_method(
+        update=lambda old, s, *a: (with_leaves(s, weight=s["weight"] / 0.0), old(s, *a)[1])
+    ),
+    "padding past an episode's end changes no update": broken_method(
+        update=lambda old, s, b, k: (with_leaves(s, weight=s["weight"] + b.steps.reward.mean()), old(s, b, k)[1])
+    ),
+    "one number a step": broken_method(judge=lambda old, s, e: Critique(value=e.reward.mean()[None])),
+    "a critique is finite": broken_method(judge=lambda old, s, e: Critique(value=e.reward / 0.0)),
+    "what it does alone": broken_method(
+        update=lambda old, s, b, k: (with_leaves(s, weight=s["weight"] + is_alone(b)), old(s, b, k)[1])
+    ),
 }
 
 
-class Big(eqx.Module):
-    """A policy that carries more than there is to learn."""
+class LargePolicy(eqx.Module):
+    """A policy that is larger than the learned state."""
 
     weight: jax.Array
     mode: Mode = eqx.field(static=True)
@@ -133,8 +147,8 @@ class Big(eqx.Module):
 
 
 def pick_any_legal(view, key):
-    keys = per_index(key, view.legal.shape[0])
-    return jax.vmap(jax.random.categorical)(keys, jnp.where(view.legal, 0.0, -jnp.inf)).astype("int32")
+    keys = indexed_keys(key, view.action_mask.shape[0])
+    return jax.vmap(jax.random.categorical)(keys, jnp.where(view.action_mask, 0.0, -jnp.inf)).astype("int32")
 
 
 @jax.custom_batching.custom_vmap
@@ -147,23 +161,23 @@ def _(size, batched, x):
     return jnp.zeros_like(x), batched[0]
 
 
-def lonely(batch):
+def is_alone(batch):
     return one_if_alone(batch.steps.reward.sum())
 
 
-def test_the_honest_method_passes():
-    check_method(Honest(), SPEC)
+def test_valid_method_passes():
+    check_method(ValidMethod(), SPEC)
 
 
 @pytest.mark.parametrize("law", METHODS)
-def test_methods_are_caught(law):
-    with pytest.raises(LawBroken) as caught:
+def test_method_violations_are_reported(law):
+    with pytest.raises(ContractViolation) as error:
         check_method(METHODS[law], SPEC)
-    assert law in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert law in str(error.value)
+    assert "\n" not in str(error.value)
 
 
-def part(base, **methods):
+def broken_component(base, **methods):
     """A feedback or a curriculum with some functions replaced."""
 
     def bind(new):
@@ -173,63 +187,75 @@ def part(base, **methods):
 
 
 FEEDBACKS = {
-    "one reward a step": part(EnvironmentReward, score=lambda s, steps: steps.reward.mean(0)),
-    "rewards are finite": part(EnvironmentReward, score=lambda s, steps: jnp.log(steps.reward)),
-    "init is repeatable": part(EnvironmentReward, init=lambda spec, key: jnp.float32(next(COUNTER))),
-    "a feedback's state holds arrays only": part(EnvironmentReward, init=lambda spec, key: "text"),
-    "update keeps the state's tree": part(EnvironmentReward, update=lambda s, b, k: (jnp.zeros(()), Report({}))),
-    "padding past an episode's end": part(
+    "one reward a step": broken_component(EnvironmentReward, score=lambda s, steps: steps.reward.mean(0)),
+    "rewards are finite": broken_component(EnvironmentReward, score=lambda s, steps: jnp.log(steps.reward)),
+    "init is repeatable": broken_component(EnvironmentReward, init=lambda spec, key: jnp.float32(next(COUNTER))),
+    "a feedback's state holds arrays only": broken_component(EnvironmentReward, init=lambda spec, key: "text"),
+    "update keeps the state's tree": broken_component(
+        EnvironmentReward, update=lambda s, b, k: (jnp.zeros(()), Report({}))
+    ),
+    "padding past an episode's end": broken_component(
         EnvironmentReward, update=lambda s, b, k: (s, Report({"mean": b.steps.reward.mean()}))
     ),
-    "its metrics are finite": part(EnvironmentReward, update=lambda s, b, k: (s, Report({"x": jnp.float32(np.nan)}))),
+    "its metrics are finite": broken_component(
+        EnvironmentReward, update=lambda s, b, k: (s, Report({"x": jnp.float32(np.nan)}))
+    ),
 }
 
 
 @pytest.mark.parametrize("law", FEEDBACKS)
-def test_feedbacks_are_caught(law):
-    with pytest.raises(LawBroken, match=law):
+def test_feedback_violations_are_reported(law):
+    with pytest.raises(ContractViolation, match=law):
         check_feedback(FEEDBACKS[law], SPEC)
 
 
 CURRICULA = {
-    "one row an episode": part(Fixed, draw=lambda s, k, n: s),
-    "draw is repeatable": part(
-        Fixed, draw=lambda s, k, n: {"push": jax.pure_callback(lambda: np.full(n, next(COUNTER), "float32"),
-                                                               jax.ShapeDtypeStruct((n,), "float32"))}
+    "one row an episode": broken_component(FixedCurriculum, draw=lambda s, k, n: s),
+    "draw is repeatable": broken_component(
+        FixedCurriculum,
+        draw=lambda s, k, n: {
+            "push": jax.pure_callback(
+                lambda: np.full(n, next(COUNTER), "float32"), jax.ShapeDtypeStruct((n,), "float32")
+            )
+        },
     ),
-    "drawn parameters are finite": part(Fixed, draw=lambda s, k, n: {"push": jnp.full(n, np.nan, "float32")}),
-    "init is repeatable": part(Fixed, init=lambda spec, key: {"push": jnp.float32(next(COUNTER))}),
-    "update keeps the state's tree": part(Fixed, update=lambda s, o, k: ((), Report({}))),
-}  # fmt: skip
+    "drawn parameters are finite": broken_component(
+        FixedCurriculum, draw=lambda s, k, n: {"push": jnp.full(n, np.nan, "float32")}
+    ),
+    "init is repeatable": broken_component(
+        FixedCurriculum, init=lambda spec, key: {"push": jnp.float32(next(COUNTER))}
+    ),
+    "update keeps the state's tree": broken_component(FixedCurriculum, update=lambda s, o, k: ((), Report({}))),
+}
 
 
 @pytest.mark.parametrize("law", CURRICULA)
-def test_curricula_are_caught(law):
-    with pytest.raises(LawBroken, match=law):
+def test_curriculum_violations_are_reported(law):
+    with pytest.raises(ContractViolation, match=law):
         check_curriculum(CURRICULA[law], Walk().spec)
 
 
-class Wrapped(eqx.Module):
-    """A world whose answers are changed after the fact."""
+class BrokenEnv(eqx.Module):
+    """An environment whose time steps and states are modified."""
 
-    world: Walk
+    env: Walk
     change: object = eqx.field(static=True)
     state: object = eqx.field(static=True, default=lambda state: state)
 
     @property
     def spec(self):
-        return self.world.spec
+        return self.env.spec
 
     def reset(self, params, key):
-        state, step = self.world.reset(params, key)
+        state, step = self.env.reset(params, key)
         return state, self.change(step, jnp.zeros((), bool))
 
     def step(self, state, action, key):
-        state, step = self.world.step(state, action, key)
+        state, step = self.env.step(state, action, key)
         return self.state(state), self.change(step, jnp.ones((), bool))
 
 
-def answer(**leaves):
+def modify_step(**leaves):
     """Replace fields of a time step by functions of it and of whether it is a step (not a reset)."""
 
     def change(step, stepped):
@@ -241,62 +267,68 @@ def answer(**leaves):
 
 
 CHOICE = Walk(Discrete(4), legal=True)
-WORLDS = {
-    "reset gives observations of the space": Wrapped(Walk(), answer(observation=lambda s, t: s.observation[:2])),
-    "an episode does not end at its reset": Wrapped(Walk(), answer(terminated=lambda s, t: ~t)),
-    "float32 reward": Wrapped(Walk(), answer(reward=lambda s, t: jnp.int32(0))),
-    "finite rewards": Wrapped(Walk(), answer(reward=lambda s, t: s.reward / 0.0)),
-    "the time limit": Wrapped(Walk(), answer(truncated=lambda s, t: s.truncated & False)),
-    "if and only if the spec says so": Wrapped(Walk(), answer(legal=lambda s, t: jnp.ones(4, bool))),
-    "something is legal": Wrapped(CHOICE, answer(legal=lambda s, t: s.legal & ~t)),
-    "step keeps the state's tree": Wrapped(Walk(), answer(), state=lambda s: (s, jnp.zeros(()))),
-    "step is repeatable": Wrapped(
+ENVS = {
+    "reset gives observations of the space": BrokenEnv(Walk(), modify_step(observation=lambda s, t: s.observation[:2])),
+    "an episode does not end at its reset": BrokenEnv(Walk(), modify_step(terminated=lambda s, t: ~t)),
+    "float32 reward": BrokenEnv(Walk(), modify_step(reward=lambda s, t: jnp.int32(0))),
+    "finite rewards": BrokenEnv(Walk(), modify_step(reward=lambda s, t: s.reward / 0.0)),
+    "the time limit": BrokenEnv(Walk(), modify_step(truncated=lambda s, t: s.truncated & False)),
+    "if and only if the spec says so": BrokenEnv(Walk(), modify_step(action_mask=lambda s, t: jnp.ones(4, bool))),
+    "something is legal": BrokenEnv(CHOICE, modify_step(action_mask=lambda s, t: s.action_mask & ~t)),
+    "step keeps the state's tree": BrokenEnv(Walk(), modify_step(), state=lambda s: (s, jnp.zeros(()))),
+    "step is repeatable": BrokenEnv(
         Walk(),
-        answer(reward=lambda s, t: jax.pure_callback(
-            lambda x, t: np.float32(t * next(COUNTER)) + 0 * x, jax.ShapeDtypeStruct((), "float32"), s.reward, t,
-            vmap_method="sequential")),
+        modify_step(
+            reward=lambda s, t: jax.pure_callback(
+                lambda x, t: np.float32(t * next(COUNTER)) + 0 * x,
+                jax.ShapeDtypeStruct((), "float32"),
+                s.reward,
+                t,
+                vmap_method="sequential",
+            )
+        ),
     ),
-    "a world beside others": Wrapped(Walk(), answer(reward=lambda s, t: one_if_alone(s.reward))),
-}  # fmt: skip
+    "an environment in a batch": BrokenEnv(Walk(), modify_step(reward=lambda s, t: one_if_alone(s.reward))),
+}
 
 
-@pytest.mark.parametrize("law", WORLDS)
-def test_compiled_worlds_are_caught(law):
-    with pytest.raises(LawBroken, match=law):
-        check_environment(WORLDS[law], ticks=12)
+@pytest.mark.parametrize("law", ENVS)
+def test_environment_violations_are_reported(law):
+    with pytest.raises(ContractViolation, match=law):
+        check_environment(ENVS[law], num_steps=12)
 
 
-class BadHost(AsHost):
-    """A host world that breaks one law."""
+class BrokenHostEnv(HostEnvAdapter):
+    """A host environment with one fault."""
 
     def __init__(self, fault):
         super().__init__(Walk(), 2, [0])
         self.fault = fault
 
-    def start(self, seeds):
-        step = super().start(seeds)
+    def reset(self, seeds):
+        step = super().reset(seeds)
         if self.fault == "seeds":
             step = eqx.tree_at(lambda s: s.observation, step, step.observation + np.float32(next(COUNTER)))
         if self.fault == "ends":
             step = eqx.tree_at(lambda s: s.truncated, step, ~step.truncated)
-        self.room = step.observation.copy()
+        self.buffer = step.observation.copy()
         return step
 
     def step(self, actions):
         step, view = super().step(actions)
-        if self.fault == "filler":  # the true final observation is lost: the view is that of the next episode
+        if self.fault == "final":  # the final observation is replaced
             view = eqx.tree_at(lambda v: v.observation, view, view.observation + np.float32(1))
         if self.fault == "reused":
-            self.room[:] = step.observation
-            step = eqx.tree_at(lambda s: s.observation, step, self.room)
+            self.buffer[:] = step.observation
+            step = eqx.tree_at(lambda s: s.observation, step, self.buffer)
             ended = step.terminated | step.truncated
-            fresh = np.where(ended[:, None], view.observation, self.room)
+            fresh = np.where(ended[:, None], view.observation, self.buffer)
             view = eqx.tree_at(lambda v: v.observation, view, fresh)
         return step, view
 
-    def load(self, saved):
-        if self.fault != "forgetful":
-            super().load(saved)
+    def set_state(self, saved):
+        if self.fault != "no state":
+            super().set_state(saved)
 
 
 @pytest.mark.parametrize(
@@ -304,11 +336,11 @@ class BadHost(AsHost):
     [
         ("seeds", "same seeds and actions"),
         ("ends", "does not end at its start"),
-        ("filler", "differ at most where an episode ended"),
+        ("final", "differ at most where an episode ended"),
         ("reused", "stays as it was"),
-        ("forgetful", "saved and loaded"),
+        ("no state", "saved and loaded"),
     ],
 )
-def test_host_worlds_are_caught(fault, law):
-    with pytest.raises(LawBroken, match=law):
-        check_host_environment(BadHost(fault), ticks=12)
+def test_host_environment_violations_are_reported(fault, law):
+    with pytest.raises(ContractViolation, match=law):
+        check_host_environment(BrokenHostEnv(fault), num_steps=12)

@@ -1,4 +1,4 @@
-"""Parts fit together: whatever a method's slots admit trains, and alike in both loops."""
+"""Composition: methods with random components train, and equally in the compiled and the host loop."""
 
 from __future__ import annotations
 
@@ -7,82 +7,84 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from cases import CHOICE, SMALL, replay
-from worlds import AsHost, Walk
+from method_cases import CHOICE, SMALL, replay
+from small_envs import HostEnvAdapter, Walk
 
-from thespis.actors.experts import Experts
+from thespis.actors.mixture_of_experts import MixtureOfExperts
 from thespis.core.feeds import Rollouts
-from thespis.core.laws import as_numpy, same_bits
-from thespis.critics.hyper import Hypernetwork
-from thespis.curricula.fixed import Fixed
+from thespis.core.laws.assertions import assert_same_bits, to_numpy
+from thespis.critics.hypernetwork import HypernetworkCritic
+from thespis.curricula.fixed import FixedCurriculum
 from thespis.feedback.environment import EnvironmentReward
-from thespis.learners.bands import LowPass
-from thespis.learners.entropies import CausalEntropy
-from thespis.learners.held import Steps
-from thespis.learners.resets import Dormancy
-from thespis.loops.compiled import CompiledLoop
-from thespis.loops.host import HostLoop
-from thespis.loops.pace import FixedLag
-from thespis.loops.parts import Parts
-from thespis.methods.online.mdpo_off import OffPolicyMDPO
+from thespis.learners.off_policy.causal_entropy import CausalEntropy
+from thespis.learners.off_policy.dormant_reset import DormantReset
+from thespis.learners.off_policy.target_filters import LowPassFilter
+from thespis.learners.off_policy.trust_region import MirrorDescentStep
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.td3 import TD3
 from thespis.nets.body import GRU
 from thespis.nets.elstm import ELSTM
-from thespis.runs.settings import slots
+from thespis.papers.mdpo.method import OffPolicyMDPO
+from thespis.runs.settings import part_choices
+from thespis.training.compiled_loop import CompiledLoop
+from thespis.training.components import Components
+from thespis.training.host_loop import HostLoop
+from thespis.training.policy_lag import FixedLag
 
-ROLLOUT = {"epochs": 2, "minibatch": 12, "feed": Rollouts(8, envs=3)}
-WHOLES = [
-    (SAC(hidden=SMALL, feed=replay()), Walk()),
-    (TD3(hidden=SMALL, feed=replay()), Walk()),
-    (OffPolicyMDPO(hidden=SMALL, feed=replay()), Walk()),
-    (PPO(hidden=SMALL, **ROLLOUT), CHOICE),
+ROLLOUT = {"num_epochs": 2, "minibatch_size": 12, "feed": Rollouts(8, num_envs=3)}
+METHODS = [
+    (SAC(hidden_sizes=SMALL, feed=replay()), Walk()),
+    (TD3(hidden_sizes=SMALL, feed=replay()), Walk()),
+    (OffPolicyMDPO(hidden_sizes=SMALL, feed=replay()), Walk()),
+    (PPO(hidden_sizes=SMALL, **ROLLOUT), CHOICE),
 ]
-SMALLER = {
-    Experts: Experts(2),
-    Hypernetwork: Hypernetwork((8, 6), 5),
-    CausalEntropy: CausalEntropy(every=2, samples=10),
-    LowPass: LowPass(samples=2),
-    Dormancy: Dormancy(every=3),
-    Steps: Steps(every=2),
+SMALL_PARTS = {
+    MixtureOfExperts: MixtureOfExperts(2),
+    HypernetworkCritic: HypernetworkCritic((8, 6), 5),
+    CausalEntropy: CausalEntropy(update_interval=2, num_samples=10),
+    LowPassFilter: LowPassFilter(num_samples=2),
+    DormantReset: DormantReset(reset_interval=3),
+    MirrorDescentStep: MirrorDescentStep(update_interval=2),
     GRU: GRU(4),
     ELSTM: ELSTM(4),
 }
-"""Parts at a size that shows what they do within a few updates; all others as they are."""
+"""Components with sizes that show their effect within a few updates; all others keep their defaults."""
 
 
-def drawn(number: int):
-    """A method with a part drawn for each of its slots; SAC, which has most of them, half of the time."""
+def random_method(number: int):
+    """A method with a random component for each of its settings; half of the time SAC, which has most settings."""
     rng = np.random.default_rng(number)
-    method, world = WHOLES[0] if rng.random() < 0.5 else WHOLES[rng.integers(1, len(WHOLES))]
-    chosen = {name: rng.choice(sorted(classes)) for name, classes in slots(type(method)).items()}
-    parts = {name: slots(type(method))[name][choice] for name, choice in chosen.items()}
-    made = {name: None if part is type(None) else SMALLER.get(part) or part() for name, part in parts.items()}
-    return dataclasses.replace(method, **made), world, chosen
+    method, env = METHODS[0] if rng.random() < 0.5 else METHODS[rng.integers(1, len(METHODS))]
+    chosen = {name: rng.choice(sorted(classes)) for name, classes in part_choices(type(method)).items()}
+    parts = {name: part_choices(type(method))[name][choice] for name, choice in chosen.items()}
+    chosen_parts = {
+        name: None if part is type(None) else SMALL_PARTS.get(part) or part() for name, part in parts.items()
+    }
+    return dataclasses.replace(method, **chosen_parts), env, chosen
 
 
 @pytest.mark.parametrize("number", [pytest.param(i, marks=[] if i == 1 else [pytest.mark.slow]) for i in range(20)])
-def test_parts_drawn_at_random_train_alike_in_both_loops(number):
-    method, world, chosen = drawn(number)
-    parts, seeds = Parts(method, EnvironmentReward(), Fixed()), [0, 3]
+def test_random_components_train_equally_in_both_loops(number):
+    method, env, chosen = random_method(number)
+    components, seeds = Components(method, EnvironmentReward(), FixedCurriculum()), [0, 3]
     ends = []
     for loop in (
-        CompiledLoop(parts, world, 3, seeds, 1000),
-        HostLoop(parts, AsHost(world, 3, seeds), 3, seeds, 1000, FixedLag(0)),
+        CompiledLoop(components, env, 3, seeds, 1000),
+        HostLoop(components, HostEnvAdapter(env, 3, seeds), 3, seeds, 1000, FixedLag(0)),
     ):
-        begun = as_numpy(loop.learner(loop.init()))
+        init_state = to_numpy(loop.learner_state(loop.init()))
         carry = loop.advance(loop.init(), 8)
-        ends.append(as_numpy((loop.learner(carry), carry.tally)))
-    same_bits(*ends, f"compiled equals host with {chosen}")
-    learnt = ends[0][0].method
-    assert ends[0][1].updates.min() > 2
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(learnt) if x.dtype.kind == "f"), chosen
-    moved = jax.tree.map(lambda a, b: np.abs(a.astype(float) - b).max(initial=0), begun.method, learnt)
+        ends.append(to_numpy((loop.learner_state(carry), carry.metric_sums)))
+    assert_same_bits(*ends, f"compiled equals host with {chosen}")
+    trained = ends[0][0].method
+    assert ends[0][1].num_updates.min() > 2
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(trained) if x.dtype.kind == "f"), chosen
+    moved = jax.tree.map(lambda a, b: np.abs(a.astype(float) - b).max(initial=0), init_state.method, trained)
     assert max(jax.tree.leaves(moved)) > 1e-4
 
 
-def test_slots_are_those_of_the_annotations():
-    assert set(slots(SAC)["entropy"]) == {"PlainEntropy", "CausalEntropy"}
-    assert slots(PPO)["memory"]["none"] is type(None)
-    assert "hidden" not in slots(SAC) and "feed" not in slots(SAC)
+def test_part_choices_follow_the_annotations():
+    assert set(part_choices(SAC)["entropy"]) == {"none", "CausalEntropy"}
+    assert part_choices(PPO)["memory"]["none"] is type(None)
+    assert "hidden_sizes" not in part_choices(SAC) and "feed" not in part_choices(SAC)

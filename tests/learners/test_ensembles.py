@@ -1,4 +1,4 @@
-"""Members that learn side by side: who they believe, what each learns from, and whose choice is played."""
+"""Ensembles of categorical critics: targets against numpy, independent training of members, and exploration."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import made_up
 import numpy as np
 import pytest
-from worlds import Walk
+import synthetic_batches
+from small_envs import Walk
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
-from thespis.core.laws import as_numpy, close
+from thespis.core.laws.assertions import assert_close, to_numpy
+from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, View
-from thespis.core.samples import random_steps
 from thespis.core.spaces import Box, Discrete
-from thespis.learners.backup import backup
-from thespis.learners.categorical import Mixture, Own, dealt, following
-from thespis.learners.greedy import EachEpisode, EachStep
+from thespis.learners.off_policy.categorical_q import (
+    MemberDistribution,
+    MixtureDistribution,
+    categorical_targets,
+    split_batch,
+)
+from thespis.learners.off_policy.critic_updates import n_step_batch
+from thespis.learners.off_policy.discrete_q import PerEpisode, PerStep
 from thespis.methods.online.c51 import C51
-from thespis.methods.online.ensemble_c51 import EnsembleC51
+from thespis.papers.ensemble_categorical_rl.method import EnsembleC51
 
-SPEC, KEY, ROWS, MEMBERS = Walk(Discrete(4), legal=True).spec, made_up.quick_key(0), 6, 3
-SIZES = {"hidden": (5,), "atoms": 7, "lowest": -2.0, "highest": 2.0, "max_gradient_norm": 1e9}
-METHOD = C51(**SIZES, members=MEMBERS, target_every=2, feed=Replay(batch=ROWS))
+SPEC, KEY, ROWS, MEMBERS = Walk(Discrete(4), legal=True).spec, synthetic_batches.quick_key(0), 6, 3
+SIZES = {"hidden_sizes": (5,), "num_atoms": 7, "v_min": -2.0, "v_max": 2.0, "max_grad_norm": 1e9}
+METHOD = C51(**SIZES, ensemble_size=MEMBERS, target_update_interval=2, feed=Replay(batch_size=ROWS))
 
 
 def batch():
-    steps = random_steps(SPEC, np.random.default_rng(0), 1, ROWS)
+    steps = random_transitions(SPEC, np.random.default_rng(0), 1, ROWS)
     return Batch(steps, *jax.device_put((np.ones((1, ROWS), bool), (), np.int32(0))))
 
 
@@ -39,85 +44,94 @@ def member(tree, i):
     return jax.tree.map(lambda x: jax.device_put(np.asarray(x)[i : i + 1]) if x.ndim else x, tree)
 
 
-@pytest.mark.parametrize("believed", [Own(), Mixture()])
-def test_targets_against_numpy(believed):
+@pytest.mark.parametrize("target_distribution", [MemberDistribution(), MixtureDistribution()])
+def test_targets_against_numpy(target_distribution):
     @jax.jit
-    def told(target, batch):
-        data = backup(batch, METHOD.discount)
-        seen = data.next_view.observation
-        chances = jax.vmap(lambda critic: jax.vmap(critic.chances)(seen))(target)
-        return data, following(believed, target, dealt(data, MEMBERS)), chances
+    def targets_and_probs(target, batch):
+        data = n_step_batch(batch, METHOD.discount)
+        observations = data.next_view.observation
+        probs = jax.vmap(lambda critic: jax.vmap(critic.probs)(observations))(target)
+        return data, categorical_targets(target_distribution, target, split_batch(data, MEMBERS)), probs
 
-    data, found, all_chances = jax.tree.map(np.asarray, told(made_up.begun(METHOD, SPEC).target, batch()))
+    data, targets, all_probs = jax.tree.map(
+        np.asarray, targets_and_probs(synthetic_batches.init_state(METHOD, SPEC).target_critic, batch())
+    )
     atoms = np.linspace(-2.0, 2.0, 7)
-    assert found.shape == (MEMBERS, ROWS // MEMBERS, 7)
-    assert not np.all(data.next_view.legal) and np.any(data.discount == 0)
+    assert targets.shape == (MEMBERS, ROWS // MEMBERS, 7)
+    assert not np.all(data.next_view.action_mask) and np.any(data.discount == 0)
     for i, row in enumerate(range(ROWS)):
-        o = jax.tree.map(lambda x, row=row: x[row], data.next_view)
-        every = all_chances[:, row].astype("float64")
-        chances = every.mean(axis=0) if isinstance(believed, Mixture) else every[i // 2]
-        best = max(np.flatnonzero(o.legal), key=lambda a, chances=chances: chances[a] @ atoms)
-        wanted = np.zeros(7)
-        for z, p in zip(atoms, chances[best], strict=True):
-            x = np.clip(float(data.earned[row]) + float(data.discount[row]) * z, -2.0, 2.0)
-            wanted += p * np.maximum(1 - np.abs(x - atoms) / (atoms[1] - atoms[0]), 0)
-        np.testing.assert_allclose(found[i // 2, i % 2], wanted, atol=1e-5)
+        view = jax.tree.map(lambda x, row=row: x[row], data.next_view)
+        member_probs = all_probs[:, row].astype("float64")
+        probs = (
+            member_probs.mean(axis=0) if isinstance(target_distribution, MixtureDistribution) else member_probs[i // 2]
+        )
+        best = max(np.flatnonzero(view.action_mask), key=lambda a, probs=probs: probs[a] @ atoms)
+        expected = np.zeros(7)
+        for z, p in zip(atoms, probs[best], strict=True):
+            x = np.clip(float(data.reward[row]) + float(data.discount[row]) * z, -2.0, 2.0)
+            expected += p * np.maximum(1 - np.abs(x - atoms) / (atoms[1] - atoms[0]), 0)
+        np.testing.assert_allclose(targets[i // 2, i % 2], expected, atol=1e-5)
 
 
-def test_members_that_believe_themselves_learn_as_if_alone():
-    state, data, update = made_up.begun(METHOD, SPEC), batch(), jax.jit(METHOD.update)
+def test_members_with_own_targets_learn_like_single_networks():
+    state, data, update = synthetic_batches.init_state(METHOD, SPEC), batch(), jax.jit(METHOD.update)
     together = update(update(state, data, KEY)[0], data, KEY)[0]
-    alone = jax.jit(dataclasses.replace(METHOD, members=1).update)
+    update_single = jax.jit(dataclasses.replace(METHOD, ensemble_size=1).update)
     for i in range(MEMBERS):
         steps = jax.tree.map(lambda x, i=i: np.asarray(x)[:, 2 * i : 2 * i + 2], data.steps)
-        share = Batch(*jax.device_put((steps, np.asarray(data.mask)[:, :2], (), data.index)))
-        one = member(state, i)
+        member_batch = Batch(*jax.device_put((steps, np.asarray(data.mask)[:, :2], (), data.update_index)))
+        single = member(state, i)
         for _ in range(2):
-            one, _ = alone(one, share, KEY)
-        close(as_numpy(one), as_numpy(member(together, i)), "a member is a net alone", 1e-5)
+            single, _ = update_single(single, member_batch, KEY)
+        assert_close(to_numpy(single), to_numpy(member(together, i)), "a member learns like a single network", 1e-5)
 
 
-def test_members_that_believe_each_other_do_not():
-    mixed, data = dataclasses.replace(METHOD, believed=Mixture()), batch()
-    state, updates = made_up.begun(METHOD, SPEC), [jax.jit(method.update) for method in (METHOD, mixed)]
-    one, other = (update(state, data, KEY)[0].critic.out.weight for update in updates)
-    assert np.abs(np.asarray(one) - np.asarray(other)).max() > 1e-4
-    first = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[:1].repeat(MEMBERS, 0)), state.target)
-    alike = eqx.tree_at(lambda s: s.target, state, first)
-    one, other = (update(alike, data, KEY)[0].critic.out.weight for update in updates)
-    np.testing.assert_allclose(one, other, atol=1e-6)  # where all say the same, so does their average
+def test_mixture_targets_depend_on_all_members():
+    mixed, data = dataclasses.replace(METHOD, target_distribution=MixtureDistribution()), batch()
+    state, updates = synthetic_batches.init_state(METHOD, SPEC), [jax.jit(method.update) for method in (METHOD, mixed)]
+    own, mixture = (update(state, data, KEY)[0].critic.out.weight for update in updates)
+    assert np.abs(np.asarray(own) - np.asarray(mixture)).max() > 1e-4
+    first_member = jax.tree.map(lambda x: jax.device_put(np.asarray(x)[:1].repeat(MEMBERS, 0)), state.target_critic)
+    equal_targets = eqx.tree_at(lambda s: s.target_critic, state, first_member)
+    own, mixture = (update(equal_targets, data, KEY)[0].critic.out.weight for update in updates)
+    np.testing.assert_allclose(own, mixture, atol=1e-6)  # with equal members the mixture is the member
 
 
-@pytest.mark.parametrize("turns", [EachEpisode(), EachStep()])
-def test_one_member_explores_and_all_exploit(turns):
-    method = dataclasses.replace(METHOD, turns=turns, last_epsilon=0.0)
-    state, rows = made_up.begun(method, SPEC), 64
+@pytest.mark.parametrize("exploration", [PerEpisode(), PerStep()])
+def test_one_member_explores_and_the_mean_exploits(exploration):
+    method = dataclasses.replace(METHOD, exploration=exploration, final_epsilon=0.0)
+    state, rows = synthetic_batches.init_state(method, SPEC), 64
 
     @jax.jit
-    def told(state, key):
+    def act(state, key):
         view = View(jnp.tile(jnp.array([0.3, -1.0, 2.0]), (rows, 1)), jnp.ones((rows, 4), bool))
-        every = jax.vmap(lambda critic: critic.all(view.observation[0]))(state.critic)
+        q_values = jax.vmap(lambda critic: critic.q_values(view.observation[0]))(state.critic)
         greedy = method.policy(state, Mode.EXPLOIT)
-        best, _, _ = method.act(greedy, method.begin(greedy, rows), view, key)
+        greedy_action, _, _ = method.act(greedy, method.init_memory(greedy, rows), view, key)
         sampled = method.policy(state, Mode.SAMPLE)
-        memory, taken = method.begin(sampled, rows), []
+        memory, explored = method.init_memory(sampled, rows), []
         for i in range(3):
             action, memory, _ = method.act(sampled, memory, view, jax.random.fold_in(key, i))
-            taken.append(action)
-        return every, best, taken
+            explored.append(action)
+        return q_values, greedy_action, explored
 
-    every, action, taken = jax.tree.map(np.asarray, told(state, KEY))
-    bests = every.argmax(axis=1)
-    assert set(action.tolist()) == {every.mean(axis=0).argmax()}
-    assert len(set(bests.tolist())) > 1, "a test of one opinion shows nothing"
-    assert {x.item() for x in np.unique(taken)} == set(bests.tolist())
-    assert all((x == taken[0]).all() for x in taken) == isinstance(turns, EachEpisode)
+    q_values, action, explored = jax.tree.map(np.asarray, act(state, KEY))
+    greedy_by_member = q_values.argmax(axis=1)
+    assert set(action.tolist()) == {q_values.mean(axis=0).argmax()}
+    assert len(set(greedy_by_member.tolist())) > 1, "the members must disagree"
+    assert {x.item() for x in np.unique(explored)} == set(greedy_by_member.tolist())
+    assert all((x == explored[0]).all() for x in explored) == isinstance(exploration, PerEpisode)
 
 
-def test_what_cannot_be():
-    with pytest.raises(UserError, match="cannot be dealt to 4 members"):
-        jax.eval_shape(dataclasses.replace(METHOD, members=4).update, made_up.begun(METHOD, SPEC), batch(), KEY)
-    with pytest.raises(UserError, match="from lowest to a greater highest"):
-        jax.eval_shape(lambda: C51(lowest=1.0, highest=1.0).init(SPEC, KEY))
+def test_invalid_settings_are_refused():
+    with pytest.raises(UserError, match="cannot be split among 4 members"):
+        jax.eval_shape(
+            dataclasses.replace(METHOD, ensemble_size=4).update,
+            synthetic_batches.init_state(METHOD, SPEC),
+            batch(),
+            KEY,
+        )
+    with pytest.raises(UserError, match="v_max > v_min"):
+        jax.eval_shape(lambda: C51(v_min=1.0, v_max=1.0).init(SPEC, KEY))
     with pytest.raises(UserError, match="ensemble-c51 needs one discrete choice"):
         jax.eval_shape(lambda: EnsembleC51().init(Walk(Box((1,), -1.0, 1.0)).spec, KEY))

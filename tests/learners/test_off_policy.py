@@ -1,4 +1,4 @@
-"""IMPALA on what its own policy collected is A2C; on what another collected it weighs each step."""
+"""IMPALA: equals A2C on on-policy rollouts, and V-trace on off-policy rollouts."""
 
 from __future__ import annotations
 
@@ -7,58 +7,60 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from worlds import VECTOR
+from small_envs import VECTOR
 
-from thespis.core.laws import as_numpy, close
+from thespis.core.laws.assertions import assert_close, to_numpy
+from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, EnvSpec
-from thespis.core.samples import random_steps
 from thespis.core.spaces import Discrete
-from thespis.learners.on_policy import replay
+from thespis.learners.on_policy.method import evaluate_rollout
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.impala import IMPALA
 from thespis.objectives.returns import vtrace
 
 KEY, TIME, ROWS = jax.random.key(0), 7, 4
 SPEC = EnvSpec("choices", VECTOR, Discrete(3))
-SAME = {"learning_rate": 0.3, "trace": 0.8, "hidden": (6,), "entropy_weight": 0.01}
+SETTINGS = {"learning_rate": 0.3, "gae_lambda": 0.8, "hidden_sizes": (6,), "ent_coef": 0.01}
 
 
-def collected(method, shift):
-    """A state and a rollout whose stored log-probabilities are ``shift`` below those of its policy."""
+def collect(method, shift):
+    """A state, a rollout whose stored log-probabilities are ``shift`` below the policy's, and its values."""
     state = method.init(SPEC, KEY)
-    steps = random_steps(SPEC, np.random.default_rng(0), TIME, ROWS)
+    steps = random_transitions(SPEC, np.random.default_rng(0), TIME, ROWS)
     extras = {"log_prob": jnp.zeros((TIME, ROWS))}
     steps = eqx.tree_at(lambda s: s.extras, steps, extras, is_leaf=lambda x: isinstance(x, tuple))
-    batch = Batch(steps, jnp.ones((TIME, ROWS), bool), state.network.begin(ROWS), jnp.zeros((), "int32"))
-    seen = method.assessor().see(state.network, state.scales, batch)
-    log_prob = replay(state.network, batch.memory, seen).log_prob - shift
+    batch = Batch(steps, jnp.ones((TIME, ROWS), bool), state.network.init_memory(ROWS), jnp.zeros((), "int32"))
+    data = method.rollout_processor().compute_values(state.network, state.normalizer_states, batch)
+    log_prob = evaluate_rollout(state.network, batch.memory, data).log_prob - shift
     batch = eqx.tree_at(lambda b: b.steps.extras["log_prob"], batch, log_prob)
-    return state, batch, method.assessor().see(state.network, state.scales, batch)
+    return state, batch, method.rollout_processor().compute_values(state.network, state.normalizer_states, batch)
 
 
 @pytest.mark.slow
-def test_on_its_own_rollouts_it_is_a2c():
-    impala, a2c = IMPALA(**SAME), A2C(**SAME)
-    state, batch, _ = collected(impala, 0.0)
-    new, report = impala.update(state, batch, KEY)
-    close(as_numpy(new), as_numpy(a2c.update(state, batch, KEY)[0]), "the same step", 1e-5)
+def test_on_policy_impala_equals_a2c():
+    impala, a2c = IMPALA(**SETTINGS), A2C(**SETTINGS)
+    state, batch, _ = collect(impala, 0.0)
+    updated, report = impala.update(state, batch, KEY)
+    assert_close(to_numpy(updated), to_numpy(a2c.update(state, batch, KEY)[0]), "the same step", 1e-5)
     assert report.metrics["kl"] == report.metrics["cut"] == 0.0
 
 
 @pytest.mark.slow
-def test_steps_of_another_policy_are_weighed():
+def test_off_policy_steps_get_vtrace_weights():
     shift = jnp.asarray(np.random.default_rng(1).normal(size=(TIME, ROWS)), "float32")
-    impala = IMPALA(**SAME, rho_bar=1.5, c_bar=0.9)
-    state, batch, seen = collected(impala, shift)
-    new, report = impala.update(state, batch, KEY)
-    columns = zip(*(np.asarray(x).T for x in (shift, seen.reward, seen.value, seen.next_value, seen.terminated,
-                                              seen.ended)), strict=True)  # fmt: skip
-    found = [vtrace(*map(jnp.asarray, column), 0.99, 0.8, 1.5, 0.9) for column in columns]
-    target, advantage = (np.stack(x, axis=1) for x in zip(*found, strict=True))
-    log_prob = np.asarray(seen.log_prob + shift)
-    assert float(report.metrics["critic_loss"]) == pytest.approx(float(np.mean((seen.value - target) ** 2)), rel=1e-4)
+    impala = IMPALA(**SETTINGS, rho_bar=1.5, c_bar=0.9)
+    state, batch, data = collect(impala, shift)
+    updated, report = impala.update(state, batch, KEY)
+    columns = zip(
+        *(np.asarray(x).T for x in (shift, data.reward, data.value, data.next_value, data.terminated, data.done)),
+        strict=True,
+    )
+    results = [vtrace(*map(jnp.asarray, column), 0.99, 0.8, 1.5, 0.9) for column in columns]
+    target, advantage = (np.stack(x, axis=1) for x in zip(*results, strict=True))
+    log_prob = np.asarray(data.log_prob + shift)
+    assert float(report.metrics["critic_loss"]) == pytest.approx(float(np.mean((data.value - target) ** 2)), rel=1e-4)
     assert float(report.metrics["actor_loss"]) == pytest.approx(-float(np.mean(log_prob * advantage)), rel=1e-4)
     assert float(report.metrics["cut"]) == pytest.approx(float(np.mean(np.exp(shift) > 1.5)), abs=1e-6)
-    blind = A2C(**SAME).update(state, batch, KEY)[0]
+    unweighted = A2C(**SETTINGS).update(state, batch, KEY)[0]
     with pytest.raises(Exception, match="the same step"):
-        close(as_numpy(new), as_numpy(blind), "the same step", 1e-3)
+        assert_close(to_numpy(updated), to_numpy(unweighted), "the same step", 1e-3)

@@ -1,4 +1,4 @@
-"""A process reward model: whose outcomes it averages, where it looks, and what it pays where success is known."""
+"""Process reward model: targets, scores, loss, replay buffer and rewards, against loops and known success rates."""
 
 from __future__ import annotations
 
@@ -10,171 +10,197 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from reading import features_of
+from plain_decoder import features_of
 
-from thespis.actors.language import Talking
+from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.errors import UserError
-from thespis.core.keys import key_of
-from thespis.learners.conversations import Conversations
-from thespis.learners.process import shares
-from thespis.learners.process_reward import ProcessReward, meant, missed
-from thespis.learners.talker import Mind
-from thespis.nets.decoder import Shape, decoder
+from thespis.learners.language.dialogues import SampledDialogues
+from thespis.learners.language.lm_agent import LMWithValueHead
+from thespis.learners.language.process_reward import ProcessRewardModel, process_reward_loss, shared_prefix_mean
+from thespis.learners.language.progress_attribution import turn_scores
+from thespis.nets.decoder import DecoderConfig, init_decoder
+from thespis.runtime.keys import seed_key
 
 TIME, WIDTH, LENGTH = 3, 2, 12
-TALKING = Talking(LENGTH, 3, WIDTH, TIME, (0,))
-MODEL, KEY = jax.jit(lambda key: decoder(Shape(9, 32, 1, 1, 1, 32, 96), key))(key_of(0)), key_of(1)
+SPEC = DialogueSpec(LENGTH, 3, WIDTH, TIME, (0,))
+MODEL, KEY = jax.jit(lambda key: init_decoder(DecoderConfig(9, 32, 1, 1, 1, 32, 96), key))(seed_key(0)), seed_key(1)
 
 
 @functools.cache
-def nothing_of(rows: int) -> Conversations:
-    return jax.jit(lambda: Conversations.none(rows, TALKING, TIME))()
+def empty_dialogues(rows: int) -> SampledDialogues:
+    return jax.jit(lambda: SampledDialogues.empty(rows, SPEC, TIME))()
 
 
-shares_of = jax.jit(shares)
-missed_by = jax.jit(missed)
+scores = jax.jit(turn_scores)
+loss_fn = jax.jit(process_reward_loss)
 
 
-def held(first: list[int], later: list[int], won: list[float]) -> Conversations:
-    """Conversations that begin with two ids and have two turns, each of one id or two, with an answer between.
+def make_dialogues(first: list[int], later: list[int], final_reward: list[float]) -> SampledDialogues:
+    """Dialogues of two prompt tokens and two turns, with one environment token between the responses.
 
-    An utterance is one id where it is even, else it has a second. What was won is earned in the second turn.
+    A response is one token if that is even, else it has a second token. ``final_reward`` is paid in the second turn.
     """
-    talks = nothing_of(len(first))
-    transcript, said, starts = np.array(talks.transcript), np.array(talks.said), np.array(talks.starts)
-    for row, words in enumerate(zip(first, later, strict=True)):
-        ids = [1, 1]
-        for t, word in enumerate(words):
-            starts[t, row] = len(ids)
-            utterance = [word] if word % 2 == 0 else [word, 2]
-            said[t, row, : len(utterance)] = utterance
-            ids += [*utterance, 4] if t == 0 else utterance
-        transcript[row, : len(ids)] = ids
-        starts[2:, row] = len(ids)
+    dialogues = empty_dialogues(len(first))
+    transcript, responses, starts = (
+        np.array(dialogues.transcript),
+        np.array(dialogues.responses),
+        np.array(dialogues.response_starts),
+    )
+    for row, row_responses in enumerate(zip(first, later, strict=True)):
+        tokens = [1, 1]
+        for t, token in enumerate(row_responses):
+            starts[t, row] = len(tokens)
+            response = [token] if token % 2 == 0 else [token, 2]
+            responses[t, row, : len(response)] = response
+            tokens += [*response, 4] if t == 0 else response
+        transcript[row, : len(tokens)] = tokens
+        starts[2:, row] = len(tokens)
     alive = np.repeat(np.array([[True], [True], [False]]), len(first), axis=1)
     reward = np.zeros((TIME, len(first)), "float32")
-    reward[1], reward[2] = won, 7.0  # behind the end nothing counts
-    given = {"transcript": transcript, "starts": starts, "said": said, "alive": alive, "reward": reward}
-    return dataclasses.replace(talks, **{name: jnp.asarray(x) for name, x in given.items()})
+    reward[1], reward[2] = final_reward, 7.0  # rewards after the end do not count
+    fields = {
+        "transcript": transcript,
+        "response_starts": starts,
+        "responses": responses,
+        "alive": alive,
+        "reward": reward,
+    }
+    return dataclasses.replace(dialogues, **{name: jnp.asarray(x) for name, x in fields.items()})
 
 
-def by_hand(talks: Conversations, discount: float) -> np.ndarray:
-    """Means by a dictionary of what had been said by then."""
-    talks = jax.tree.map(np.asarray, talks)
-    found, shape = collections.defaultdict(list), (2, *talks.alive.shape)
+def expected_success(dialogues: SampledDialogues, discount: float) -> np.ndarray:
+    """Mean returns before and after each response, grouped by the transcript so far in a dictionary."""
+    dialogues = jax.tree.map(np.asarray, dialogues)
+    outcomes, shape = collections.defaultdict(list), (2, *dialogues.alive.shape)
     keys = np.empty(shape, object)
-    for t, row in zip(*np.nonzero(np.asarray(talks.alive)), strict=True):
-        last = max(s for s in range(TIME) if talks.alive[s, row])
-        earned = sum(discount ** (s - t) * float(talks.reward[s, row]) for s in range(t, last + 1))
-        start, count = int(talks.starts[t, row]), int((np.asarray(talks.said[t, row]) >= 0).sum())
-        for place, end in enumerate((start, start + count)):
-            keys[place, t, row] = tuple(np.asarray(talks.transcript[row, :end]).tolist())
-            found[keys[place, t, row], place].append(earned)
+    for t, row in zip(*np.nonzero(np.asarray(dialogues.alive)), strict=True):
+        last = max(s for s in range(TIME) if dialogues.alive[s, row])
+        discounted_return = sum(discount ** (s - t) * float(dialogues.reward[s, row]) for s in range(t, last + 1))
+        start, count = int(dialogues.response_starts[t, row]), int((np.asarray(dialogues.responses[t, row]) >= 0).sum())
+        for position, end in enumerate((start, start + count)):
+            keys[position, t, row] = tuple(np.asarray(dialogues.transcript[row, :end]).tolist())
+            outcomes[keys[position, t, row], position].append(discounted_return)
     success = np.zeros(shape)
-    for place, t, row in np.ndindex(*shape):
-        if keys[place, t, row] is not None:
-            success[place, t, row] = np.mean(found[keys[place, t, row], place])
+    for position, t, row in np.ndindex(*shape):
+        if keys[position, t, row] is not None:
+            success[position, t, row] = np.mean(outcomes[keys[position, t, row], position])
     return success
 
 
-def goals_of(part: ProcessReward, talks: Conversations) -> np.ndarray:
-    return np.asarray(GOALS(part, talks))
+def monte_carlo_targets(model: ProcessRewardModel, dialogues: SampledDialogues) -> np.ndarray:
+    return np.asarray(TARGETS(model, dialogues))
 
 
-GOALS = jax.jit(lambda part, talks: part.goals(talks))
+TARGETS = jax.jit(lambda model, dialogues: model.monte_carlo_targets(dialogues))
 
 
-def some() -> Conversations:
+def random_dialogues() -> SampledDialogues:
     rng = np.random.default_rng(0)
     first, later = (rng.choice([3, 5, 6], 24).tolist() for _ in range(2))
-    return held(first, later, rng.integers(0, 2, 24).astype(float).tolist())
+    return make_dialogues(first, later, rng.integers(0, 2, 24).astype(float).tolist())
 
 
-def test_outcomes_are_averaged_over_what_was_said_in_the_same_place():
-    talks = some()
-    found, wanted = goals_of(ProcessReward(discount=0.9), talks), by_hand(talks, 0.9)[1]
-    np.testing.assert_allclose(np.where(talks.alive, found, 0.0), wanted, atol=1e-6)
-    assert len(np.unique(wanted.round(5))) > 8
-    half = dataclasses.replace(talks, reward=jnp.asarray(np.asarray(talks.reward) / 2))
-    np.testing.assert_allclose(goals_of(ProcessReward(discount=0.9, most=0.5), half), found, atol=1e-6)
+def test_targets_average_outcomes_over_equal_prefixes():
+    dialogues = random_dialogues()
+    result, expected = (
+        monte_carlo_targets(ProcessRewardModel(discount=0.9), dialogues),
+        expected_success(dialogues, 0.9)[1],
+    )
+    np.testing.assert_allclose(np.where(dialogues.alive, result, 0.0), expected, atol=1e-6)
+    assert len(np.unique(expected.round(5))) > 8
+    halved = dataclasses.replace(dialogues, reward=jnp.asarray(np.asarray(dialogues.reward) / 2))
+    np.testing.assert_allclose(
+        monte_carlo_targets(ProcessRewardModel(discount=0.9, max_return=0.5), halved), result, atol=1e-6
+    )
 
 
-def test_no_conversation_stands_in_an_empty_slot():
-    nothing = nothing_of(4)
-    assert not np.any(goals_of(ProcessReward(), nothing))
-    judge = Mind(MODEL, jnp.asarray(np.ones(32, "float32")), jnp.float32(1.0))
-    assert missed_by(judge, nothing, np.zeros((TIME, 4), "float32"))[0] == 0
+def test_empty_slots_give_no_target_and_no_loss():
+    dialogues = empty_dialogues(4)
+    assert not np.any(monte_carlo_targets(ProcessRewardModel(), dialogues))
+    estimator = LMWithValueHead(MODEL, jnp.asarray(np.ones(32, "float32")), jnp.float32(1.0))
+    assert loss_fn(estimator, dialogues, np.zeros((TIME, 4), "float32"))[0] == 0
 
 
-def test_it_looks_behind_utterances_and_at_no_answer():
+def test_scores_are_read_at_the_end_of_each_response():
     rng = np.random.default_rng(1)
-    judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
-    talks = held([3, 6], [5, 5], [1.0, 0.0])
-    logit = np.asarray(shares_of(judge, talks))
+    estimator = LMWithValueHead(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
+    dialogues = make_dialogues([3, 6], [5, 5], [1.0, 0.0])
+    logit = np.asarray(scores(estimator, dialogues))
     for row, ends in enumerate([[4, 7], [3, 6]]):
         for t, end in enumerate(ends):
-            features = np.asarray(features_of(MODEL, np.asarray(talks.transcript)[row, :end]))[-1]
-            wanted = float(features @ np.asarray(judge.weight)) / 32**0.5 + 0.2
-            assert logit[t, row] == pytest.approx(wanted, abs=1e-4)
+            features = np.asarray(features_of(MODEL, np.asarray(dialogues.transcript)[row, :end]))[-1]
+            expected = float(features @ np.asarray(estimator.value_weight)) / 32**0.5 + 0.2
+            assert logit[t, row] == pytest.approx(expected, abs=1e-4)
 
 
-def test_what_is_lost_is_the_cross_entropy_of_all_utterances():
+def test_loss_is_the_mean_cross_entropy_of_all_responses():
     rng = np.random.default_rng(2)
-    judge = Mind(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
-    talks = some()
-    p, goals = 1 / (1 + np.exp(-np.asarray(shares_of(judge, talks), float))), by_hand(talks, 0.95)[1]
-    lost = [
-        -goals[t, row] * np.log(p[t, row]) - (1 - goals[t, row]) * np.log(1 - p[t, row])
-        for t, row in np.argwhere(np.asarray(talks.alive))
+    estimator = LMWithValueHead(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
+    dialogues = random_dialogues()
+    p, targets = (
+        1 / (1 + np.exp(-np.asarray(scores(estimator, dialogues), float))),
+        expected_success(dialogues, 0.95)[1],
+    )
+    losses = [
+        -targets[t, row] * np.log(p[t, row]) - (1 - targets[t, row]) * np.log(1 - p[t, row])
+        for t, row in np.argwhere(np.asarray(dialogues.alive))
     ]
-    assert float(missed_by(judge, talks, goals.astype("float32"))[0]) == pytest.approx(np.mean(lost), rel=1e-4)
+    assert float(loss_fn(estimator, dialogues, targets.astype("float32"))[0]) == pytest.approx(
+        np.mean(losses), rel=1e-4
+    )
 
 
-def test_utterances_are_compared_with_those_in_the_same_place():
-    """Means of anything over what stands before utterances; one whose place is its own is worth its own."""
-    talks, alone = some(), 0
-    x = np.random.default_rng(4).normal(size=talks.alive.shape).astype("float32")
-    found = np.asarray(jax.jit(lambda talks, x: meant(talks, talks.starts[:-1], x))(talks, x))
-    talks = jax.tree.map(np.asarray, talks)
-    texts = np.asarray(talks.transcript)
-    for t, row in np.argwhere(np.asarray(talks.alive)):
-        end = int(talks.starts[t, row])
-        there = [
-            i for i in range(24) if talks.starts[t, i] == end and (texts[i, :end] == texts[row, :end]).all()
-        ]  # fmt: skip
-        assert float(found[t, row]) == pytest.approx(np.mean([float(x[t, i]) for i in there]), abs=1e-5)
-        alone += len(there) < 24
-    assert alone
+def test_shared_prefix_mean_averages_equal_prefixes():
+    """Means of random numbers over rows with the same transcript before the response."""
+    dialogues, num_partial = random_dialogues(), 0
+    x = np.random.default_rng(4).normal(size=dialogues.alive.shape).astype("float32")
+    result = np.asarray(
+        jax.jit(lambda dialogues, x: shared_prefix_mean(dialogues, dialogues.response_starts[:-1], x))(dialogues, x)
+    )
+    dialogues = jax.tree.map(np.asarray, dialogues)
+    transcript = np.asarray(dialogues.transcript)
+    for t, row in np.argwhere(np.asarray(dialogues.alive)):
+        end = int(dialogues.response_starts[t, row])
+        same_prefix = [
+            i
+            for i in range(24)
+            if dialogues.response_starts[t, i] == end and (transcript[i, :end] == transcript[row, :end]).all()
+        ]
+        assert float(result[t, row]) == pytest.approx(np.mean([float(x[t, i]) for i in same_prefix]), abs=1e-5)
+        num_partial += len(same_prefix) < 24
+    assert num_partial
 
 
-def test_utterances_are_paid_what_they_add_to_success():
-    """Who says 5 first wins, a turn later; three of four do not. What comes later changes nothing any more."""
-    part = ProcessReward(slots=32, steps=30, batch=16, learning_rate=3e-3, discount=0.8, warmup=1)
-    talks = held([5, 3, 6, 7] * 4, [3, 5, 6, 7] * 2 + [7, 6, 5, 3] * 2, [1.0, 0.0, 0.0, 0.0] * 4)
-    step = jax.jit(lambda kept, key: part(kept, talks, 1, key))
-    kept = jax.jit(lambda key: part.init(MODEL, TALKING, TIME, key))(KEY)
+def test_responses_are_rewarded_with_the_change_in_success():
+    """Dialogues whose first response starts with token 5 (one in four) succeed, whatever the second response is."""
+    transform = ProcessRewardModel(
+        buffer_size=32, num_gradient_steps=30, batch_size=16, learning_rate=3e-3, discount=0.8, num_warmup_batches=1
+    )
+    dialogues = make_dialogues([5, 3, 6, 7] * 4, [3, 5, 6, 7] * 2 + [7, 6, 5, 3] * 2, [1.0, 0.0, 0.0, 0.0] * 4)
+    step = jax.jit(lambda state, key: transform(state, dialogues, 1, key))
+    state = jax.jit(lambda key: transform.init(MODEL, SPEC, TIME, key))(KEY)
     for i in range(12):
-        kept, paid, told = step(kept, key_of(i))
+        state, rewarded, metrics = step(state, seed_key(i))
         if i == 0:
-            np.testing.assert_array_equal(paid.reward, np.where(talks.alive, talks.reward, 0.0))
-    won = np.arange(16) % 4 == 0
-    reward = np.asarray(paid.reward)
-    # of four first utterances one wins: 0.8 behind it and 0 behind the others, 0.2 on average
-    np.testing.assert_allclose(reward[0], np.where(won, 0.6, -0.2), atol=0.12)
+            np.testing.assert_array_equal(rewarded.reward, np.where(dialogues.alive, dialogues.reward, 0.0))
+    is_success = np.arange(16) % 4 == 0
+    reward = np.asarray(rewarded.reward)
+    # success after the first response: 0.8 in one row of four and 0 in the others, on average 0.2
+    np.testing.assert_allclose(reward[0], np.where(is_success, 0.6, -0.2), atol=0.12)
     np.testing.assert_allclose(reward[1], 0.0, atol=0.15)
     np.testing.assert_array_equal(reward[2], 0.0)
-    assert told["process_loss"] < 0.6
+    assert metrics["process_loss"] < 0.6
 
 
-def test_the_latest_conversations_are_kept():
-    part = ProcessReward(slots=5, steps=1, batch=2)
-    kept = jax.jit(lambda key: part.init(MODEL, TALKING, TIME, key))(KEY)
-    rounds = [held([3, 5], [n + 3, n + 4], [0.0, 1.0]) for n in range(4)]
-    step = jax.jit(lambda kept, talks: part(kept, talks, 1, KEY))
-    for talks in rounds:
-        kept, _, _ = step(kept, talks)
-    for slot, n in enumerate((5, 6, 7, 3, 4)):  # conversation n lies in slot n % 5
-        wanted = np.asarray(rounds[n // 2].transcript)[n % 2]
-        np.testing.assert_array_equal(np.asarray(kept.replay.transcript)[slot], wanted)
-    with pytest.raises(UserError, match=r"experience\.slots=5 holds less than the 6 conversations"):
-        part(kept, held([3] * 6, [3] * 6, [0.0] * 6), 1, KEY)
+def test_buffer_keeps_the_latest_dialogues():
+    transform = ProcessRewardModel(buffer_size=5, num_gradient_steps=1, batch_size=2)
+    state = jax.jit(lambda key: transform.init(MODEL, SPEC, TIME, key))(KEY)
+    batches = [make_dialogues([3, 5], [n + 3, n + 4], [0.0, 1.0]) for n in range(4)]
+    step = jax.jit(lambda state, dialogues: transform(state, dialogues, 1, KEY))
+    for dialogues in batches:
+        state, _, _ = step(state, dialogues)
+    for slot, n in enumerate((5, 6, 7, 3, 4)):  # dialogue n is in slot n % 5
+        expected = np.asarray(batches[n // 2].transcript)[n % 2]
+        np.testing.assert_array_equal(np.asarray(state.replay.transcript)[slot], expected)
+    with pytest.raises(UserError, match=r"rollout_transform\.buffer_size=5 is less than the 6 dialogues"):
+        transform(state, make_dialogues([3] * 6, [3] * 6, [0.0] * 6), 1, KEY)

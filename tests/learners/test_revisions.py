@@ -1,4 +1,4 @@
-"""Revised conversations: said again in their world they are, id by id, what it says; else they are left alone."""
+"""Dialogue revision (Agent-R): revised transcripts against a replay in the environment; which dialogues are used."""
 
 from __future__ import annotations
 
@@ -9,145 +9,167 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.actors.language import Talking
-from thespis.core.keys import fold, key_of, per_index
+from thespis.actors.lm_policy import DialogueSpec
 from thespis.envs.text.maze import Maze
-from thespis.envs.text.take_back import TakeBack
-from thespis.envs.text.task import Spoken
-from thespis.learners.baselines import Alone
-from thespis.learners.conversations import Conversations
-from thespis.learners.credit import Turns, Whole
-from thespis.learners.revisions import Chosen, Revisions, revised
-from thespis.nets.decoder import Shape, decoder
+from thespis.envs.text.task import TextEnv
+from thespis.learners.language.advantage_estimators import NoBaseline, TrajectoryReturn, TurnBatch
+from thespis.learners.language.dialogues import SampledDialogues
+from thespis.learners.language.revisions import RejectionSampling, TrajectoryRevision, revise_dialogues
+from thespis.nets.decoder import DecoderConfig, init_decoder
+from thespis.papers.agent_r.envs import UndoTask
+from thespis.runtime.keys import fold, indexed_keys, seed_key
 
-WORLD = Spoken(TakeBack(Maze(size=2, turns=4), more=5))
+ENV = TextEnv(UndoTask(Maze(size=2, max_turns=4), extra_turns=5))
 TURNS, GROUP, GROUPS = 9, 8, 6
-WORDS = WORLD.spec.action.vocabulary.words
-STOP = WORLD.spec.action.vocabulary.stop[0]
-KEY = key_of(3)
-MODEL = decoder(Shape(len(WORDS), 32, 1, 1, 1, 32, 96), key_of(0))
+WORDS = ENV.spec.action_space.vocabulary.words
+STOP = ENV.spec.action_space.vocabulary.eos_tokens[0]
+KEY = seed_key(3)
+MODEL = init_decoder(DecoderConfig(len(WORDS), 32, 1, 1, 1, 32, 96), seed_key(0))
 
 
-def say(key):
-    """A way, mostly: sometimes nothing, sometimes what has no end."""
-    ways = jnp.array([WORDS.index(way) for way in ("up", "right", "down", "left")])
-    way = ways[jax.random.randint(fold(key, "way"), (), 0, 4)]
-    lot = jax.random.uniform(fold(key, "lot"))
-    ended = jnp.stack([way, jnp.array(STOP)])
-    return jnp.where(lot < 0.1, jnp.array([STOP, -1]), jnp.where(lot < 0.2, jnp.stack([way, way]), ended))
+def random_response(key):
+    """A random direction; sometimes an empty response, sometimes one without an end token."""
+    directions = jnp.array([WORDS.index(direction) for direction in ("up", "right", "down", "left")])
+    direction = directions[jax.random.randint(fold(key, "way"), (), 0, 4)]
+    u = jax.random.uniform(fold(key, "lot"))
+    with_stop = jnp.stack([direction, jnp.array(STOP)])
+    return jnp.where(u < 0.1, jnp.array([STOP, -1]), jnp.where(u < 0.2, jnp.stack([direction, direction]), with_stop))
 
 
 @pytest.fixture(scope="module")
-def played():
-    """Groups that begin alike and then say anything."""
+def dialogues():
+    """Groups of dialogues with the same prompt and random responses."""
     rows = GROUP * GROUPS
-    begin = per_index(key_of(0), GROUPS)[jnp.arange(rows) // GROUP]
-    state, seen = jax.vmap(WORLD.reset, in_axes=(None, 0))((), begin)
-    seen, step = seen.observation, jax.jit(jax.vmap(WORLD.step))
-    going, kept = np.ones(rows, bool), []
-    transcript = np.asarray(seen)
+    keys = indexed_keys(seed_key(0), GROUPS)[jnp.arange(rows) // GROUP]
+    state, reset_step = jax.vmap(ENV.reset, in_axes=(None, 0))((), keys)
+    obs, step = reset_step.observation, jax.jit(jax.vmap(ENV.step))
+    active, turns = np.ones(rows, bool), []
+    transcript = np.asarray(obs)
     for t in range(TURNS):
-        said = np.where(going[:, None], jax.vmap(say)(per_index(fold(KEY, "say", t), rows)), -1)
-        begins = (transcript >= 0).sum(axis=1)
-        state, heard = step(state, jnp.asarray(said), per_index(KEY, rows))
-        transcript = np.where(going[:, None], heard.observation, transcript)
-        kept.append((begins, said, going.copy(), np.where(going, heard.reward, 0.0)))
-        going &= ~np.asarray(heard.terminated)
-    starts, said, alive, reward = (np.stack(x) for x in zip(*kept, strict=True))
+        responses = np.where(active[:, None], jax.vmap(random_response)(indexed_keys(fold(KEY, "say", t), rows)), -1)
+        start = (transcript >= 0).sum(axis=1)
+        state, step_result = step(state, jnp.asarray(responses), indexed_keys(KEY, rows))
+        transcript = np.where(active[:, None], step_result.observation, transcript)
+        turns.append((start, responses, active.copy(), np.where(active, step_result.reward, 0.0)))
+        active &= ~np.asarray(step_result.terminated)
+    starts, responses, alive, reward = (np.stack(x) for x in zip(*turns, strict=True))
     starts = np.concatenate([starts, (transcript >= 0).sum(axis=1)[None]])
-    logs = np.random.default_rng(0).normal(size=said.shape)
-    given = transcript, starts, said, alive, reward.astype("float32"), np.zeros(rows, bool), logs.astype("float32")
-    return Conversations(*map(jnp.asarray, given))
+    log_probs = np.random.default_rng(0).normal(size=responses.shape)
+    fields = (
+        transcript,
+        starts,
+        responses,
+        alive,
+        reward.astype("float32"),
+        np.zeros(rows, bool),
+        log_probs.astype("float32"),
+    )
+    return SampledDialogues(*map(jnp.asarray, fields))
 
 
-def again(talk, row, beginning):
-    """What the world answers to all utterances of a row; the transcript in the end, and what was earned."""
-    state, step = WORLD.reset((), beginning)
-    seen, earned = step.observation, []
+def replay(dialogues, row, key):
+    """Replay all responses of a row in the environment; return the final transcript and the rewards."""
+    state, step = ENV.reset((), key)
+    obs, rewards = step.observation, []
     for t in range(TURNS):
-        if (talk.said[t, row] < 0).all():
+        if (dialogues.responses[t, row] < 0).all():
             break
-        assert int(talk.starts[t, row]) == int((seen >= 0).sum())
-        state, step = WORLD.step(state, talk.said[t, row], KEY)
-        seen = step.observation
-        earned.append(float(step.reward))
-    assert int(talk.starts[-1, row]) == int((seen >= 0).sum())
-    return np.asarray(seen), earned
+        assert int(dialogues.response_starts[t, row]) == int((obs >= 0).sum())
+        state, step = ENV.step(state, dialogues.responses[t, row], KEY)
+        obs = step.observation
+        rewards.append(float(step.reward))
+    assert int(dialogues.response_starts[-1, row]) == int((obs >= 0).sum())
+    return np.asarray(obs), rewards
 
 
 @pytest.mark.slow
-def test_what_is_spliced_is_what_the_world_says(played):
-    """Every bad row with every good one of its group."""
-    good = np.flatnonzero(np.asarray(played.returns) >= 0.5)
-    pairs = [(i, j) for j in good for i in range(j // GROUP * GROUP, (j // GROUP + 1) * GROUP) if played.returns[i] < 1]
+def test_revised_dialogues_replay_in_the_environment(dialogues):
+    """Every failed row is combined with every success of its group."""
+    good = np.flatnonzero(np.asarray(dialogues.returns) >= 0.5)
+    pairs = [
+        (i, j) for j in good for i in range(j // GROUP * GROUP, (j // GROUP + 1) * GROUP) if dialogues.returns[i] < 1
+    ]
     bad, guide = (jnp.array(x) for x in zip(*pairs, strict=True))
-    found, fits = revised(played.rows(bad), played.rows(guide), jnp.array(STOP))
-    assert 5 < fits.sum() < len(pairs)
-    for n in np.flatnonzero(np.asarray(fits)):
+    revised, is_revised = revise_dialogues(dialogues.take_rows(bad), dialogues.take_rows(guide), jnp.array(STOP))
+    assert 5 < is_revised.sum() < len(pairs)
+    for n in np.flatnonzero(np.asarray(is_revised)):
         i, j = pairs[n]
-        beginning = per_index(key_of(0), GROUPS)[i // GROUP]
-        seen, earned = again(found, n, beginning)
-        np.testing.assert_array_equal(seen, found.transcript[n])
-        assert earned[-1] == 1.0 and sum(earned) == 1.0
-        own = np.flatnonzero(np.asarray(found.alive[:, n]))
-        pause = own[0]
-        assert found.said[pause, n].tolist() == [STOP, -1]
-        apart = int(np.flatnonzero(np.asarray((played.said[:, i] != played.said[:, j]).any(axis=1)))[0])
-        assert pause == apart + 1, "timely: right behind the first utterance that differs"
-        np.testing.assert_array_equal(found.said[:pause, n], played.said[:pause, i])
-        count = int(played.alive[:, j].sum())
-        assert own.tolist() == list(range(pause, pause + 1 + count - apart))
-        np.testing.assert_array_equal(found.said[pause + 1 : own[-1] + 1, n], played.said[apart:count, j])
-        np.testing.assert_array_equal(found.log_probs[pause + 1 : own[-1] + 1, n], played.log_probs[apart:count, j])
+        key = indexed_keys(seed_key(0), GROUPS)[i // GROUP]
+        transcript, rewards = replay(revised, n, key)
+        np.testing.assert_array_equal(transcript, revised.transcript[n])
+        assert rewards[-1] == 1.0 and sum(rewards) == 1.0
+        own_turns = np.flatnonzero(np.asarray(revised.alive[:, n]))
+        first_turn = own_turns[0]
+        assert revised.responses[first_turn, n].tolist() == [STOP, -1]
+        fork = int(np.flatnonzero(np.asarray((dialogues.responses[:, i] != dialogues.responses[:, j]).any(axis=1)))[0])
+        assert first_turn == fork + 1, "the revision starts right after the first response that differs"
+        np.testing.assert_array_equal(revised.responses[:first_turn, n], dialogues.responses[:first_turn, i])
+        count = int(dialogues.alive[:, j].sum())
+        assert own_turns.tolist() == list(range(first_turn, first_turn + 1 + count - fork))
+        np.testing.assert_array_equal(
+            revised.responses[first_turn + 1 : own_turns[-1] + 1, n], dialogues.responses[fork:count, j]
+        )
+        np.testing.assert_array_equal(
+            revised.log_probs[first_turn + 1 : own_turns[-1] + 1, n], dialogues.log_probs[fork:count, j]
+        )
 
 
 @pytest.mark.slow
-def test_what_cannot_be_taken_back_is_left_alone(played):
-    """Each reason for which two conversations do not fit, looked for by reading them."""
-    good = np.flatnonzero(np.asarray(played.returns) >= 0.5)
-    pairs = [(i, j) for j in good for i in range(j // GROUP * GROUP, (j // GROUP + 1) * GROUP) if played.returns[i] < 1]
+def test_dialogues_that_do_not_fit_are_not_revised(dialogues):
+    """Each reason for which two dialogues cannot be combined, checked in numpy."""
+    good = np.flatnonzero(np.asarray(dialogues.returns) >= 0.5)
+    pairs = [
+        (i, j) for j in good for i in range(j // GROUP * GROUP, (j // GROUP + 1) * GROUP) if dialogues.returns[i] < 1
+    ]
     bad, guide = (jnp.array(x) for x in zip(*pairs, strict=True))
-    _, fits = revised(played.rows(bad), played.rows(guide), jnp.array(STOP))
-    said, alive = np.asarray(played.said), np.asarray(played.alive)
-    for (i, j), fit in zip(pairs, np.asarray(fits), strict=True):
-        apart = int(np.flatnonzero((said[:, i] != said[:, j]).any(axis=1))[0])
-        ends, taken = apart + 1 >= alive[:, i].sum(), STOP in (said[apart, i, 0], said[apart, j, 0])
-        assert fit == (not ends and not taken and alive[:, j].sum() + 2 <= TURNS)
-    other = (jnp.array([0]), jnp.array([GROUP]))  # of another beginning, unless both are alike
-    if (played.transcript[0, :10] != played.transcript[GROUP, :10]).any():
-        assert not revised(played.rows(other[0]), played.rows(other[1]), jnp.array(STOP))[1].any()
+    _, is_revised = revise_dialogues(dialogues.take_rows(bad), dialogues.take_rows(guide), jnp.array(STOP))
+    responses, alive = np.asarray(dialogues.responses), np.asarray(dialogues.alive)
+    for (i, j), revised in zip(pairs, np.asarray(is_revised), strict=True):
+        fork = int(np.flatnonzero((responses[:, i] != responses[:, j]).any(axis=1))[0])
+        at_end, has_stop = fork + 1 >= alive[:, i].sum(), STOP in (responses[fork, i, 0], responses[fork, j, 0])
+        assert revised == (not at_end and not has_stop and alive[:, j].sum() + 2 <= TURNS)
+    other_prompt = (jnp.array([0]), jnp.array([GROUP]))  # another prompt, unless both are equal
+    if (dialogues.transcript[0, :10] != dialogues.transcript[GROUP, :10]).any():
+        assert not revise_dialogues(
+            dialogues.take_rows(other_prompt[0]), dialogues.take_rows(other_prompt[1]), jnp.array(STOP)
+        )[1].any()
 
 
-@pytest.mark.parametrize("part", [Chosen(), pytest.param(Revisions(), marks=pytest.mark.slow)])
-def test_likelihood_of_what_is_learnt_and_of_nothing_else(played, part):
-    talking = Talking.of(WORLD.spec)
-    kept, learnt, told = jax.jit(lambda talks: part(part.init(MODEL, talking, TURNS, KEY), talks, GROUP, KEY))(played)
-    won = np.asarray(played.returns) >= 0.5
-    assert 0 < won.sum() < len(won) and float(told["chosen"]) == pytest.approx(won.mean())
-    turns = Turns(learnt.reward, learnt.alive, learnt.cut, learnt.real, GROUP)
-    advantage = np.asarray(Whole(Alone())(turns, None).advantage)
-    np.testing.assert_array_equal(advantage, np.asarray(learnt.real, "float32"))
-    any_won = won.reshape(-1, GROUP).any(axis=1).repeat(GROUP)
-    some = np.asarray(learnt.alive.any(axis=0))
-    for row in np.flatnonzero(won):
-        assert (learnt.said[:, row] == played.said[:, row]).all() and (
-            learnt.alive[:, row] == played.alive[:, row]
+@pytest.mark.parametrize("transform", [RejectionSampling(), pytest.param(TrajectoryRevision(), marks=pytest.mark.slow)])
+def test_only_successes_and_revisions_are_trained_on(dialogues, transform):
+    spec = DialogueSpec.from_spec(ENV.spec)
+    state, trained, metrics = jax.jit(
+        lambda dialogues: transform(transform.init(MODEL, spec, TURNS, KEY), dialogues, GROUP, KEY)
+    )(dialogues)
+    success = np.asarray(dialogues.returns) >= 0.5
+    assert 0 < success.sum() < len(success) and float(metrics["chosen"]) == pytest.approx(success.mean())
+    turns = TurnBatch(trained.reward, trained.alive, trained.truncated, trained.response_mask, GROUP)
+    advantage = np.asarray(TrajectoryReturn(NoBaseline())(turns, None).advantage)
+    np.testing.assert_array_equal(advantage, np.asarray(trained.response_mask, "float32"))
+    any_won = success.reshape(-1, GROUP).any(axis=1).repeat(GROUP)
+    is_trained = np.asarray(trained.alive.any(axis=0))
+    for row in np.flatnonzero(success):
+        assert (trained.responses[:, row] == dialogues.responses[:, row]).all() and (
+            trained.alive[:, row] == dialogues.alive[:, row]
         ).all()
-    revise = some & ~won
-    assert not some[~any_won].any() and not (isinstance(part, Chosen) and revise.any())
-    if isinstance(part, Revisions):
-        assert float(told["revised"]) == pytest.approx(revise.mean()) and revise.sum() > 3
-        for row in np.flatnonzero(revise):
-            seen, earned = again(learnt, row, per_index(key_of(0), GROUPS)[row // GROUP])
-            assert (seen == np.asarray(learnt.transcript[row])).all() and sum(earned) == 1.0
-            pause = int(np.flatnonzero(np.asarray(learnt.alive[:, row]))[0])
-            same = [
+    is_revised = is_trained & ~success
+    assert not is_trained[~any_won].any() and not (isinstance(transform, RejectionSampling) and is_revised.any())
+    if isinstance(transform, TrajectoryRevision):
+        assert float(metrics["revised"]) == pytest.approx(is_revised.mean()) and is_revised.sum() > 3
+        for row in np.flatnonzero(is_revised):
+            transcript, rewards = replay(trained, row, indexed_keys(seed_key(0), GROUPS)[row // GROUP])
+            assert (transcript == np.asarray(trained.transcript[row])).all() and sum(rewards) == 1.0
+            first_turn = int(np.flatnonzero(np.asarray(trained.alive[:, row]))[0])
+            same_prefix = [
                 other
                 for other in range(row // GROUP * GROUP, (row // GROUP + 1) * GROUP)
-                if won[other] and (played.said[:pause, other] == played.said[:pause, row]).all()
+                if success[other]
+                and (dialogues.responses[:first_turn, other] == dialogues.responses[:first_turn, row]).all()
             ]
-            assert not same, "nobody who said the same up to the error went well"
-        strict = dataclasses.replace(part, gap=1.5)
-        assert float(strict(kept, played, GROUP, KEY)[2]["revised"]) == 0.0
-    again_ = jax.tree.leaves(learnt)
-    assert all(a.shape == b.shape and a.dtype == b.dtype for a, b in zip(again_, jax.tree.leaves(played), strict=True))
+            assert not same_prefix, "no success has the same responses up to the error"
+        strict_transform = dataclasses.replace(transform, min_return_gap=1.5)
+        assert float(strict_transform(state, dialogues, GROUP, KEY)[2]["revised"]) == 0.0
+    leaves = jax.tree.leaves(trained)
+    assert all(
+        a.shape == b.shape and a.dtype == b.dtype for a, b in zip(leaves, jax.tree.leaves(dialogues), strict=True)
+    )

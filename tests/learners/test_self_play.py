@@ -1,4 +1,4 @@
-"""Targets of self-play are how games really ended, by brute force; and what is learnt never loses at tic-tac-toe."""
+"""AlphaZero self-play: targets and loss against brute force, and play against a perfect tic-tac-toe player."""
 
 from __future__ import annotations
 
@@ -8,115 +8,130 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from games import alphazero as judging
+from games import alphazero as alphazero_benchmark
 
-from thespis.actors.positions import GameModel
-from thespis.core.keys import per_index
+from thespis.actors.tree_search import GameModel
 from thespis.core.records import Transition
-from thespis.curricula.fixed import Fixed
-from thespis.envs.games.everyone import Everyone
+from thespis.curricula.fixed import FixedCurriculum
 from thespis.envs.games.pgx import Pgx
+from thespis.envs.games.self_play import SelfPlayEnv
 from thespis.feedback.environment import EnvironmentReward
-from thespis.learners.self_play import by_seat, lesson_loss, lessons_of
-from thespis.loops.compiled import CompiledLoop
-from thespis.loops.parts import Parts, where
+from thespis.methods.games.alphazero import policy_value_loss, search_targets, zero_sum_values
+from thespis.runtime.keys import indexed_keys
+from thespis.training.compiled_loop import CompiledLoop
+from thespis.training.components import Components, select_rows
 
 GAME, KEY, TIME, ROWS = Pgx("tic_tac_toe"), jax.random.key(0), 14, 6
-LEFT = 0.5
-"""What the net says of every position, for the player to move."""
+VALUE = 0.5
+"""The network's value of every position, for the player to move."""
 
 
-def opinion(observation):
-    return jnp.zeros(9), jnp.asarray(LEFT)
+def constant_network(observation):
+    return jnp.zeros(9), jnp.asarray(VALUE)
 
 
 @pytest.fixture(scope="module")
 def games():
-    """Random games ``[time, row]``, begun anew where they end, with random policies and values of a search."""
-    world = Everyone(GAME)
-    reset, step = jax.vmap(lambda key: world.reset((), key)), jax.vmap(world.step)
+    """Random games ``[time, row]``, restarted where they end, with random search policies and values."""
+    env = SelfPlayEnv(GAME)
+    reset, env_step = jax.vmap(lambda key: env.reset((), key)), jax.vmap(env.step)
 
     def tick(carry, key):
-        state, now, first = carry
+        state, current, is_first = carry
         noise, policy_key, value_key = jax.random.split(key, 3)
-        action = jnp.argmax(jnp.where(now.legal["seats"], jax.random.uniform(noise, (ROWS, 2, 9)), -1.0), axis=-1)
-        after, came = step(state, {"seats": action.astype("int32")}, per_index(key, ROWS))
+        action = jnp.argmax(
+            jnp.where(current.action_mask["seats"], jax.random.uniform(noise, (ROWS, 2, 9)), -1.0), axis=-1
+        )
+        next_state, next_step = env_step(state, {"seats": action.astype("int32")}, indexed_keys(key, ROWS))
         policy = jax.random.dirichlet(policy_key, jnp.ones(9), (ROWS,))
         value = jax.random.uniform(value_key, (ROWS,), minval=-1.0)
-        drawn = jax.random.bernoulli(value_key, 0.1, (ROWS,))
+        is_random = jax.random.bernoulli(value_key, 0.1, (ROWS,))
         steps = Transition(
-            now.view, {"seats": action}, came.reward, came.terminated, came.truncated, came.view, first,
-            {"policy": policy, "value": value, "drawn": drawn}, each=came.each,
-        )  # fmt: skip
-        fresh = reset(per_index(key, ROWS))
-        state, now = where(came.terminated, fresh, (after, came))
-        return (state, now, came.terminated), steps
+            current.view,
+            {"seats": action},
+            next_step.reward,
+            next_step.terminated,
+            next_step.truncated,
+            next_step.view,
+            is_first,
+            {"policy": policy, "value": value, "drawn": is_random},
+            agent_outcomes=next_step.agent_outcomes,
+        )
+        reset_state = reset(indexed_keys(key, ROWS))
+        state, current = select_rows(next_step.terminated, reset_state, (next_state, next_step))
+        return (state, current, next_step.terminated), steps
 
-    begun = (*reset(per_index(KEY, ROWS)), jnp.ones(ROWS, bool))
-    return jax.jit(lambda keys: jax.lax.scan(tick, begun, keys)[1])(jax.random.split(KEY, TIME))
+    init_state = (*reset(indexed_keys(KEY, ROWS)), jnp.ones(ROWS, bool))
+    return jax.jit(lambda keys: jax.lax.scan(tick, init_state, keys)[1])(jax.random.split(KEY, TIME))
 
 
-def by_hand(steps, row, t, trace):
-    """The target of one position, walked through move by move, as a sum over where the walk may stop."""
+def expected_target(steps, row, t, trace):
+    """The value target of one position, move by move, as a sum over all n-step returns."""
     mover = np.asarray(steps.view.alive["seats"])[:, row].argmax(axis=1)
-    reward, over = np.asarray(steps.each["seats"].reward)[:, row], np.asarray(steps.terminated)[:, row]
-    value, me, weight, total = np.asarray(steps.extras["value"])[:, row], mover[t], 1.0, 0.0
-    drawn = np.asarray(steps.extras["drawn"])[:, row]
-    if drawn[t]:
+    reward, terminated = np.asarray(steps.agent_outcomes["seats"].reward)[:, row], np.asarray(steps.terminated)[:, row]
+    value, player, weight, total = np.asarray(steps.extras["value"])[:, row], mover[t], 1.0, 0.0
+    is_random = np.asarray(steps.extras["drawn"])[:, row]
+    if is_random[t]:
         return value[t]
     for s in range(t, TIME):
-        if over[s]:
-            return total + weight * reward[s, me]
+        if terminated[s]:
+            return total + weight * reward[s, player]
         if s == TIME - 1:
             to_move = int(np.asarray(steps.next_view.alive["seats"])[s, row].argmax())
-            return total + weight * (LEFT if to_move == me else -LEFT)
-        following = value[s + 1] if mover[s + 1] == me else -value[s + 1]
-        if drawn[s + 1]:
-            return total + weight * following
-        total += weight * (1.0 - trace) * following
+            return total + weight * (VALUE if to_move == player else -VALUE)
+        next_value = value[s + 1] if mover[s + 1] == player else -value[s + 1]
+        if is_random[s + 1]:
+            return total + weight * next_value
+        total += weight * (1.0 - trace) * next_value
         weight *= trace
     raise AssertionError
 
 
 @pytest.mark.parametrize("trace", [1.0, 0.7])
-def test_targets_are_how_games_ended(games, trace):
-    lessons = jax.jit(lambda steps: lessons_of(GameModel(GAME, opinion), steps, trace))(games)
-    wanted = [[by_hand(games, row, t, trace) for row in range(ROWS)] for t in range(TIME)]
-    np.testing.assert_allclose(lessons.outcome, wanted, atol=1e-5)
+def test_value_targets_match_game_outcomes(games, trace):
+    targets = jax.jit(lambda steps: search_targets(GameModel(GAME, constant_network), steps, trace))(games)
+    expected = [[expected_target(games, row, t, trace) for row in range(ROWS)] for t in range(TIME)]
+    np.testing.assert_allclose(targets.outcome, expected, atol=1e-5)
     ended = np.asarray(games.terminated) & ~np.asarray(games.extras["drawn"])
-    assert ended.sum() > ROWS / 2 and set(np.round(np.asarray(lessons.outcome)[ended], 3)) <= {0.0, 1.0}
-    np.testing.assert_array_equal(lessons.policy, games.extras["policy"])
+    assert ended.sum() > ROWS / 2 and set(np.round(np.asarray(targets.outcome)[ended], 3)) <= {0.0, 1.0}
+    np.testing.assert_array_equal(targets.policy, games.extras["policy"])
 
 
-def test_the_loss_is_that_of_the_paper(games):
-    lessons = lessons_of(GameModel(GAME, opinion), games, 1.0)
-    legal = np.asarray(lessons.legal)
-    policy = np.where(legal, np.asarray(lessons.policy), 0.0)
-    lessons = dataclasses.replace(lessons, policy=jnp.asarray(policy))
-    loss, metrics = lesson_loss(opinion, lessons, 2.0)
-    cross = (policy.sum(axis=-1) * np.log(legal.sum(axis=-1))).mean()  # all legal moves are alike to this net
-    squared = ((LEFT - np.asarray(lessons.outcome)) ** 2).mean()
+def test_loss_matches_the_paper(games):
+    targets = search_targets(GameModel(GAME, constant_network), games, 1.0)
+    mask = np.asarray(targets.action_mask)
+    policy = np.where(mask, np.asarray(targets.policy), 0.0)
+    targets = dataclasses.replace(targets, policy=jnp.asarray(policy))
+    loss, metrics = policy_value_loss(constant_network, targets, 2.0)
+    cross_entropy = (policy.sum(axis=-1) * np.log(mask.sum(axis=-1))).mean()  # the network is uniform over legal moves
+    squared_error = ((VALUE - np.asarray(targets.outcome)) ** 2).mean()
     np.testing.assert_allclose(
-        [loss, metrics["policy_loss"], metrics["value_loss"]], [cross + 2 * squared, cross, squared], rtol=1e-5
+        [loss, metrics["policy_loss"], metrics["value_loss"]],
+        [cross_entropy + 2 * squared_error, cross_entropy, squared_error],
+        rtol=1e-5,
     )
 
 
-def test_a_value_is_worth_the_opposite_to_the_other():
-    np.testing.assert_array_equal(by_seat(jnp.array([0.5, 0.25]), jnp.array([0, 1])), [[0.5, -0.5], [-0.25, 0.25]])
+def test_zero_sum_values_negate_for_the_opponent():
+    np.testing.assert_array_equal(
+        zero_sum_values(jnp.array([0.5, 0.25]), jnp.array([0, 1])), [[0.5, -0.5], [-0.25, 0.25]]
+    )
 
 
-def test_the_perfect_player_knows_the_game():
-    assert judging.best_moves((0,) * 9, 1) == (0, tuple(range(9)))  # every opening holds the draw
-    assert judging.best_moves((1, 1, 0, -1, -1, 0, 0, 0, 0), 1) == (1, (2,))
-    corner = judging.best_moves((1, 0, 0, 0, 0, 0, 0, 0, 0), -1)
-    assert corner == (0, (4,))  # the centre alone answers a corner
+def test_perfect_player_finds_known_best_moves():
+    assert alphazero_benchmark.best_moves((0,) * 9, 1) == (0, tuple(range(9)))  # every opening draws
+    assert alphazero_benchmark.best_moves((1, 1, 0, -1, -1, 0, 0, 0, 0), 1) == (1, (2,))
+    corner = alphazero_benchmark.best_moves((1, 0, 0, 0, 0, 0, 0, 0, 0), -1)
+    assert corner == (0, (4,))  # only the centre draws after a corner
 
 
 @pytest.mark.slow
-def test_it_learns_never_to_lose_at_tic_tac_toe():
-    method, world = judging.playing("tic_tac_toe"), Everyone(GAME)
-    loop = CompiledLoop(Parts(method, EnvironmentReward(), Fixed()), world, method.feed.envs, [0], 10**6)
-    carry = loop.advance(loop.init(), 300_000 // loop.block_steps)
-    state = jax.tree.map(lambda x: x[0], loop.learner(carry).method)
-    for seat in (0, 1):
-        assert judging.contest("tic_tac_toe", state, seat, 200, seed=seat).min() >= 0
+def test_trained_player_never_loses_at_tic_tac_toe():
+    method, env = alphazero_benchmark.eval_method("tic_tac_toe"), SelfPlayEnv(GAME)
+    loop = CompiledLoop(
+        Components(method, EnvironmentReward(), FixedCurriculum()), env, method.feed.num_envs, [0], 10**6
+    )
+    carry = loop.advance(loop.init(), 300_000 // loop.steps_per_block)
+    state = jax.tree.map(lambda x: x[0], loop.learner_state(carry).method)
+    for player in (0, 1):
+        assert alphazero_benchmark.contest("tic_tac_toe", state, player, 200, seed=player).min() >= 0

@@ -1,4 +1,4 @@
-"""rlax is the oracle here; what its own imports are warned of is not ours to mend."""
+"""Import rlax, the reference of these tests, without the warnings of its own imports."""
 
 import warnings
 

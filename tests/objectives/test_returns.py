@@ -1,4 +1,4 @@
-"""Returns against a quadratic-time reference in numpy and against rlax, in float64 within 1e-6."""
+"""Returns, GAE, n-step and V-trace: against a quadratic-time reference in numpy and rlax, in float64 within 1e-6."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from thespis.objectives import returns
 TIME = 37
 TOLERANCE = 1e-6
 gae, lambda_returns, discounted_returns, n_step, vtrace = map(
-    jax.jit, (returns.gae, returns.lambda_returns, returns.discounted_returns, returns.n_step, returns.vtrace)
+    jax.jit, (returns.gae, returns.lambda_returns, returns.discounted_returns, returns.n_step_return, returns.vtrace)
 )
 rlax_lambda, rlax_gae, rlax_vtrace = map(
     jax.jit,
@@ -20,7 +20,7 @@ rlax_lambda, rlax_gae, rlax_vtrace = map(
 
 
 @pytest.fixture(autouse=True)
-def double():
+def float64():
     with jax.enable_x64(True):
         yield
 
@@ -105,7 +105,7 @@ def test_returns_equal_rlax(seed):
         ours = lambda_returns(reward, next_value, terminated, ended, 0.97, trace)
         theirs = rlax_lambda(reward, discounts, next_value, trace * (1.0 - ended))
         np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
-    # rlax's GAE has one row of values, so it cannot say what a truncation leads to
+    # rlax's GAE takes one row of values, so it cannot bootstrap at a truncation
     values = np.append(next_value, 0.3)
     ours = gae(reward, values[:-1], values[1:], terminated, terminated, 0.97, 0.9)
     theirs = rlax_gae(reward, discounts, 0.9, values)
@@ -113,28 +113,28 @@ def test_returns_equal_rlax(seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_advantages_of_an_episode_do_not_see_the_next(seed):
+def test_returns_do_not_depend_on_the_next_episode(seed):
     reward, value, next_value, terminated, ended = trajectory(4 * (seed // 2) + seed % 2)  # patterns with ends
     cut = int(np.flatnonzero(ended[:-1])[0]) + 1
-    after = np.random.default_rng(99).normal(size=(3, TIME))
-    after[0, -1] = np.nan
+    replacement = np.random.default_rng(99).normal(size=(3, TIME))
+    replacement[0, -1] = np.nan
 
     def outputs(reward, value, next_value):
         rows = reward, next_value, terminated, ended, 0.99
         advantage = gae(rows[0], value, *rows[1:], 0.95)
         return map(np.asarray, (advantage, lambda_returns(*rows, 0.95), discounted_returns(*rows)))
 
-    pairs = zip((reward, value, next_value), after, strict=True)
+    pairs = zip((reward, value, next_value), replacement, strict=True)
     changed = [np.where(np.arange(TIME) < cut, old, new) for old, new in pairs]
-    for before, now in zip(outputs(reward, value, next_value), outputs(*changed), strict=True):
-        np.testing.assert_array_equal(before[:cut], now[:cut])
-        assert not np.array_equal(before[cut:], now[cut:])
+    for before, after in zip(outputs(reward, value, next_value), outputs(*changed), strict=True):
+        np.testing.assert_array_equal(before[:cut], after[:cut])
+        assert not np.array_equal(before[cut:], after[cut:])
 
 
-def test_a_nan_after_a_true_end_is_never_looked_at():
-    one = np.ones(2)
+def test_nan_after_termination_is_ignored():
+    ones = np.ones(2)
     terminated = np.array([True, True])
-    advantage = gae(one, one, np.full(2, np.nan), terminated, terminated, 0.9, 0.9)
+    advantage = gae(ones, ones, np.full(2, np.nan), terminated, terminated, 0.9, 0.9)
     np.testing.assert_array_equal(advantage, [0.0, 0.0])
 
 
@@ -146,7 +146,7 @@ def test_truncation_bootstraps_and_termination_does_not():
 
 
 def windows(seed, length):
-    """Random windows of ``length`` steps, cut at the first end, with garbage beyond it."""
+    """Random windows of ``length`` steps, cut at the first end, with NaN rewards after it."""
     rng = np.random.default_rng(seed)
     terminated = rng.random(length) < 0.2
     ended = terminated | (rng.random(length) < 0.2)
@@ -158,7 +158,7 @@ def windows(seed, length):
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("length", [1, 5])
-def test_n_step_has_the_discount_of_its_own_length(seed, length):
+def test_n_step_discount_matches_its_length(seed, length):
     reward, terminated, mask, valid = windows(seed, length)
     total, bootstrap, last = n_step(reward, terminated, mask, 0.9)
     assert float(total) == pytest.approx(sum(0.9**i * reward[i] for i in range(valid)), abs=TOLERANCE)
@@ -176,12 +176,12 @@ def test_n_step_equals_rlax(n):
         steps = terminated[window]
         valid = int(np.argmax(steps)) + 1 if steps.any() else n
         total, bootstrap, last = n_step(reward[window], steps, np.arange(n) < valid, 0.97)
-        found = float(total) + float(bootstrap) * next_value[t + int(last)]
-        assert found == pytest.approx(float(theirs[t]), abs=TOLERANCE)
+        result = float(total) + float(bootstrap) * next_value[t + int(last)]
+        assert result == pytest.approx(float(theirs[t]), abs=TOLERANCE)
 
 
 def log_ratios(seed):
-    """Weights well below and above where they are truncated."""
+    """Log-ratios of weights well below and above their truncation."""
     return np.random.default_rng(100 + seed).normal(scale=0.7, size=TIME)
 
 
@@ -215,37 +215,42 @@ def test_vtrace_equals_brute_force(seed, settings):
 @pytest.mark.parametrize("trace, rho_bar", [(1.0, 1.0), (0.9, 1.0), (0.5, 1.7)])
 def test_vtrace_equals_rlax(seed, trace, rho_bar):
     reward, value, next_value, terminated, ended = trajectory(seed)
-    following = np.where(ended, next_value, np.append(value[1:], next_value[-1]))  # theirs reads it off the values
+    # rlax takes next values from the values
+    next_values = np.where(ended, next_value, np.append(value[1:], next_value[-1]))
     log_ratio = log_ratios(seed)
-    target, advantage = vtrace(
-        log_ratio, reward, value, following, terminated, ended, 0.97, trace, rho_bar, 1.0
-    )  # fmt: skip
+    target, advantage = vtrace(log_ratio, reward, value, next_values, terminated, ended, 0.97, trace, rho_bar, 1.0)
     target, advantage = np.asarray(target), np.asarray(advantage)
-    for episode in episodes(ended):  # theirs knows no truncation within a window
+    for episode in episodes(ended):  # rlax has no truncation within a window
         rows = slice(episode[0], episode[-1] + 1)
         theirs = rlax_vtrace(
-            value[rows], following[rows], reward[rows], 0.97 * (1.0 - terminated[rows]), np.exp(log_ratio)[rows],
-            trace, rho_bar, rho_bar,
-        )  # fmt: skip
+            value[rows],
+            next_values[rows],
+            reward[rows],
+            0.97 * (1.0 - terminated[rows]),
+            np.exp(log_ratio)[rows],
+            trace,
+            rho_bar,
+            rho_bar,
+        )
         np.testing.assert_allclose(target[rows], value[rows] + theirs.errors, atol=TOLERANCE, rtol=0)
         np.testing.assert_allclose(advantage[rows], theirs.pg_advantage, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_vtrace_of_one_policy_is_what_on_policy_methods_use(seed):
-    """Equal policies: the longest n-step return at lambda 1, generalised advantages at any."""
+def test_on_policy_vtrace_equals_n_step_and_gae(seed):
+    """With equal policies: n-step returns of full length at lambda 1, and GAE at any lambda."""
     reward, value, next_value, terminated, ended = trajectory(seed)
     next_value = np.where(ended, next_value, np.append(value[1:], next_value[-1]))
-    rows, same = (reward, value, next_value, terminated, ended), np.zeros(TIME)
-    target, _ = vtrace(same, *rows, 0.97, 1.0, 1.0, 1.0)
-    wanted = discounted_returns(reward, next_value, terminated, ended, 0.97)
-    np.testing.assert_allclose(target, wanted, atol=TOLERANCE, rtol=0)
-    target, advantage = vtrace(same, *rows, 0.97, 0.8, 1.0, 1.0)
+    rows, zero_log_ratios = (reward, value, next_value, terminated, ended), np.zeros(TIME)
+    target, _ = vtrace(zero_log_ratios, *rows, 0.97, 1.0, 1.0, 1.0)
+    expected = discounted_returns(reward, next_value, terminated, ended, 0.97)
+    np.testing.assert_allclose(target, expected, atol=TOLERANCE, rtol=0)
+    target, advantage = vtrace(zero_log_ratios, *rows, 0.97, 0.8, 1.0, 1.0)
     np.testing.assert_allclose(advantage, gae(*rows, 0.97, 0.8), atol=TOLERANCE, rtol=0)
     np.testing.assert_allclose(target, value + np.asarray(advantage), atol=TOLERANCE, rtol=0)
 
 
-def test_vtrace_is_finite_where_ratios_are_not_and_blind_past_an_end():
+def test_vtrace_handles_infinite_ratios_and_stops_at_ends():
     rows = np.ones(3), np.ones(3), np.array([1.0, np.nan, 1.0])
     log_ratio, terminated = np.array([1e4, -1e4, np.nan]), np.array([False, True, False])
     target, advantage = map(np.asarray, vtrace(log_ratio, *rows, terminated, terminated, 0.9, 1.0, 1.0, 1.0))

@@ -1,4 +1,4 @@
-"""The climbing game against its table, played out in every way."""
+"""Climbing game: rewards of all joint actions against the payoff matrix."""
 
 import itertools
 
@@ -6,22 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from thespis.core.conformance import check_environment
-from thespis.envs.compiled.climbing import PAYS, Climbing
+from thespis.core.laws.components import check_environment
+from thespis.papers.bayesian_joint_policy.envs import PAYOFF_MATRIX, ClimbingGame
 
 
-def test_it_keeps_the_contract():
-    check_environment(Climbing())
+def test_contract():
+    check_environment(ClimbingGame())
 
 
-def test_two_are_paid_by_the_table_and_the_third_counts_nothing():
-    world, plans = Climbing(), list(itertools.product(range(3), range(3), range(3), range(3)))
-    out, *done = np.array(plans, "int32").T
-    actions = {"agent": jnp.stack([jnp.asarray(x) for x in done], axis=1)}
-    _, answer = jax.jit(jax.vmap(world.step, in_axes=(0, 0, None)))(jnp.asarray(out), actions, jax.random.key(0))
-    wanted = [
-        PAYS[a][b] for left, *all_of_them in plans for a, b in [[x for i, x in enumerate(all_of_them) if i != left]]
+def test_two_agents_play_the_matrix_and_the_third_has_no_effect():
+    env, cases = ClimbingGame(), list(itertools.product(range(3), range(3), range(3), range(3)))
+    excluded, *choices = np.array(cases, "int32").T
+    actions = {"agent": jnp.stack([jnp.asarray(x) for x in choices], axis=1)}
+    _, timestep = jax.jit(jax.vmap(env.step, in_axes=(0, 0, None)))(jnp.asarray(excluded), actions, jax.random.key(0))
+    expected = [
+        PAYOFF_MATRIX[a][b]
+        for excluded_agent, *joint_action in cases
+        for a, b in [[x for i, x in enumerate(joint_action) if i != excluded_agent]]
     ]
-    np.testing.assert_array_equal(answer.reward, wanted)
-    assert max(wanted) == 11.0 and bool(answer.terminated.all())
-    np.testing.assert_array_equal(answer.observation["agent"][:, 2], np.eye(3)[out])
+    np.testing.assert_array_equal(timestep.reward, expected)
+    assert max(expected) == 11.0 and bool(timestep.terminated.all())
+    np.testing.assert_array_equal(timestep.observation["agent"][:, 2], np.eye(3)[excluded])

@@ -1,4 +1,4 @@
-"""The delayed chain: every way to play it, and what that is worth."""
+"""Delayed chain: rewards and values of every first action, against sums by hand."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.core.conformance import check_environment
-from thespis.envs.compiled.delayed_chain import LONGER, DelayedChain
+from thespis.core.laws.components import check_environment
+from thespis.papers.outer_value_function_meta_gradient.envs import LONG_DELAYED_CHAIN, DelayedChain
 
 
-@pytest.mark.parametrize("world", [DelayedChain(), DelayedChain((2, 5), (1.0, -0.5)), LONGER])
-@pytest.mark.parametrize("later", [0, 1])
-def test_a_choice_is_paid_once_and_when_it_says(world, later):
-    """Whatever is done later; values are sums over what is paid, discounted from there."""
-    count, discount = len(world.delays), 0.9
+@pytest.mark.parametrize("env", [DelayedChain(), DelayedChain((2, 5), (1.0, -0.5)), LONG_DELAYED_CHAIN])
+@pytest.mark.parametrize("later_action", [0, 1])
+def test_reward_arrives_once_after_the_delay(env, later_action):
+    """Whatever the later actions; values are discounted sums of the remaining rewards."""
+    num_actions, discount = len(env.delays), 0.9
 
     @jax.jit
     def play(first):
         def step(state, action):
-            state, answer = world.step(state, action, jax.random.key(0))
-            return state, answer
+            state, timestep = env.step(state, action, jax.random.key(0))
+            return state, timestep
 
-        actions = jnp.full(world.length, later).at[0].set(first)
-        begun, start = world.reset((), jax.random.key(0))
-        return start, jax.lax.scan(step, begun, actions)[1]
+        actions = jnp.full(env.episode_length, later_action).at[0].set(first)
+        init_state, first_step = env.reset((), jax.random.key(0))
+        return first_step, jax.lax.scan(step, init_state, actions)[1]
 
-    seen = []
-    for choice in range(count):
-        start, steps = play(choice)
-        wanted = np.zeros(world.length)
-        wanted[world.delays[choice] - 1] = world.pays[choice]
-        np.testing.assert_allclose(steps.reward, wanted)
-        np.testing.assert_array_equal(steps.terminated, np.arange(world.length) == world.length - 1)
-        for time in range(world.length + 1):
-            left = sum(discount**k * paid for k, paid in enumerate(wanted[time:]))
-            assert world.value(choice, time, discount) == pytest.approx(left)
-        seen += [np.asarray(start.observation)[None], np.asarray(steps.observation)]
-    places = np.concatenate(seen).argmax(1)
-    assert len(set(places)) == 1 + count * world.length  # no two states look alike
-    assert all((row == 1).sum() == 1 for row in np.concatenate(seen))
+    observations = []
+    for choice in range(num_actions):
+        first_step, steps = play(choice)
+        expected = np.zeros(env.episode_length)
+        expected[env.delays[choice] - 1] = env.rewards[choice]
+        np.testing.assert_allclose(steps.reward, expected)
+        np.testing.assert_array_equal(steps.terminated, np.arange(env.episode_length) == env.episode_length - 1)
+        for time in range(env.episode_length + 1):
+            remaining = sum(discount**k * reward for k, reward in enumerate(expected[time:]))
+            assert env.value(choice, time, discount) == pytest.approx(remaining)
+        observations += [np.asarray(first_step.observation)[None], np.asarray(steps.observation)]
+    indices = np.concatenate(observations).argmax(1)
+    assert len(set(indices)) == 1 + num_actions * env.episode_length  # observations of all states differ
+    assert all((row == 1).sum() == 1 for row in np.concatenate(observations))
 
 
-def test_patience_pays_if_little_is_discounted():
-    world = DelayedChain()
-    best = {g: max(range(3), key=lambda i, g=g: world.value(i, 0, g)) for g in (0.9, 0.95, 0.98, 0.99, 1.0)}
+def test_best_action_depends_on_the_discount():
+    env = DelayedChain()
+    best = {g: max(range(3), key=lambda i, g=g: env.value(i, 0, g)) for g in (0.9, 0.95, 0.98, 0.99, 1.0)}
     assert best == {0.9: 0, 0.95: 0, 0.98: 0, 0.99: 2, 1.0: 2}
 
 
-def test_it_keeps_the_laws():
+def test_contract():
     check_environment(DelayedChain((1, 3), (1.0, 1.1)))

@@ -1,4 +1,4 @@
-"""The row of fields against a second description of it, and against every way to play it."""
+"""Harvest: every step against a reference implementation, and the optimal return against dynamic programming."""
 
 import functools
 import itertools
@@ -8,61 +8,63 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.core.conformance import check_environment
-from thespis.envs.compiled.harvest import GROUP, Harvest, Row
+from thespis.core.laws.components import check_environment
+from thespis.envs.compiled.harvest import GROUP, Harvest, HarvestState
 
-SMALL = Harvest(cells=5, variants=2, limit=6)
+SMALL = Harvest(num_cells=5, num_tool_variants=2, time_limit=6)
 
 
-def told(world, places, actions):
-    """Where everyone goes and what all are paid, in words rather than arrays."""
-    kinds = ["stay", "left", "right"] + ["sickle"] * world.variants + ["ladder"] * world.variants
-    does = [kinds[a] for a in actions]
-    moved = []
-    for place, deed in zip(places, does, strict=True):
-        place += {"left": -1, "right": 1}.get(deed, 0)
-        moved.append(min(max(place, 0), world.cells - 1))
-    low = sum(p == 0 and d == "sickle" for p, d in zip(places, does, strict=True))
-    high = sum(p == world.cells - 1 and d == "ladder" for p, d in zip(places, does, strict=True))
-    return tuple(moved), min(low, high)
+def reference_step(env, positions, actions):
+    """Reference step, on lists: next positions of all agents and the shared reward."""
+    kinds = ["stay", "left", "right"] + ["sickle"] * env.num_tool_variants + ["ladder"] * env.num_tool_variants
+    names = [kinds[a] for a in actions]
+    next_positions = []
+    for position, name in zip(positions, names, strict=True):
+        position += {"left": -1, "right": 1}.get(name, 0)
+        next_positions.append(min(max(position, 0), env.num_cells - 1))
+    low = sum(p == 0 and d == "sickle" for p, d in zip(positions, names, strict=True))
+    high = sum(p == env.num_cells - 1 and d == "ladder" for p, d in zip(positions, names, strict=True))
+    return tuple(next_positions), min(low, high)
 
 
 @pytest.mark.parametrize("agents", [2, 3])
-def test_every_step_from_every_place_is_as_told(agents):
-    world = Harvest(agents=agents, cells=3, variants=1)
-    both = itertools.product(
-        itertools.product(range(3), repeat=agents), itertools.product(range(world.actions), repeat=agents)
+def test_every_step_matches_the_reference(agents):
+    env = Harvest(num_agents=agents, num_cells=3, num_tool_variants=1)
+    cases = itertools.product(
+        itertools.product(range(3), repeat=agents), itertools.product(range(env.num_actions), repeat=agents)
     )
-    places, actions = (np.array(x, "int32") for x in zip(*both, strict=True))
+    positions, actions = (np.array(x, "int32") for x in zip(*cases, strict=True))
 
-    def one(place, action):
-        state = Row(place, jnp.zeros(agents, "int32"), jnp.zeros((), "int32"))
-        return world.step(state, {GROUP: action}, jax.random.key(0))
+    def step_from(position, action):
+        state = HarvestState(position, jnp.zeros(agents, "int32"), jnp.zeros((), "int32"))
+        return env.step(state, {GROUP: action}, jax.random.key(0))
 
-    after, step = jax.jit(jax.vmap(one))(places, actions)
-    wanted = [told(world, p, a) for p, a in zip(places.tolist(), actions.tolist(), strict=True)]
-    np.testing.assert_array_equal(after.place, [w[0] for w in wanted])
-    np.testing.assert_array_equal(step.reward, [w[1] for w in wanted])
-    seen = np.asarray(step.observation[GROUP]).reshape(len(places), agents, agents, -1)
-    np.testing.assert_array_equal(seen[:, 1, 0, :3].argmax(-1), after.place[:, 1])  # itself first
-    np.testing.assert_array_equal(seen[:, 1, -1, :3].argmax(-1), after.place[:, 0])
-    np.testing.assert_array_equal(seen[:, 0, 0, 3:].argmax(-1), after.tool[:, 0])
+    after, step = jax.jit(jax.vmap(step_from))(positions, actions)
+    expected = [reference_step(env, p, a) for p, a in zip(positions.tolist(), actions.tolist(), strict=True)]
+    np.testing.assert_array_equal(after.positions, [w[0] for w in expected])
+    np.testing.assert_array_equal(step.reward, [w[1] for w in expected])
+    obs = np.asarray(step.observation[GROUP]).reshape(len(positions), agents, agents, -1)
+    np.testing.assert_array_equal(obs[:, 1, 0, :3].argmax(-1), after.positions[:, 1])  # the agent itself comes first
+    np.testing.assert_array_equal(obs[:, 1, -1, :3].argmax(-1), after.positions[:, 0])
+    np.testing.assert_array_equal(obs[:, 0, 0, 3:].argmax(-1), after.tools[:, 0])
 
 
-@pytest.mark.parametrize("world", [SMALL, Harvest(agents=4, cells=3, variants=1, limit=3)], ids=["two", "four"])
-def test_the_best_of_all_ways_to_play_is_the_known_one(world):
-    deeds = (0, 1, 2, 3, 3 + world.variants)
+@pytest.mark.parametrize(
+    "env", [SMALL, Harvest(num_agents=4, num_cells=3, num_tool_variants=1, time_limit=3)], ids=["two", "four"]
+)
+def test_optimal_return(env):
+    actions = (0, 1, 2, 3, 3 + env.num_tool_variants)
 
     @functools.cache
-    def best(places, left):
-        if not left:
+    def best_return(positions, steps_left):
+        if not steps_left:
             return 0
-        found = (told(world, places, a) for a in itertools.product(deeds, repeat=world.agents))
-        return max(paid + best(after, left - 1) for after, paid in found)
+        outcomes = (reference_step(env, positions, a) for a in itertools.product(actions, repeat=env.num_agents))
+        return max(reward + best_return(after, steps_left - 1) for after, reward in outcomes)
 
-    known = world.agents // 2 * (world.limit - world.cells // 2)
-    assert best((world.cells // 2,) * world.agents, world.limit) == known
+    expected = env.num_agents // 2 * (env.time_limit - env.num_cells // 2)
+    assert best_return((env.num_cells // 2,) * env.num_agents, env.time_limit) == expected
 
 
-def test_it_keeps_the_laws():
+def test_contract():
     check_environment(SMALL)

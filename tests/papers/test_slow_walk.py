@@ -1,4 +1,4 @@
-"""The slow walk and the grid against second descriptions of them."""
+"""Slow walk and goal grid, against transition matrices and a reference implementation."""
 
 from __future__ import annotations
 
@@ -9,83 +9,85 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.core.conformance import check_environment
-from thespis.envs.compiled.goal_grid import MOVES, GoalGrid, Searching
-from thespis.envs.compiled.slow_walk import SlowWalk, Walking
+from thespis.core.laws.components import check_environment
+from thespis.papers.mac.envs import MOVES, GoalGrid, GoalGridState, SlowWalk, SlowWalkState
 
 KEY = jax.random.key(0)
 
 
-def chain(world, right):
-    """Chances from place to place where ``right`` is chosen with this chance everywhere, in double precision."""
-    n, p = world.places, right * (1 + world.grip) / 2 + (1 - right) * (1 - world.grip) / 2
-    matrix = world.stay * np.eye(n)
+def transition_matrix(env, right):
+    """Transition matrix, in double precision, of the policy that goes right with probability ``right``."""
+    n, p = (
+        env.num_positions,
+        right * (1 + env.control_strength) / 2 + (1 - right) * (1 - env.control_strength) / 2,
+    )
+    matrix = env.stay_prob * np.eye(n)
     for i in range(n):
-        matrix[i, min(i + 1, n - 1)] += (1 - world.stay) * p
-        matrix[i, max(i - 1, 0)] += (1 - world.stay) * (1 - p)
+        matrix[i, min(i + 1, n - 1)] += (1 - env.stay_prob) * p
+        matrix[i, max(i - 1, 0)] += (1 - env.stay_prob) * (1 - p)
     return matrix
 
 
 @pytest.mark.parametrize("right", [0.0, 0.3, 0.5, 1.0])
-@pytest.mark.parametrize("world", [SlowWalk(), SlowWalk(places=6, stay=0.6, grip=0.9)])
-def test_it_mixes_as_slowly_as_the_second_eigenvalue_says(world, right):
-    values = np.sort(np.abs(np.linalg.eigvals(chain(world, right))))
+@pytest.mark.parametrize("env", [SlowWalk(), SlowWalk(num_positions=6, stay_prob=0.6, control_strength=0.9)])
+def test_relaxation_time_matches_the_second_eigenvalue(env, right):
+    values = np.sort(np.abs(np.linalg.eigvals(transition_matrix(env, right))))
     assert values[-1] == pytest.approx(1.0)
-    assert world.relaxation(right) == pytest.approx(1 / (1 - values[-2]))
+    assert env.relaxation_time(right) == pytest.approx(1 / (1 - values[-2]))
 
 
-def test_that_is_the_chain_that_is_walked():
-    """20,000 steps from every place: shares within five standard deviations; and what they pay."""
-    world, count = SlowWalk(places=4, stay=0.3, grip=0.5, lure=0.2), 20_000
+def test_steps_match_the_transition_matrix():
+    """20,000 steps from every position: frequencies within five standard deviations, and their rewards."""
+    env, count = SlowWalk(num_positions=4, stay_prob=0.3, control_strength=0.5, small_reward=0.2), 20_000
 
     @jax.jit
-    def steps(place, action):
-        state = Walking(place, jnp.int32(0))
-        after, step = jax.vmap(lambda key: world.step(state, action, key))(jax.random.split(KEY, count))
-        return after.place, step.reward, step.observation
+    def steps(position, action):
+        state = SlowWalkState(position, jnp.int32(0))
+        after, step = jax.vmap(lambda key: env.step(state, action, key))(jax.random.split(KEY, count))
+        return after.position, step.reward, step.observation
 
-    for place, action in itertools.product(range(4), range(2)):
-        after, reward, seen = steps(jnp.int32(place), jnp.int32(action))
-        found = np.bincount(after, minlength=4) / count
-        wanted = chain(world, float(action))[place]
-        assert (np.abs(found - wanted) <= 5 * np.sqrt(wanted * (1 - wanted) / count)).all()
+    for position, action in itertools.product(range(4), range(2)):
+        after, reward, obs = steps(jnp.int32(position), jnp.int32(action))
+        frequencies = np.bincount(after, minlength=4) / count
+        expected = transition_matrix(env, float(action))[position]
+        assert (np.abs(frequencies - expected) <= 5 * np.sqrt(expected * (1 - expected) / count)).all()
         np.testing.assert_allclose(reward, np.array([0.2, 0.0, 0.0, 1.0], "float32")[after])
-        np.testing.assert_array_equal(np.asarray(seen).argmax(1), after)
+        np.testing.assert_array_equal(np.asarray(obs).argmax(1), after)
 
 
-def test_the_prize_is_worth_more_than_the_lure():
-    """In the long run, and in an episode from the middle, by powers of the chain."""
-    world = SlowWalk()
-    paid = np.eye(world.places)[0] * world.lure + np.eye(world.places)[-1]
-    gains = {}
+def test_large_reward_is_worth_more_than_the_small_one():
+    """Over an episode from the middle, by powers of the transition matrix."""
+    env = SlowWalk()
+    rewards = np.eye(env.num_positions)[0] * env.small_reward + np.eye(env.num_positions)[-1]
+    returns = {}
     for right in (0.0, 0.5, 1.0):
-        at, total = np.eye(world.places)[world.places // 2], 0.0
-        for _ in range(world.limit):
-            at = at @ chain(world, right)
-            total += at @ paid
-        gains[right] = total
-    assert gains[1.0] > 70 > 25 > gains[0.5] > gains[0.0] > 10
-    assert world.relaxation(0.5) > 32 > world.relaxation(1.0) > 16  # longer than a trajectory of four levels
+        probs, total = np.eye(env.num_positions)[env.num_positions // 2], 0.0
+        for _ in range(env.time_limit):
+            probs = probs @ transition_matrix(env, right)
+            total += probs @ rewards
+        returns[right] = total
+    assert returns[1.0] > 70 > 25 > returns[0.5] > returns[0.0] > 10
+    assert env.relaxation_time(0.5) > 32 > env.relaxation_time(1.0) > 16  # longer than a trajectory of four levels
 
 
-def test_every_step_of_the_grid_is_as_told():
-    n, world = 4, GoalGrid(side=4)
+def test_every_step_of_the_goal_grid_matches_the_reference():
+    n, env = 4, GoalGrid(grid_size=4)
     cells = list(itertools.product(range(n), range(n)))
     pairs = list(itertools.product(cells, range(len(MOVES))))
-    places, actions = np.array([c for c, _ in pairs], "int32"), np.array([a for _, a in pairs], "int32")
-    after, step = jax.vmap(lambda p, a: world.step(Searching(p, jnp.int32(0)), a, KEY))(places, actions)
-    names = {0: (0, 0), 1: (-1, 0), 2: (1, 0), 3: (0, -1), 4: (0, 1)}
-    for (r, c), action, to, reward, seen in zip(
-        [c for c, _ in pairs], actions, after.place, step.reward, step.observation, strict=True
+    positions, actions = np.array([c for c, _ in pairs], "int32"), np.array([a for _, a in pairs], "int32")
+    after, step = jax.vmap(lambda p, a: env.step(GoalGridState(p, jnp.int32(0)), a, KEY))(positions, actions)
+    offsets = {0: (0, 0), 1: (-1, 0), 2: (1, 0), 3: (0, -1), 4: (0, 1)}
+    for (r, c), action, next_position, reward, obs in zip(
+        [c for c, _ in pairs], actions, after.position, step.reward, step.observation, strict=True
     ):
-        wanted = r + names[int(action)][0], c + names[int(action)][1]
-        wanted = wanted if set(wanted) <= set(range(n)) else (r, c)
-        assert tuple(np.asarray(to)) == wanted
-        assert float(reward) == (wanted == (n - 1, n - 1))
-        assert int(seen.argmax()) == cells.index(wanted)
+        expected = r + offsets[int(action)][0], c + offsets[int(action)][1]
+        expected = expected if set(expected) <= set(range(n)) else (r, c)
+        assert tuple(np.asarray(next_position)) == expected
+        assert float(reward) == (expected == (n - 1, n - 1))
+        assert int(obs.argmax()) == cells.index(expected)
     assert not step.terminated.any()
 
 
-@pytest.mark.parametrize("world", [SlowWalk(places=5, limit=9), GoalGrid(side=3, limit=9)])
-def test_they_keep_the_laws(world):
-    check_environment(world)
+@pytest.mark.parametrize("env", [SlowWalk(num_positions=5, time_limit=9), GoalGrid(grid_size=3, time_limit=9)])
+def test_contract(env):
+    check_environment(env)

@@ -1,4 +1,4 @@
-"""Bits come back as they were, and a damaged or unwritable file loses nothing."""
+"""Checkpoints: bitwise round trips, damaged files, full disks, killed processes and state hashes."""
 
 import errno
 import os
@@ -16,12 +16,12 @@ import pytest
 
 from thespis.runs.checkpoint import (
     CheckpointError,
-    CorruptCheckpoint,
-    file_name,
+    CorruptCheckpointError,
+    checkpoint_name,
     hash_tree,
-    latest,
-    listing,
+    list_checkpoints,
     load,
+    load_latest,
     save,
 )
 
@@ -59,9 +59,9 @@ def tree():
     }
 
 
-def assert_same(one, other):
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+def assert_same(tree, expected):
+    assert jax.tree.structure(tree) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(tree), jax.tree.leaves(expected), strict=True):
         assert type(a) is type(b)
         if isinstance(a, jax.Array) and jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
             assert a.dtype == b.dtype
@@ -76,40 +76,40 @@ def assert_same(one, other):
 def test_round_trip_is_bitwise(tmp_path):
     meta = {"step": 12, "notes": ["a", {"b": None}], "share": 0.1}
     save(tmp_path / "x.ckpt", tree(), meta)
-    found, found_meta = load(tmp_path / "x.ckpt", tree())
-    assert_same(found, tree())
-    assert found_meta == meta
-    assert hash_tree(found) == hash_tree(tree())
+    loaded, loaded_meta = load(tmp_path / "x.ckpt", tree())
+    assert_same(loaded, tree())
+    assert loaded_meta == meta
+    assert hash_tree(loaded) == hash_tree(tree())
     assert [p.name for p in tmp_path.iterdir()] == ["x.ckpt"]
 
 
 def test_shapes_are_enough_to_load(tmp_path):
     state = {k: v for k, v in tree().items() if k not in ("words", "numpy", "python", "part")}
     save(tmp_path / "x.ckpt", state, {})
-    found, _ = load(tmp_path / "x.ckpt", jax.eval_shape(lambda: state))
-    assert_same(found, state)
+    loaded, _ = load(tmp_path / "x.ckpt", jax.eval_shape(lambda: state))
+    assert_same(loaded, state)
 
 
-def test_what_is_loaded_can_be_donated_and_drawn_from(tmp_path):
+def test_loaded_arrays_can_be_donated_and_loaded_keys_used(tmp_path):
     save(tmp_path / "x.ckpt", tree(), {})
-    found, _ = load(tmp_path / "x.ckpt", tree())
+    loaded, _ = load(tmp_path / "x.ckpt", tree())
     step = jax.jit(lambda x: x + 1, donate_argnums=0)
-    assert int(step(found["ints"])[0, 0]) == -2
-    assert found["ints"].is_deleted()
-    assert jax.random.normal(found["keys"][1, 2]) == jax.random.normal(tree()["keys"][1, 2])
+    assert int(step(loaded["ints"])[0, 0]) == -2
+    assert loaded["ints"].is_deleted()
+    assert jax.random.normal(loaded["keys"][1, 2]) == jax.random.normal(tree()["keys"][1, 2])
 
 
 def test_a_part_can_be_loaded_alone(tmp_path):
     save(tmp_path / "x.ckpt", tree(), {"step": 3})
-    found, meta = load(tmp_path / "x.ckpt", tree()["part"], under="['part']")
-    assert_same(found, tree()["part"])
+    loaded, meta = load(tmp_path / "x.ckpt", tree()["part"], prefix="['part']")
+    assert_same(loaded, tree()["part"])
     assert meta == {"step": 3}
     with pytest.raises(CheckpointError, match=r"lacks \['soul'\]"):
-        load(tmp_path / "x.ckpt", {"a": 1}, under="['soul']")
+        load(tmp_path / "x.ckpt", {"a": 1}, prefix="['soul']")
 
 
-def test_several_pieces(tmp_path):
-    """Arrays longer than what is hashed and written at a time, and of lengths that need padding."""
+def test_large_arrays_are_written_in_pieces(tmp_path):
+    """Arrays longer than the pieces that are hashed and written, and of lengths that need padding."""
     big = {
         "a": bits(0, (2**20 + 1,), "uint8"),
         "b": jnp.asarray(bits(1, (3, 2**18), "float32")),
@@ -119,7 +119,7 @@ def test_several_pieces(tmp_path):
     assert_same(load(tmp_path / "x.ckpt", big)[0], big)
 
 
-# -- another state
+# -- mismatched states
 
 
 @pytest.mark.parametrize(
@@ -134,18 +134,18 @@ def test_several_pieces(tmp_path):
         ({"python": [1, 1, 1.0, 1.0, "", ""]}, r"\['python'\]\[0\] is bool there, expected int"),
     ],
 )
-def test_another_state_is_refused_naming_leaf_and_shapes(tmp_path, change, words):
-    save(tmp_path / file_name(1), tree(), {})
+def test_a_mismatched_state_is_refused_with_leaf_and_shapes(tmp_path, change, words):
+    save(tmp_path / checkpoint_name(1), tree(), {})
     with pytest.raises(CheckpointError, match=words) as caught:
-        load(tmp_path / file_name(1), tree() | change)
-    assert not isinstance(caught.value, CorruptCheckpoint)
+        load(tmp_path / checkpoint_name(1), tree() | change)
+    assert not isinstance(caught.value, CorruptCheckpointError)
     assert "\n" not in str(caught.value)
     with pytest.raises(CheckpointError, match=words):  # not a reason to fall back to an older file
-        latest(tmp_path, tree() | change)
+        load_latest(tmp_path, tree() | change)
 
 
 @pytest.mark.parametrize("leaf", [np.array([object()]), np.zeros(2, [("a", "f4")]), {1, 2}, 1j])
-def test_leaves_that_cannot_be_stored(tmp_path, leaf):
+def test_unsupported_leaves_are_refused(tmp_path, leaf):
     with pytest.raises(CheckpointError, match=r"leaf \['odd'\] cannot be stored"):
         save(tmp_path / "x.ckpt", {"odd": leaf}, {})
     assert list(tmp_path.iterdir()) == []
@@ -156,94 +156,94 @@ def test_leaves_that_cannot_be_stored(tmp_path, leaf):
 
 def two_checkpoints(directory):
     old, new = {"x": np.arange(500)}, {"x": np.arange(500) + 1}
-    save(directory / file_name(1), old, {"step": 1})
-    save(directory / file_name(2), new, {"step": 2})
+    save(directory / checkpoint_name(1), old, {"step": 1})
+    save(directory / checkpoint_name(2), new, {"step": 2})
     return old, new
 
 
 def assert_falls_back(directory, old):
-    tree, meta, path, warnings = latest(directory, old)
-    assert meta == {"step": 1} and path.name == file_name(1)
+    tree, meta, path, warnings = load_latest(directory, old)
+    assert meta == {"step": 1} and path.name == checkpoint_name(1)
     np.testing.assert_array_equal(tree["x"], old["x"])
-    assert len(warnings) == 1 and file_name(2) in warnings[0] and "damaged" in warnings[0]
+    assert len(warnings) == 1 and checkpoint_name(2) in warnings[0] and "damaged" in warnings[0]
 
 
 def test_every_truncation_is_refused(tmp_path):
     old, _ = two_checkpoints(tmp_path)
-    whole = (tmp_path / file_name(2)).read_bytes()
+    whole = (tmp_path / checkpoint_name(2)).read_bytes()
     for length in [*range(0, 300, 7), *range(300, len(whole), 97), len(whole) - 1]:
-        (tmp_path / file_name(2)).write_bytes(whole[:length])
+        (tmp_path / checkpoint_name(2)).write_bytes(whole[:length])
         assert_falls_back(tmp_path, old)
-    (tmp_path / file_name(2)).write_bytes(whole + b"\0")
+    (tmp_path / checkpoint_name(2)).write_bytes(whole + b"\0")
     assert_falls_back(tmp_path, old)
 
 
 def test_every_flipped_bit_is_refused(tmp_path):
     old, _ = two_checkpoints(tmp_path)
-    whole = (tmp_path / file_name(2)).read_bytes()
+    whole = (tmp_path / checkpoint_name(2)).read_bytes()
     for position in [*range(0, 300, 3), *range(300, len(whole), 61), len(whole) - 1]:
         broken = bytearray(whole)
         broken[position] ^= 1 << (position % 8)
-        (tmp_path / file_name(2)).write_bytes(broken)
+        (tmp_path / checkpoint_name(2)).write_bytes(broken)
         assert_falls_back(tmp_path, old)
 
 
 def test_latest_is_the_newest(tmp_path):
     _, new = two_checkpoints(tmp_path)
-    found = latest(tmp_path, new)
-    assert found.meta == {"step": 2} and found.warnings == []
-    assert [p.name for p in listing(tmp_path)] == [file_name(1), file_name(2)]
+    loaded = load_latest(tmp_path, new)
+    assert loaded.meta == {"step": 2} and loaded.warnings == []
+    assert [p.name for p in list_checkpoints(tmp_path)] == [checkpoint_name(1), checkpoint_name(2)]
 
 
 def test_steps_sort_as_numbers(tmp_path):
     for step in (9, 10, 1_000_000_000, 99):
-        save(tmp_path / file_name(step), {"x": step}, {})
-    assert latest(tmp_path, {"x": 0}).tree == {"x": 1_000_000_000}
+        save(tmp_path / checkpoint_name(step), {"x": step}, {})
+    assert load_latest(tmp_path, {"x": 0}).tree == {"x": 1_000_000_000}
 
 
-def test_none_left(tmp_path):
+def test_no_checkpoint_left_is_an_error(tmp_path):
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
-        latest(tmp_path, {})
+        load_latest(tmp_path, {})
     two_checkpoints(tmp_path)
-    for path in listing(tmp_path):
+    for path in list_checkpoints(tmp_path):
         path.write_bytes(b"nonsense")
-    with pytest.raises(CheckpointError, match=f"{file_name(2)} is damaged.*{file_name(1)} is damaged"):
-        latest(tmp_path, {})
+    with pytest.raises(CheckpointError, match=f"{checkpoint_name(2)} is damaged.*{checkpoint_name(1)} is damaged"):
+        load_latest(tmp_path, {})
 
 
-def test_a_newer_format_is_said_to_be_one(tmp_path):
+def test_a_newer_format_is_reported(tmp_path):
     save(tmp_path / "x.ckpt", {}, {})
     content = bytearray((tmp_path / "x.ckpt").read_bytes())
     content[7] += 1
     (tmp_path / "x.ckpt").write_bytes(content)
-    with pytest.raises(CorruptCheckpoint, match="newer Thespis"):
+    with pytest.raises(CorruptCheckpointError, match="newer Thespis"):
         load(tmp_path / "x.ckpt", {})
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(CorruptCheckpoint, match=r"x\.ckpt cannot be read: No such file"):
+    with pytest.raises(CorruptCheckpointError, match=r"x\.ckpt cannot be read: No such file"):
         load(tmp_path / "x.ckpt", {})
 
 
-# -- a disk that refuses
+# -- disks that cannot be written
 
 
 def assert_old_survives(directory, old):
-    found = latest(directory, old)
-    assert found.path.name == file_name(1) and found.warnings == []
-    np.testing.assert_array_equal(found.tree["x"], old["x"])
-    assert [p.name for p in directory.iterdir()] == [file_name(1)]
+    loaded = load_latest(directory, old)
+    assert loaded.path.name == checkpoint_name(1) and loaded.warnings == []
+    np.testing.assert_array_equal(loaded.tree["x"], old["x"])
+    assert [p.name for p in directory.iterdir()] == [checkpoint_name(1)]
 
 
 def test_full_disk_is_one_line_and_loses_nothing(tmp_path):
-    """The limit on file sizes stops a write half-way, as a full disk does."""
+    """A limit on file sizes makes a write fail half-way, as a full disk does."""
     old = {"x": np.arange(500)}
-    save(tmp_path / file_name(1), old, {})
+    save(tmp_path / checkpoint_name(1), old, {})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, hard))
     try:
         with pytest.raises(CheckpointError, match="disk full: cannot write checkpoint step_000000000002") as caught:
-            save(tmp_path / file_name(2), {"x": np.zeros(1 << 20)}, {})
+            save(tmp_path / checkpoint_name(2), {"x": np.zeros(1 << 20)}, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(caught.value)
@@ -253,7 +253,7 @@ def test_full_disk_is_one_line_and_loses_nothing(tmp_path):
 
 @pytest.fixture
 def tiny_disk(tmp_path):
-    """A file system of 1 MiB, where the machine lets us mount one."""
+    """A file system of 1 MiB, if this process may mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True)
@@ -265,9 +265,9 @@ def tiny_disk(tmp_path):
 
 def test_full_file_system(tiny_disk):
     old = {"x": np.arange(500)}
-    save(tiny_disk / file_name(1), old, {})
+    save(tiny_disk / checkpoint_name(1), old, {})
     with pytest.raises(CheckpointError, match="disk full"):
-        save(tiny_disk / file_name(2), {"x": np.zeros(1 << 20)}, {})
+        save(tiny_disk / checkpoint_name(2), {"x": np.zeros(1 << 20)}, {})
     assert_old_survives(tiny_disk, old)
 
 
@@ -284,15 +284,15 @@ def run_python(code, **kwargs):
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
 def test_unwritable_directory_is_one_line_and_loses_nothing(tmp_path):
     old = {"x": np.arange(500)}
-    save(tmp_path / file_name(1), old, {})
+    save(tmp_path / checkpoint_name(1), old, {})
     tmp_path.chmod(0o555)
     code = f"""
         import os, numpy as np
         from thespis.runs.checkpoint import CheckpointError, save
         if os.getuid() == 0:
-            os.setuid(65534)  # root may write anywhere: be nobody
+            os.setuid(65534)  # root may write anywhere: become nobody
         try:
-            save({str(tmp_path / file_name(2))!r}, {{"x": np.arange(500)}}, {{}})
+            save({str(tmp_path / checkpoint_name(2))!r}, {{"x": np.arange(500)}}, {{}})
         except CheckpointError as error:
             print(error)
     """
@@ -301,14 +301,14 @@ def test_unwritable_directory_is_one_line_and_loses_nothing(tmp_path):
     try:
         for parent in ancestors:
             parent.chmod(0o755)
-        done = run_python(code)
+        process = run_python(code)
     finally:
         tmp_path.chmod(0o755)
         for parent, mode in zip(ancestors, modes, strict=True):
             parent.chmod(mode)
-    assert done.stdout.count("\n") == 1, done.stderr
-    assert "cannot write checkpoint step_000000000002.ckpt" in done.stdout
-    assert "Permission denied" in done.stdout
+    assert process.stdout.count("\n") == 1, process.stderr
+    assert "cannot write checkpoint step_000000000002.ckpt" in process.stdout
+    assert "Permission denied" in process.stdout
     assert_old_survives(tmp_path, old)
 
 
@@ -318,19 +318,19 @@ def test_unwritable_directory_is_one_line_and_loses_nothing(tmp_path):
 KILLER = """
     import os, signal, sys, time, numpy as np
     from pathlib import Path
-    from thespis.runs.checkpoint import file_name, save
+    from thespis.runs.checkpoint import checkpoint_name, save
 
     def write_for_ever(directory):
         step = 0
         while True:
             step += 1
             state = {"a": np.full(1 << 20, step), "b": np.full(3, step, np.int32)}  # 8 MiB
-            save(directory / file_name(step % 3), state, {"step": step})
+            save(directory / checkpoint_name(step % 3), state, {"step": step})
 
     for round, delay in enumerate(map(float, sys.argv[2:])):
         directory = Path(sys.argv[1]) / str(round)
         directory.mkdir()
-        child = os.fork()  # a copy of a process that has done its imports
+        child = os.fork()  # a copy of this process, with its imports done
         if child == 0:
             write_for_ever(directory)
         time.sleep(delay)
@@ -339,9 +339,9 @@ KILLER = """
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_kill_in_the_middle_of_writing_leaves_a_good_checkpoint(tmp_path):
-    """Three names are written over and over; whenever the process dies, every one of them is whole."""
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork")
+def test_a_kill_during_writing_leaves_complete_checkpoints(tmp_path):
+    """Three files are overwritten in turn; whenever the process is killed, each of them is complete."""
     like = {"a": np.zeros(1 << 20, int), "b": np.zeros(3, np.int32)}
     delays = [str(delay) for delay in np.random.default_rng(0).uniform(0.05, 0.4, 8)]
     command = [sys.executable, "-c", textwrap.dedent(KILLER), str(tmp_path), *delays]
@@ -352,8 +352,8 @@ def test_kill_in_the_middle_of_writing_leaves_a_good_checkpoint(tmp_path):
         assert (state["a"] == meta["step"]).all() and (state["b"] == meta["step"]).all()
         whole += 1
     assert len(list(tmp_path.iterdir())) == len(delays)
-    assert whole > 0, "no process had the time to write anything: nothing was tested"
-    assert list(tmp_path.glob("*/.*.part")), "no process died while it wrote: nothing was tested"
+    assert whole > 0, "no process wrote a file: nothing was tested"
+    assert list(tmp_path.glob("*/.*.part")), "no process was killed while writing: nothing was tested"
 
 
 def test_hash_and_file_do_not_depend_on_the_hash_seed(tmp_path):
@@ -365,23 +365,27 @@ def test_hash_and_file_do_not_depend_on_the_hash_seed(tmp_path):
         save(sys.argv[1], tree, {"step": 1})
         print(hash_tree(tree), names)
     """
-    started = [
+    processes = [
         subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / seed)],
-            stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONHASHSEED": seed},
         )
         for seed in ("1", "2")
-    ]  # fmt: skip
-    (one, first), (two, second) = (process.communicate()[0].split(maxsplit=1) for process in started)
-    assert first != second, "both processes saw the same order: nothing was tested"
-    assert one == two
+    ]
+    (first_hash, first_order), (second_hash, second_order) = (
+        process.communicate()[0].split(maxsplit=1) for process in processes
+    )
+    assert first_order != second_order, "both processes had the same order: nothing was tested"
+    assert first_hash == second_hash
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 
 # -- the hash
 
 
-def test_hash_tells_what_differs_and_only_that():
+def test_hash_depends_on_every_difference_and_nothing_else():
     state = {"x": jnp.arange(3.0), "n": 1}
     same = {"x": np.arange(3, dtype=np.float32), "n": 1}
     assert hash_tree(state) == hash_tree(same)

@@ -1,4 +1,4 @@
-"""Configurations to JSON and back, settings from text, and what settings say of themselves."""
+"""Configurations: JSON round trips, settings from text, descriptions of settings, and error messages."""
 
 # ruff: noqa: RUF009 (the defaults are frozen)
 
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
-from thespis.runs.config import apply_settings, describe_settings, from_config, locate, to_config
+from thespis.runs.config import apply_settings, describe_settings, from_config, import_object, to_config
 
 
 class Colour(enum.Enum):
@@ -83,10 +83,10 @@ def test_round_trip():
         extra=Needy(3),
     )
     config = to_config(example)
-    again = from_config(json.loads(json.dumps(config, allow_nan=False)))
-    assert again == example
+    restored = from_config(json.loads(json.dumps(config, allow_nan=False)))
+    assert restored == example
     assert config["class"] == f"{__name__}:Example"
-    assert config["hidden"] == [] and config["feed"]["capacity"] == 1_000_000
+    assert config["hidden"] == [] and config["feed"]["buffer_size"] == 1_000_000
 
 
 def test_arrays_of_a_sweep_become_numbers():
@@ -113,25 +113,25 @@ def test_missing_fields_take_their_defaults():
     [
         ({"class": "thespis.nowhere:X"}, "thespis.nowhere:X cannot be imported"),
         ({"class": "thespis.core.feeds:Gone"}, "thespis.core.feeds:Gone cannot be imported"),
-        ({"class": "thespis.core.feeds:Replay", "capacitie": 3}, "no 'capacitie', only capacity, batch"),
+        ({"class": "thespis.core.feeds:Replay", "capacitie": 3}, "no 'capacitie', only buffer_size, batch_size"),
         ({"class": "__main__:Mine"}, "out of reach of other processes: use a module"),
         ({"class": "json:dumps"}, "is no configuration class"),
         ({"class": f"{__name__}:Needy"}, "cannot be built from the configuration: .*size"),
     ],
 )
-def test_what_cannot_be_rebuilt_is_one_line(config, words):
+def test_invalid_configurations_are_one_line(config, words):
     with pytest.raises(UserError, match=words) as caught:
         from_config(config)
     assert "\n" not in str(caught.value)
 
 
-def test_what_cannot_be_written():
+def test_unsupported_values_are_refused():
     with pytest.raises(TypeError, match="a configuration cannot hold a set"):
         to_config(Example(name={1}))
 
 
-def test_locate():
-    assert locate("thespis.core.feeds:Replay") is Replay
+def test_import_object():
+    assert import_object("thespis.core.feeds:Replay") is Replay
 
 
 # -- settings
@@ -163,14 +163,14 @@ def test_locate():
         ("extra=none", "extra", None),
     ],
 )
-def test_text_is_read_as_the_field_wants(setting, field, value):
-    found = getattr(apply_settings(Example(), [setting]), field)
-    assert found == value and type(found) is type(value)
+def test_text_is_converted_to_the_type_of_the_field(setting, field, value):
+    result = getattr(apply_settings(Example(), [setting]), field)
+    assert result == value and type(result) is type(value)
 
 
-def test_paths_and_their_ends():
-    example = apply_settings(Example(), ["feed.batch=32", "capacity=10", "entropy.target=-2", "rate=1"])
-    assert example.feed == Replay(batch=32, capacity=10)
+def test_settings_by_path_or_last_name():
+    example = apply_settings(Example(), ["feed.batch_size=32", "buffer_size=10", "entropy.target=-2", "rate=1"])
+    assert example.feed == Replay(batch_size=32, buffer_size=10)
     assert example.entropy == Automatic(-2.0, 1.0)
 
 
@@ -180,7 +180,7 @@ def test_settings_apply_in_order():
     assert Example() == Example(), "the original stays"
 
 
-def test_a_whole_path_comes_before_an_end():
+def test_a_full_path_takes_precedence_over_a_last_name():
     @dataclasses.dataclass(frozen=True)
     class Outer:
         batch: int = 1
@@ -189,18 +189,18 @@ def test_a_whole_path_comes_before_an_end():
     assert apply_settings(Outer(), ["batch=7"]) == Outer(7)
 
 
-def test_ambiguous_ends():
+def test_ambiguous_last_names_are_refused():
     @dataclasses.dataclass(frozen=True)
     class Two:
-        one: Fixed = Fixed()
-        two: Fixed = Fixed()
+        first: Fixed = Fixed()
+        second: Fixed = Fixed()
 
-    with pytest.raises(UserError, match=r"'value' is ambiguous: write one of one\.value, two\.value"):
+    with pytest.raises(UserError, match=r"'value' is ambiguous: write one of first\.value, second\.value"):
         apply_settings(Two(), ["value=1"])
-    assert apply_settings(Two(), ["two.value=1"]).two == Fixed(1.0)
+    assert apply_settings(Two(), ["second.value=1"]).second == Fixed(1.0)
 
 
-def test_without_annotation_the_present_value_tells_the_type():
+def test_without_annotation_the_current_value_sets_the_type():
     @dataclasses.dataclass(frozen=True)
     class Loose:
         rate: object = 0.5
@@ -239,7 +239,7 @@ def test_mistakes_are_one_line(setting, words):
     assert "\n" not in str(caught.value)
 
 
-def test_what_the_class_itself_refuses_is_said():
+def test_errors_of_the_class_are_reported():
     @dataclasses.dataclass(frozen=True)
     class Picky:
         a: int = 1
@@ -255,7 +255,7 @@ def test_what_the_class_itself_refuses_is_said():
 # -- descriptions
 
 
-def test_settings_describe_themselves():
+def test_settings_are_described():
     settings = {setting.path: setting for setting in describe_settings(Example)}
     assert settings["learning_rate"].doc == "Step size, of both networks."
     assert settings["discount"].doc == "How much the future counts."
@@ -263,17 +263,17 @@ def test_settings_describe_themselves():
     assert settings["entropy.target"].doc.startswith("Entropy wanted")
     assert settings["entropy.target"].type == "float | none"
     assert settings["entropy"].type == "Fixed | Automatic"
-    assert settings["feed.batch"].default == 256
+    assert settings["feed.batch_size"].default == 256
     assert settings["depth"].doc == ""
     assert settings["mode"].type == "Literal['fast', 'slow']"
     assert list(settings)[:3] == ["learning_rate", "discount", "feed"]
 
 
-def test_an_object_describes_its_present_values():
+def test_an_object_is_described_with_its_current_values():
     settings = {s.path: s.default for s in describe_settings(Example(depth=9, entropy=Fixed(0.7)))}
     assert settings["depth"] == 9 and settings["entropy.value"] == 0.7
 
 
-def test_a_field_without_default():
+def test_a_field_without_default_is_described():
     (setting,) = describe_settings(Needy)
     assert setting.default is dataclasses.MISSING

@@ -1,4 +1,4 @@
-"""What a run notes about where it ran."""
+"""System information of a run: package versions, git state, and why an accelerator is not used."""
 
 import subprocess
 
@@ -6,21 +6,23 @@ import numpy as np
 import pytest
 
 import thespis
-from thespis.runs import environment_info
-from thespis.runs.environment_info import device_line, git_state, versions
+from thespis.runs import system_info
+from thespis.runs.system_info import describe_device, git_state, package_versions
 
 
-def test_versions():
-    found = versions()
-    assert found["numpy"] == np.__version__
-    assert found["thespis"] == thespis.__version__  # not that of whatever else is installed under this name
-    assert all(found[name] for name in ("python", "jax", "equinox", "optax"))
+def test_package_versions():
+    versions = package_versions()
+    assert versions["numpy"] == np.__version__
+    assert versions["thespis"] == thespis.__version__  # not the version of another package of this name
+    assert all(versions[name] for name in ("python", "jax", "equinox", "optax"))
 
 
 def test_git_state(tmp_path):
     def git(*arguments):
-        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        return subprocess.run(["git", "-C", tmp_path, *who, *arguments], check=True, capture_output=True, text=True)
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        return subprocess.run(
+            ["git", "-C", tmp_path, *identity, *arguments], check=True, capture_output=True, text=True
+        )
 
     assert git_state(tmp_path) is None
     assert git_state(tmp_path / "nowhere") is None
@@ -36,7 +38,7 @@ def test_git_state(tmp_path):
 
 
 def test_device_line_names_the_device():
-    line = device_line()
+    line = describe_device()
     assert line.startswith("device: cpu (") and "core" in line and "\n" not in line
 
 
@@ -51,17 +53,15 @@ def test_device_line_names_the_device():
         (["/dev/accel0"], {}, False, 'a TPU is visible but not used: .*"jax[tpu]"'),
     ],
 )
-def test_why_an_accelerator_is_not_used(monkeypatch, devices, environment, plugin, words):
-    """The device nodes are pretended; the choice of words is what is tested."""
+def test_the_reason_why_an_accelerator_is_not_used_is_printed(monkeypatch, devices, environment, plugin, words):
+    """Device files are simulated; the test is about the choice of the message."""
     start = {"/dev/nvidia[0-9]*": "/dev/nvidia", "/dev/accel[0-9]*": "/dev/accel"}
-    monkeypatch.setattr(
-        environment_info.glob, "glob", lambda pattern: [d for d in devices if d.startswith(start[pattern])]
-    )
-    monkeypatch.setattr(environment_info, "_has_plugin", lambda module: plugin)
+    monkeypatch.setattr(system_info.glob, "glob", lambda pattern: [d for d in devices if d.startswith(start[pattern])])
+    monkeypatch.setattr(system_info, "_has_plugin", lambda module: plugin)
     for name in ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    line = device_line()
+    line = describe_device()
     for part in words.split(".*"):
         assert part in line

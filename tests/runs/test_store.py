@@ -1,4 +1,4 @@
-"""The directory of a run: what is written is found again, whatever happened in between."""
+"""Run directories: metrics, evaluations, checkpoints and locks are read back, also after crashes and full disks."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from thespis.core.errors import UserError
 from thespis.runs.checkpoint import CheckpointError
-from thespis.runs.store import COLUMNS, RunDirectory, new_run_path
+from thespis.runs.store import BASE_COLUMNS, RunDirectory, new_run_path
 
 CONFIG = {"format": 1, "method_name": "sac", "seeds": [0, 1]}
 
@@ -35,13 +35,13 @@ def content(run):
     return {name: (run.path / name).read_bytes() for name in ("metrics.csv", "progress.csv", "evaluations.jsonl")}
 
 
-def test_what_is_appended_is_found(run):
+def test_appended_metrics_are_read_back(run):
     run.append_metrics(
         [{"step": 10, "seed": 0, "loss": np.float32(0.1), "episodes": jnp.int32(2)}, {"step": 10, "seed": 1}]
     )
     run.append_metrics([{"step": 20, "seed": 0, "episode_return": None, "actor/entropy": -1e-30}])
     table = RunDirectory.open(run.path).metrics()
-    assert list(table) == [*COLUMNS, "loss", "actor/entropy"]
+    assert list(table) == [*BASE_COLUMNS, "loss", "actor/entropy"]
     np.testing.assert_array_equal(table["step"], [10, 10, 20])
     np.testing.assert_array_equal(table["loss"], [np.float32(0.1), np.nan, np.nan])
     np.testing.assert_array_equal(table["episodes"], [2, np.nan, np.nan])
@@ -66,11 +66,13 @@ def test_unknown_columns_are_refused_before_anything_is_written(run):
 def test_evaluations_and_progress(run):
     run.append_evaluation(5, [[1.0], [2.0]], [[0.5], [float("nan")]])
     run.append_progress(5, 1.5, 1000.0)
-    again = RunDirectory.open(run.path)
-    assert again.evaluations() == [{"step": 5, "greedy": [[1.0], [2.0]], "sampled": [[0.5], [None]]}]
-    assert {k: v.tolist() for k, v in again.progress().items()} == {
-        "step": [5], "elapsed": [1.5], "steps_per_second": [1000]
-    }  # fmt: skip
+    reopened = RunDirectory.open(run.path)
+    assert reopened.evaluations() == [{"step": 5, "greedy": [[1.0], [2.0]], "sampled": [[0.5], [None]]}]
+    assert {k: v.tolist() for k, v in reopened.progress().items()} == {
+        "step": [5],
+        "elapsed": [1.5],
+        "steps_per_second": [1000],
+    }
 
 
 def test_json_is_strict(run):
@@ -81,43 +83,43 @@ def test_json_is_strict(run):
     assert run.read_json("final.json")["a"] == [0, 1]
     with pytest.raises(TypeError, match="cannot be written as JSON"):
         run.write_json("final.json", {"a": object()})
-    assert run.read_json("final.json")["a"] == [0, 1], "a failed write leaves the old content"
+    assert run.read_json("final.json")["a"] == [0, 1], "a failed write keeps the old content"
 
 
-def test_config_is_found(run):
+def test_config_is_read_back(run):
     assert RunDirectory.open(run.path).config == CONFIG
 
 
 # -- resuming
 
 
-def test_rewind_then_continue_equals_never_interrupted(tmp_path):
-    one = RunDirectory.create(tmp_path / "one", CONFIG, ["loss"])
-    fill(one, [10, 20, 30])
-    two = RunDirectory.create(tmp_path / "two", CONFIG, ["loss"])
-    fill(two, [10, 20])
-    two.append_metrics(rows(30, loss=99.0)[:1])
-    with open(two.path / "metrics.csv", "ab") as file:
+def test_rewind_then_continue_equals_an_uninterrupted_run(tmp_path):
+    uninterrupted = RunDirectory.create(tmp_path / "one", CONFIG, ["loss"])
+    fill(uninterrupted, [10, 20, 30])
+    interrupted = RunDirectory.create(tmp_path / "two", CONFIG, ["loss"])
+    fill(interrupted, [10, 20])
+    interrupted.append_metrics(rows(30, loss=99.0)[:1])
+    with open(interrupted.path / "metrics.csv", "ab") as file:
         file.write(b"30,1,")  # the process died in the middle of a line
-    with open(two.path / "evaluations.jsonl", "ab") as file:
+    with open(interrupted.path / "evaluations.jsonl", "ab") as file:
         file.write(b'{"step": 30, "gre')
-    again = RunDirectory.open(two.path)
-    again.rewind(20)
-    fill(again, [30])
-    assert content(again) == content(one)
+    reopened = RunDirectory.open(interrupted.path)
+    reopened.rewind(20)
+    fill(reopened, [30])
+    assert content(reopened) == content(uninterrupted)
 
 
-def test_samples_of_what_is_said_are_rewound_too(run):
+def test_conversations_are_rewound(run):
     assert run.conversations() == []
-    said = [{"return": 1.0, "turns": [{"heard": "grüß\n> Gott", "said": "", "reward": 1.0}]}]
+    samples = [{"return": 1.0, "turns": [{"observation": "grüß\n> Gott", "response": "", "reward": 1.0}]}]
     for step in (0, 10, 20):
-        run.append_conversations(step, said)
-    assert run.conversations()[1] == {"step": 10, "conversations": said}
+        run.append_conversations(step, samples)
+    assert run.conversations()[1] == {"step": 10, "conversations": samples}
     run.rewind(10)
     assert [line["step"] for line in run.conversations()] == [0, 10]
 
 
-def test_a_torn_line_does_not_spoil_reading(run):
+def test_an_incomplete_line_is_ignored(run):
     fill(run, [10])
     with open(run.path / "metrics.csv", "ab") as file:
         file.write(b"20,0,1")
@@ -136,37 +138,37 @@ def test_rewind_to_the_beginning(run):
 def test_the_latest_two_checkpoints_are_kept(run):
     assert run.load_checkpoint({"x": 0}) is None
     paths = [run.save_checkpoint(step, {"x": step}, {"step": step}) for step in (5, 10, 15)]
-    assert sorted(run.checkpoints.iterdir()) == paths[1:]
-    found = RunDirectory.open(run.path).load_checkpoint({"x": 0})
-    assert found.tree == {"x": 15} and found.meta == {"step": 15} and found.path == paths[2]
+    assert sorted(run.checkpoint_dir.iterdir()) == paths[1:]
+    loaded = RunDirectory.open(run.path).load_checkpoint({"x": 0})
+    assert loaded.tree == {"x": 15} and loaded.meta == {"step": 15} and loaded.path == paths[2]
 
 
-def test_damaged_checkpoints_are_set_aside_and_do_not_push_out_good_ones(run):
+def test_damaged_checkpoints_are_renamed_and_do_not_replace_good_ones(run):
     for step in (10, 20):
         run.save_checkpoint(step, {"x": step}, {"step": step})
-    (run.checkpoints / "step_000000000020.ckpt").write_bytes(b"broken")
-    found = run.load_checkpoint({"x": 0})
-    assert found.tree == {"x": 10} and len(found.warnings) == 1
+    (run.checkpoint_dir / "step_000000000020.ckpt").write_bytes(b"broken")
+    loaded = run.load_checkpoint({"x": 0})
+    assert loaded.tree == {"x": 10} and len(loaded.warnings) == 1
     run.rewind(10)
     run.save_checkpoint(12, {"x": 12}, {})
-    names = sorted(path.name for path in run.checkpoints.iterdir())
+    names = sorted(path.name for path in run.checkpoint_dir.iterdir())
     assert names == ["step_000000000010.ckpt", "step_000000000012.ckpt", "step_000000000020.damaged"]
 
 
-def test_what_a_killed_process_left_is_swept(run):
-    (run.checkpoints / ".step_000000000007.ckpt.part").write_bytes(b"half")
+def test_partial_files_of_a_killed_process_are_deleted(run):
+    (run.checkpoint_dir / ".step_000000000007.ckpt.part").write_bytes(b"half")
     run.save_checkpoint(10, {"x": 1}, {})
-    assert [path.name for path in run.checkpoints.iterdir()] == ["step_000000000010.ckpt"]
+    assert [path.name for path in run.checkpoint_dir.iterdir()] == ["step_000000000010.ckpt"]
 
 
 def test_all_checkpoints_damaged_is_an_error_not_a_fresh_start(run):
     run.save_checkpoint(10, {"x": 1}, {})
-    (run.checkpoints / "step_000000000010.ckpt").write_bytes(b"broken")
+    (run.checkpoint_dir / "step_000000000010.ckpt").write_bytes(b"broken")
     with pytest.raises(CheckpointError, match="no undamaged checkpoint is left"):
         run.load_checkpoint({"x": 0})
 
 
-def test_two_processes_cannot_train_one_run(run):
+def test_two_processes_cannot_train_the_same_run(run):
     run.lock()
     other = RunDirectory.open(run.path)
     with pytest.raises(UserError, match="another process"):
@@ -176,10 +178,10 @@ def test_two_processes_cannot_train_one_run(run):
     other.unlock()
 
 
-# -- a user's mistakes
+# -- mistakes of the user
 
 
-def test_create_refuses_what_is_there(run, tmp_path):
+def test_create_refuses_an_existing_directory(run, tmp_path):
     with pytest.raises(UserError, match=r"already holds a run: continue with `thespis resume .*run`"):
         RunDirectory.create(run.path, CONFIG, [])
     (tmp_path / "full").mkdir()
@@ -192,13 +194,13 @@ def test_create_refuses_what_is_there(run, tmp_path):
         RunDirectory.create(tmp_path / "full" / "thesis.tex" / "run", CONFIG, [])
 
 
-def test_open_names_the_nearest_thing(run, tmp_path):
+def test_open_names_the_nearest_run(run, tmp_path):
     with pytest.raises(UserError, match=r"runn does not exist: the latest run there is .*run$"):
         RunDirectory.open(tmp_path / "runn")
     with pytest.raises(UserError, match=r"is not a run but holds 1: name one, for instance .*run$"):
         RunDirectory.open(tmp_path)
     with pytest.raises(UserError, match=r"lies in one: name .*run$"):
-        RunDirectory.open(run.checkpoints)
+        RunDirectory.open(run.checkpoint_dir)
     (tmp_path / "other" / "deep").mkdir(parents=True)
     with pytest.raises(UserError, match=r"has no run\.json"):
         RunDirectory.open(tmp_path / "other")
@@ -206,7 +208,7 @@ def test_open_names_the_nearest_thing(run, tmp_path):
         RunDirectory.open(tmp_path / "other" / "deep" / "deeper")
 
 
-def test_open_says_that_run_json_is_damaged_or_newer(run):
+def test_a_damaged_or_newer_run_json_is_reported(run):
     run.write_json("run.json", CONFIG | {"format": 2})
     with pytest.raises(UserError, match="run format 2"):
         RunDirectory.open(run.path)
@@ -235,7 +237,7 @@ def test_full_disk_is_one_line_and_leaves_whole_rows(run):
     assert run.metrics()["step"].tolist() == [10, 10, 20, 20]
 
 
-def test_a_file_that_is_gone_is_one_line(run):
+def test_a_missing_file_is_one_line(run):
     (run.path / "metrics.csv").unlink()
     with pytest.raises(UserError, match=r"metrics\.csv"):
         RunDirectory.open(run.path)
@@ -253,4 +255,4 @@ def test_new_run_path_is_free(tmp_path, monkeypatch):
     assert second.name == first.name + "-2"
     second.mkdir()
     assert new_run_path("sac", "gymnax:Pendulum-v1", tmp_path).name == first.name + "-3"
-    assert os.sep not in new_run_path("a/b", "mine.world:Class", tmp_path).name
+    assert os.sep not in new_run_path("a/b", "mine.env:Class", tmp_path).name

@@ -1,3 +1,5 @@
+"""Trackers: the files of TensorBoard and Weights & Biases, read back."""
+
 import builtins
 import time
 
@@ -29,10 +31,10 @@ def events(run, start=0):
 
 
 def scalars(directory):
-    """What TensorBoard files hold, {tag: [(step, value)]}: records of length, checksum, message, checksum."""
+    """Scalars of TensorBoard files, {tag: [(step, value)]}. A record is length, checksum, message, checksum."""
     from tensorboardX.proto.event_pb2 import Event as Record
 
-    found = {}
+    values_by_tag = {}
     for path in sorted(directory.iterdir()):
         data = path.read_bytes()
         while data:
@@ -41,8 +43,8 @@ def scalars(directory):
             data = data[16 + size :]
             for value in record.summary.value:
                 if value.HasField("simple_value"):
-                    found.setdefault(value.tag, []).append((record.step, value.simple_value))
-    return found
+                    values_by_tag.setdefault(value.tag, []).append((record.step, value.simple_value))
+    return values_by_tag
 
 
 def test_tensorboard_files_read_back(tmp_path):
@@ -58,7 +60,7 @@ def test_tensorboard_files_read_back(tmp_path):
     assert scalars(tmp_path / "run")["time/steps_per_second"] == [(100, 50.0)]
 
 
-def test_tensorboard_goes_on_in_the_same_place_after_a_resume(tmp_path):
+def test_tensorboard_continues_the_same_files_after_a_resume(tmp_path):
     for start in (0, 100):
         tracker = TensorBoard(tmp_path)
         for event in events(tmp_path, start):
@@ -82,7 +84,7 @@ def test_a_missing_library_is_one_line_with_the_command(monkeypatch, tracker, li
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_wandb_offline_files_hold_the_numbers(tmp_path, monkeypatch):
+def test_wandb_offline_files_contain_the_numbers(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
     run = tmp_path / "sac-Pendulum"
@@ -91,11 +93,11 @@ def test_wandb_offline_files_hold_the_numbers(tmp_path, monkeypatch):
     for event in events(run):
         assert tracker(event) is None
     (record,) = run.glob("wandb/offline-run-*/run-*.wandb")
-    wanted = (b"train/loss/seed_3", b"evaluation/greedy_return", b"time/steps_per_second")
-    for _ in range(100):  # its own process writes the file
-        if all(name in record.read_bytes() for name in wanted):
+    names = (b"train/loss/seed_3", b"evaluation/greedy_return", b"time/steps_per_second")
+    for _ in range(100):  # another process writes the file
+        if all(name in record.read_bytes() for name in names):
             break
         time.sleep(0.1)
-    assert [name for name in wanted if name not in record.read_bytes()] == []
+    assert [name for name in names if name not in record.read_bytes()] == []
     identity = (run / "wandb" / "id.txt").read_text()
-    assert identity in record.name and WandB("again", mode="offline")._identity(run) == identity
+    assert identity in record.name and WandB("again", mode="offline")._run_id(run) == identity

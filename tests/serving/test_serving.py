@@ -1,4 +1,4 @@
-"""The server over real sockets: what it says is what the engine says, and what is wrong with a request is told."""
+"""The HTTP server over real sockets: responses, streams and logs, against the engine's, and errors of requests."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from typing import Any
 
 import httpx
 import pytest
-from language.talkers import parts, talker, user
+from language.small_lm import model_and_tokenizer, small_engine, user
 
 from thespis.core.errors import UserError
-from thespis.language.endpoint import Endpoint
-from thespis.language.engine import Request, collected
-from thespis.language.local import Local
-from thespis.serving.door import LARGEST
-from thespis.serving.run import serving
+from thespis.language.endpoint import EndpointEngine
+from thespis.language.engine import GenerationConfig, join_chunks
+from thespis.language.local_engine import LocalEngine
+from thespis.serving.auth import MAX_BODY_BYTES
+from thespis.serving.server import background_server
 
 KEY = "sk-of-the-server"
-MODEL, TOKENIZER = parts()
+MODEL, TOKENIZER = model_and_tokenizer()
 
-# Most answers here are 17 to 32 tokens long, which are the same few programs for all of them.
+# Most responses have 17 to 32 tokens, for which the same few programs are compiled.
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[str, list[str]]]:
+def server() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server with a tiny model, and the lines of its log."""
     lines: list[str] = []
-    with serving(talker(), "tiny", length=24, window=0.02, log=lines.append) as url:
+    with background_server(small_engine(), "tiny", max_tokens=24, batch_window=0.02, log=lines.append) as url:
         yield url, lines
 
 
 @pytest.fixture
-def url(served) -> str:
-    return served[0]
+def url(server) -> str:
+    return server[0]
 
 
-def posted(url: str, body: Any, path: str = "/chat/completions", **more: Any) -> httpx.Response:
+def post(url: str, body: Any, path: str = "/chat/completions", **more: Any) -> httpx.Response:
     text = body if isinstance(body, str | bytes) else json.dumps(body)
     return httpx.post(url + path, content=text, timeout=60, **more)
 
@@ -47,7 +48,7 @@ def chat(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "tiny", "messages": user(text), **more}
 
 
-def streamed(url: str, body: dict[str, Any], path: str = "/chat/completions") -> list[dict[str, Any]]:
+def stream_events(url: str, body: dict[str, Any], path: str = "/chat/completions") -> list[dict[str, Any]]:
     with httpx.stream("POST", url + path, json=body | {"stream": True}, timeout=60) as response:
         assert response.status_code == 200 and response.headers["content-type"].startswith("text/event-stream")
         lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
@@ -57,84 +58,101 @@ def streamed(url: str, body: dict[str, Any], path: str = "/chat/completions") ->
 
 @pytest.mark.parametrize(
     "request_",
-    [Request(0.0, length=20), Request(seed=7, length=20, n=2), Request(0.7, 0.9, 12, 0.05, 30, ("e", "12"), 3, 2)],
+    [
+        GenerationConfig(0.0, max_tokens=20),
+        GenerationConfig(seed=7, max_tokens=20, n=2),
+        GenerationConfig(0.7, 0.9, 12, 0.05, 30, ("e", "12"), 3, 2),
+    ],
     ids=["greedy", "seeded", "restricted"],
 )
-def test_through_the_endpoint_it_says_what_the_engine_says(url, request_):
-    talks = [user("hello"), user("where is the key?"), [{"role": "system", "content": "be"}, *user("x")]]
-    wanted = talker().answers(talks, request_)
-    with Endpoint(url, "tiny", extra={"logprobs": True, "return_token_ids": True}) as there:
-        assert there.answers(talks, request_) == wanted
-        assert collected(there.stream(talks[1], request_), request_.n) == wanted[1]
-        account = there.account
-    assert account.prompt == sum(a.usage.prompt for a in wanted) + wanted[1].usage.prompt
-    assert account.said == sum(a.usage.said for a in wanted) + wanted[1].usage.said
+def test_responses_over_http_equal_those_of_the_engine(url, request_):
+    dialogues = [user("hello"), user("where is the key?"), [{"role": "system", "content": "be"}, *user("x")]]
+    expected = small_engine().generate(dialogues, request_)
+    with EndpointEngine(url, "tiny", extra_body={"logprobs": True, "return_token_ids": True}) as engine:
+        assert engine.generate(dialogues, request_) == expected
+        assert join_chunks(engine.stream(dialogues[1], request_), request_.n) == expected[1]
+        usage = engine.usage
+    assert usage.prompt_tokens == sum(a.usage.prompt_tokens for a in expected) + expected[1].usage.prompt_tokens
+    assert (
+        usage.completion_tokens
+        == sum(a.usage.completion_tokens for a in expected) + expected[1].usage.completion_tokens
+    )
 
 
-def test_the_form_of_an_answer(url):
-    found = posted(url, chat("hi", seed=1, max_completion_tokens=20, logprobs=True, return_token_ids=True)).json()
-    (choice,) = found["choices"]
-    assert found["object"] == "chat.completion" and found["model"] == "tiny" and found["id"].startswith("chatcmpl-")
-    assert abs(found["created"] - time.time()) < 60
+def test_the_format_of_a_chat_completion(url):
+    response = post(url, chat("hi", seed=1, max_completion_tokens=20, logprobs=True, return_token_ids=True)).json()
+    (choice,) = response["choices"]
+    assert (
+        response["object"] == "chat.completion"
+        and response["model"] == "tiny"
+        and response["id"].startswith("chatcmpl-")
+    )
+    assert abs(response["created"] - time.time()) < 60
     assert choice["message"]["role"] == "assistant" and choice["finish_reason"] == "length"
     prompt = TOKENIZER.encode("user:\nhi<end>\nassistant:\n")
-    assert found["prompt_token_ids"] == prompt
-    assert found["usage"] == {"prompt_tokens": len(prompt), "completion_tokens": 20, "total_tokens": len(prompt) + 20}
-    words = [each["token"] for each in choice["logprobs"]["content"]]
+    assert response["prompt_token_ids"] == prompt
+    assert response["usage"] == {
+        "prompt_tokens": len(prompt),
+        "completion_tokens": 20,
+        "total_tokens": len(prompt) + 20,
+    }
+    words = [entry["token"] for entry in choice["logprobs"]["content"]]
     assert words == [TOKENIZER.decode([t]) for t in choice["token_ids"]] and len(words) == 20
     assert all(
-        each["logprob"] <= 0 and each["bytes"] == list(each["token"].encode()) for each in choice["logprobs"]["content"]
+        entry["logprob"] <= 0 and entry["bytes"] == list(entry["token"].encode())
+        for entry in choice["logprobs"]["content"]
     )
-    plain = posted(url, chat("hi", seed=1, max_tokens=20)).json()["choices"][0]
+    plain = post(url, chat("hi", seed=1, max_tokens=20)).json()["choices"][0]
     assert plain["message"] == choice["message"] and plain["logprobs"] is None and "token_ids" not in plain
 
 
-def test_a_seed_says_the_same_in_any_company_and_none_does_not(url):
+def test_a_seeded_response_does_not_depend_on_other_requests(url):
     bodies = [chat(f"{'z' * (i % 5)}", seed=i, temperature=0.1 * i) for i in range(8)] + [chat("same", seed=9)] * 4
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
-        found = list(pool.map(lambda body: posted(url, body).json()["choices"][0]["message"]["content"], bodies))
-    alone = [posted(url, body).json()["choices"][0]["message"]["content"] for body in bodies[:9]]
-    assert found[:9] == alone and len(set(found[8:])) == 1
-    free = {posted(url, chat("same")).json()["choices"][0]["message"]["content"] for _ in range(2)}
-    assert len(free) == 2
+        texts = list(pool.map(lambda body: post(url, body).json()["choices"][0]["message"]["content"], bodies))
+    alone = [post(url, body).json()["choices"][0]["message"]["content"] for body in bodies[:9]]
+    assert texts[:9] == alone and len(set(texts[8:])) == 1
+    unseeded = {post(url, chat("same")).json()["choices"][0]["message"]["content"] for _ in range(2)}
+    assert len(unseeded) == 2
 
 
-def test_a_stream_adds_up_to_the_whole(url):
+def test_a_stream_adds_up_to_the_whole_response(url):
     body = chat("tell me", seed=2, n=2, max_tokens=30, stop=["e"])
-    whole = posted(url, body).json()
-    events = streamed(url, body | {"stream_options": {"include_usage": True}})
+    whole = post(url, body).json()
+    events = stream_events(url, body | {"stream_options": {"include_usage": True}})
     assert {e["object"] for e in events} == {"chat.completion.chunk"} and len({e["id"] for e in events}) == 1
     assert events[-1]["choices"] == [] and events[-1]["usage"] == whole["usage"]
     for i, choice in enumerate(whole["choices"]):
-        own = [c for e in events for c in e["choices"] if c["index"] == i]
-        assert "".join(c["delta"].get("content", "") for c in own) == choice["message"]["content"]
-        assert own[0]["delta"]["role"] == "assistant" and own[-1]["finish_reason"] == choice["finish_reason"]
-        assert all(c["finish_reason"] is None and "role" not in c["delta"] for c in own[1:-1])
-    assert "usage" not in streamed(url, body)[-1]
+        choices = [c for e in events for c in e["choices"] if c["index"] == i]
+        assert "".join(c["delta"].get("content", "") for c in choices) == choice["message"]["content"]
+        assert choices[0]["delta"]["role"] == "assistant" and choices[-1]["finish_reason"] == choice["finish_reason"]
+        assert all(c["finish_reason"] is None and "role" not in c["delta"] for c in choices[1:-1])
+    assert "usage" not in stream_events(url, body)[-1]
 
 
-def test_plain_completions(url):
+def test_text_completions(url):
     body = {"model": "tiny", "prompt": "user:\nhi<end>\nassistant:\n", "seed": 3, "max_tokens": 20}
-    found = posted(url, body, "/completions").json()
-    wanted = posted(url, chat("hi", seed=3, max_tokens=20)).json()
-    assert found["object"] == "text_completion"
-    assert found["choices"][0]["text"] == wanted["choices"][0]["message"]["content"]
-    ids = posted(url, body | {"prompt": TOKENIZER.encode(body["prompt"])}, "/completions").json()
-    assert ids["choices"] == found["choices"] and ids["usage"] == found["usage"]
-    events = streamed(url, body, "/completions")
-    assert "".join(e["choices"][0]["text"] for e in events) == found["choices"][0]["text"]
+    response = post(url, body, "/completions").json()
+    expected = post(url, chat("hi", seed=3, max_tokens=20)).json()
+    assert response["object"] == "text_completion"
+    assert response["choices"][0]["text"] == expected["choices"][0]["message"]["content"]
+    by_tokens = post(url, body | {"prompt": TOKENIZER.encode(body["prompt"])}, "/completions").json()
+    assert by_tokens["choices"] == response["choices"] and by_tokens["usage"] == response["usage"]
+    events = stream_events(url, body, "/completions")
+    assert "".join(e["choices"][0]["text"] for e in events) == response["choices"][0]["text"]
 
 
-def test_an_answer_that_nobody_limits_has_the_room_there_is(url):
+def test_a_response_without_limit_fills_the_context(url):
     body = chat("a" * 220)  # with the template 239 of 256 tokens
-    assert posted(url, body).json()["usage"]["total_tokens"] == 256
-    assert posted(url, body | {"max_tokens": 24}).status_code == 400
+    totals = [post(url, body | {"seed": seed}).json()["usage"]["total_tokens"] for seed in range(8)]
+    assert max(totals) == 256  # a response may also end by itself
+    assert post(url, body | {"max_tokens": 24}).status_code == 400
 
 
 def test_models_and_health(url):
-    listed = httpx.get(f"{url}/models").json()
-    assert [model["id"] for model in listed["data"]] == ["tiny"] and listed["object"] == "list"
-    assert httpx.get(f"{url}/models/tiny").json() == listed["data"][0]
+    models = httpx.get(f"{url}/models").json()
+    assert [model["id"] for model in models["data"]] == ["tiny"] and models["object"] == "list"
+    assert httpx.get(f"{url}/models/tiny").json() == models["data"][0]
     assert httpx.get(f"{url}/models/other").status_code == 404
     assert httpx.get(url.removesuffix("/v1") + "/health").json() == {"status": "ok"}
 
@@ -146,7 +164,7 @@ WRONG: list[tuple[Any, int, str | None, str]] = [
     ([], 400, None, "must be a JSON object"),
     ({"messages": user("a")}, 400, "model", "model is missing"),
     ({"model": 3, "messages": user("a")}, 400, "model", "must be a string"),
-    ({"model": "other", "messages": user("a")}, 404, "model", "there is no model 'other' here"),
+    ({"model": "other", "messages": user("a")}, 404, "model", "there is no model 'other'"),
     ({"model": "tiny"}, 400, "messages", "messages is missing"),
     ({"model": "tiny", "messages": []}, 400, "messages", "not empty"),
     ({"model": "tiny", "messages": ["a"]}, 400, "messages[0]", "an object with a role"),
@@ -168,132 +186,153 @@ WRONG: list[tuple[Any, int, str | None, str]] = [
     (chat("a", presence_penalty=0.5), 400, "presence_penalty", "is not supported"),
     (chat("a", tools=[{"type": "function"}]), 400, "tools", "is not supported"),
     (chat("a", beams=3), 400, "beams", "beams is not supported"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("body", "status", "field", "said"), WRONG, ids=[w[3] + str(i) for i, w in enumerate(WRONG)])
-def test_what_is_wrong_is_told(url, body, status, field, said):
-    response = posted(url, body)
+@pytest.mark.parametrize(
+    ("body", "status", "field", "message"), WRONG, ids=[w[3] + str(i) for i, w in enumerate(WRONG)]
+)
+def test_invalid_requests_are_refused(url, body, status, field, message):
+    response = post(url, body)
     error = response.json()["error"]
-    assert response.status_code == status and said in error["message"] and error["param"] == field
+    assert response.status_code == status and message in error["message"] and error["param"] == field
     assert error["type"] and "code" in error
 
 
-def test_what_asks_for_nothing_is_let_pass(url):
-    more = {"presence_penalty": 0, "logit_bias": {}, "user": "me", "tools": [], "top_k": -1, "stop": None, "seed": 1,
-            "response_format": {"type": "text"}, "max_tokens": 20}  # fmt: skip
-    parted = [{"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]}]
-    found = posted(url, chat("", **more) | {"messages": parted}).json()
-    assert found["choices"] == posted(url, chat("hi", seed=1, max_tokens=20)).json()["choices"]
+def test_unsupported_fields_without_effect_are_accepted(url):
+    options = {
+        "presence_penalty": 0,
+        "logit_bias": {},
+        "user": "me",
+        "tools": [],
+        "top_k": -1,
+        "stop": None,
+        "seed": 1,
+        "response_format": {"type": "text"},
+        "max_tokens": 20,
+    }
+    messages = [{"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]}]
+    response = post(url, chat("", **options) | {"messages": messages}).json()
+    assert response["choices"] == post(url, chat("hi", seed=1, max_tokens=20)).json()["choices"]
 
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [({"prompt": ["a", "b"]}, "prompt"), ({"prompt": ""}, "prompt"), ({"prompt": [1, -2]}, "prompt"),
-     ({"prompt": [1, 10_000]}, "prompt"), ({"prompt": "a", "logprobs": 3}, "logprobs"),
-     ({"prompt": "a", "suffix": "b"}, "suffix"), ({"prompt": "a" * 300}, "prompt")],
+    [
+        ({"prompt": ["a", "b"]}, "prompt"),
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": [1, -2]}, "prompt"),
+        ({"prompt": [1, 10_000]}, "prompt"),
+        ({"prompt": "a", "logprobs": 3}, "logprobs"),
+        ({"prompt": "a", "suffix": "b"}, "suffix"),
+        ({"prompt": "a" * 300}, "prompt"),
+    ],
     ids=str,
-)  # fmt: skip
-def test_what_is_wrong_with_a_plain_prompt_is_told(url, body, field):
-    response = posted(url, {"model": "tiny", **body}, "/completions")
+)
+def test_invalid_completion_requests_are_refused(url, body, field):
+    response = post(url, {"model": "tiny", **body}, "/completions")
     assert response.status_code == 400 and response.json()["error"]["param"] == field
 
 
 def test_other_paths_methods_and_sizes(url):
     assert httpx.get(f"{url}/chat/completions").status_code == 405
     assert httpx.get(f"{url}/embeddings").json()["error"]["type"] == "not_found_error"
-    assert posted(url, chat("a" * (LARGEST + 1))).status_code == 413
-    parts_ = (b"x" * 2**20 for _ in range(LARGEST // 2**20 + 1))
-    assert (
-        "bytes at most" in httpx.post(f"{url}/chat/completions", content=parts_, timeout=60).json()["error"]["message"]
-    )
+    assert post(url, chat("a" * (MAX_BODY_BYTES + 1))).status_code == 413
+    parts_ = (b"x" * 2**20 for _ in range(MAX_BODY_BYTES // 2**20 + 1))
+    assert "at most" in httpx.post(f"{url}/chat/completions", content=parts_, timeout=60).json()["error"]["message"]
 
 
-def test_a_key_is_asked_for_and_the_log_has_no_texts(monkeypatch):
+def test_an_api_key_is_required_and_the_log_contains_no_texts(monkeypatch):
     lines: list[str] = []
-    with serving(talker(), "tiny", key=KEY, log=lines.append) as url:
+    with background_server(small_engine(), "tiny", api_key=KEY, log=lines.append) as url:
         for header in (
             {},
             {"Authorization": "Bearer wrong"},
             {"Authorization": KEY},
             {"Authorization": "Bearer ü".encode()},
         ):
-            response = posted(url, chat("hush"), headers=header)
+            response = post(url, chat("hush"), headers=header)
             assert response.status_code == 401 and response.json()["error"]["code"] == "invalid_api_key"
             assert response.headers["www-authenticate"] == "Bearer"
         assert httpx.get(f"{url}/models").status_code == 401
         assert httpx.get(url.removesuffix("/v1") + "/health").status_code == 200
         monkeypatch.setenv("THE_KEY", KEY)
-        with Endpoint(url, "tiny", key_variable="THE_KEY") as there:
-            (answer,) = there.answers([user("hush")], Request(length=20))
+        with EndpointEngine(url, "tiny", key_variable="THE_KEY") as engine:
+            (answer,) = engine.generate([user("hush")], GenerationConfig(max_tokens=20))
         for path in ("/models?key=hush", "/hush%0A"):
             httpx.get(url + path, headers={"Authorization": f"Bearer {KEY}"})
-    logged = "\n".join(lines)
-    assert "POST /v1/chat/completions 200" in logged
-    assert f", {answer.usage.prompt} + {answer.usage.said} tokens" in logged and answer.usage.said > 0
-    assert KEY not in logged and answer.text not in logged and "key=" not in logged
-    assert len(lines) == 9 and logged.count(" 401 ") == 5 and "\n\n" not in logged
+    log = "\n".join(lines)
+    assert "POST /v1/chat/completions 200" in log
+    assert (
+        f", {answer.usage.prompt_tokens} + {answer.usage.completion_tokens} tokens" in log
+        and answer.usage.completion_tokens > 0
+    )
+    assert KEY not in log and answer.text not in log and "key=" not in log
+    assert len(lines) == 9 and log.count(" 401 ") == 5 and "\n\n" not in log
 
 
-class Slow(Local):
-    """An engine that takes its time, and counts what it says."""
+class Slow(LocalEngine):
+    """An engine that waits after each piece and counts the tokens that it generates, by seed."""
 
-    def spoken(self, asks, wanted=lambda i: True):
-        for i, piece in super().spoken(asks, wanted):
+    def stream_batch(self, prompts, is_active=lambda i: True):
+        for i, piece in super().stream_batch(prompts, is_active):
             time.sleep(0.1)
-            said[asks[i].request.seed] += len(piece.tokens)
+            num_tokens[prompts[i].config.seed] += len(piece.tokens)
             yield i, piece
 
 
-said: Counter[int] = Counter()
+num_tokens: Counter[int] = Counter()
 
 
-def test_who_leaves_is_not_waited_for():
-    with serving(Slow(MODEL, TOKENIZER, longest=256, rows=4), "tiny") as url:
-        body = chat("a", max_tokens=200, temperature=0.0)  # it says all 200
+def test_requests_of_closed_connections_are_cancelled():
+    with background_server(Slow(MODEL, TOKENIZER, max_length=256, batch_size=4), "tiny") as url:
+        body = chat("a", max_tokens=200, temperature=0.0)  # it generates all 200 tokens
         with httpx.stream("POST", f"{url}/chat/completions", json=body | {"stream": True, "seed": 1}) as response:
             next(response.iter_lines())
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{url}/chat/completions", json=body | {"seed": 2}, timeout=0.3)
-        posted(url, chat("b", max_tokens=20, seed=3))
-    assert said[3] == 20 and 0 < said[1] < 150 and said[2] < 150
+        post(url, chat("b", max_tokens=20, seed=3))
+    assert num_tokens[3] == 20 and 0 < num_tokens[1] < 150 and num_tokens[2] < 150
 
 
-class Broken(Local):
-    """An engine whose model has gone wrong."""
+class Broken(LocalEngine):
+    """An engine that raises for seed 13."""
 
-    def spoken(self, asks, wanted=lambda i: True):
-        if any(ask.request.seed == 13 for ask in asks):
+    def stream_batch(self, prompts, is_active=lambda i: True):
+        if any(prompt.config.seed == 13 for prompt in prompts):
             raise RuntimeError("out of memory, with a text in it")
-        yield from super().spoken(asks, wanted)
+        yield from super().stream_batch(prompts, is_active)
 
 
-def test_a_failure_is_an_answer_and_the_next_one_is_served():
+def test_an_engine_failure_is_a_500_and_the_next_request_is_served():
     lines: list[str] = []
-    with serving(Broken(MODEL, TOKENIZER, longest=256, rows=4), "tiny", log=lines.append) as url:
-        response = posted(url, chat("a", seed=13))
+    with background_server(Broken(MODEL, TOKENIZER, max_length=256, batch_size=4), "tiny", log=lines.append) as url:
+        response = post(url, chat("a", seed=13))
         assert response.status_code == 500 and response.json()["error"]["message"] == "the engine failed"
         with httpx.stream("POST", f"{url}/chat/completions", json=chat("a", seed=13, stream=True)) as stream:
             assert '"the engine failed"' in stream.read().decode() and "[DONE]" not in stream.text
-        assert posted(url, chat("a", seed=1, max_tokens=20)).status_code == 200
+        assert post(url, chat("a", seed=1, max_tokens=20)).status_code == 200
 
 
-def test_a_port_that_is_taken_is_one_line(url):
+def test_a_port_in_use_is_one_line(url):
     port = int(url.split(":")[2].removesuffix("/v1"))
-    with pytest.raises(UserError, match=f"cannot listen at 127.0.0.1:{port}"), serving(talker(), port=port):
+    with (
+        pytest.raises(UserError, match=f"cannot listen at 127.0.0.1:{port}"),
+        background_server(small_engine(), port=port),
+    ):
         pass
 
 
-def test_a_full_queue_is_refused_and_asked_again_later():
-    """One request under way fills it; a client that heeds Retry-After gets its answer in the end."""
+def test_a_full_queue_is_refused_and_retried():
+    """One running request fills the queue; a client that waits for Retry-After gets its response."""
     long = chat("a", seed=13, max_tokens=200, n=24, stream=True)
-    with serving(talker(), "tiny", limit=1) as url:
-        with httpx.stream("POST", f"{url}/chat/completions", json=long, timeout=60) as one:
-            lines = one.iter_lines()  # kept: letting go of it hangs up
+    with background_server(small_engine(), "tiny", max_pending=1) as url:
+        with httpx.stream("POST", f"{url}/chat/completions", json=long, timeout=60) as stream:
+            lines = stream.iter_lines()  # kept: deleting it closes the connection
             next(lines)
-            refused = posted(url, chat("b", max_tokens=4))
+            refused = post(url, chat("b", max_tokens=4))
             assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
             assert refused.json()["error"]["code"] == "queue_full"
-        with Endpoint(url, "tiny") as there:
-            found = there.answers([user(text) for text in "abcd"], Request(0.0, length=20))
-        assert [len(answer.replies) for answer in found] == [1] * 4
+        with EndpointEngine(url, "tiny") as engine:
+            responses = engine.generate([user(text) for text in "abcd"], GenerationConfig(0.0, max_tokens=20))
+        assert [len(answer.choices) for answer in responses] == [1] * 4

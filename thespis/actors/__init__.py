@@ -1,1 +1,1 @@
-"""Turns observations into actions."""
+"""Actors: modules that map observations to actions or to distributions over actions."""

@@ -1,1 +1,1 @@
-"""Who is better, by playing against each other."""
+"""Arena: matches and tournaments between players, with ratings."""

@@ -1,7 +1,7 @@
-"""Tree search without learning: UCT (Kocsis and Szepesvári 2006, "Bandit based Monte-Carlo planning") with mctx.
+"""Monte-Carlo tree search without learning: UCT (Kocsis and Szepesvári 2006, "Bandit based Monte-Carlo planning").
 
-A node is worth what one game, played on from it by legal moves at random, brings to the player to move. Children never
-tried come first, then those of largest ``q + c sqrt(ln N / n)``; what is played is the move tried most often.
+Built on mctx. The value of a new node is the payoff of one uniformly random playout for the player to move. Unvisited
+children come first, then those with the largest ``q + c sqrt(ln N / n)``; the move with most visits is played.
 """
 
 from __future__ import annotations
@@ -16,95 +16,105 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Game
 from thespis.core.errors import UserError, missing_extra
-from thespis.core.keys import fold
 from thespis.core.records import EnvSpec, View
+from thespis.runtime.keys import fold
 
-CURIOSITY = math.sqrt(2)
+EXPLORATION_CONSTANT = math.sqrt(2)
 """``c``, for payoffs between -1 and 1."""
 
 
-class MCTS(eqx.Module):
-    """Plays ``game`` by so many ``simulations`` a move."""
+class MCTSPlayer(eqx.Module):
+    """UCT player of ``game`` with ``num_simulations`` simulations per move."""
 
     game: Game
-    simulations: int = eqx.field(static=True)
-    seats: str = eqx.field(static=True)
+    num_simulations: int = eqx.field(static=True)
+    group_name: str = eqx.field(static=True)
 
     @classmethod
-    def of(cls, spec: EnvSpec, simulations: int) -> MCTS:
-        """For one world. Raises ``UserError`` where there is no game of two players who see everything."""
-        if not spec.searchable or spec.game.rules.players != 2:
+    def from_spec(cls, spec: EnvSpec, num_simulations: int) -> MCTSPlayer:
+        """The player for an environment. Raises ``UserError`` unless it is a two-player game of perfect information."""
+        if not spec.has_game_state or spec.game.spec.num_players != 2:
             raise UserError(
-                f"bot:mcts searches games of two players who see everything, and {spec.name} is none: leave it out"
+                f"bot:mcts needs a two-player game of perfect information, and {spec.name} is not one: leave it out"
             )
         try:
             import mctx  # noqa: F401
         except ImportError as error:
             raise missing_extra("mctx", "games") from error
-        return cls(spec.game, simulations, spec.groups[0].name)
+        return cls(spec.game, num_simulations, spec.groups[0].name)
 
-    def begin(self, n: int) -> PyTree:
-        """Nothing to remember: every search begins anew."""
+    def init_memory(self, n: int) -> PyTree:
+        """No memory: every search starts from scratch."""
         return ()
 
     def act(self, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any]:
-        """The same move for both seats: whose turn it is takes it."""
+        """The same move for both seats; only that of the player to move counts."""
         import mctx
 
-        position, legal = view.position, jax.vmap(self.game.legal)(view.position)
-        follow: Any = self._follow
-        root = mctx.RootFnOutput(prior_logits=_logits(legal), value=jnp.zeros(len(legal)), embedding=position)  # pyright: ignore
+        position, legal = view.game_state, jax.vmap(self.game.action_mask)(view.game_state)
+        recurrent_fn: Any = self._recurrent_fn
+        root = mctx.RootFnOutput(prior_logits=_legal_logits(legal), value=jnp.zeros(len(legal)), embedding=position)  # pyright: ignore
         tree = mctx.search(
             params=(),
             rng_key=fold(key, "search"),
             root=root,
-            recurrent_fn=follow,
-            root_action_selection_fn=lambda key, tree, node: _select(key, tree, node, 0),
-            interior_action_selection_fn=_select,
-            num_simulations=self.simulations,
+            recurrent_fn=recurrent_fn,
+            root_action_selection_fn=lambda key, tree, node: _select_uct(key, tree, node, 0),
+            interior_action_selection_fn=_select_uct,
+            num_simulations=self.num_simulations,
             invalid_actions=~legal,
         )
-        tried = jnp.where(legal, tree.summary().visit_counts, -1.0)
-        move = jnp.argmax(tried + jax.random.uniform(fold(key, "ties"), tried.shape, maxval=0.5), axis=-1)
-        return {self.seats: jnp.broadcast_to(move.astype("int32")[:, None], (len(move), 2))}, memory
+        visits = jnp.where(legal, tree.summary().visit_counts, -1.0)
+        move = jnp.argmax(visits + jax.random.uniform(fold(key, "ties"), visits.shape, maxval=0.5), axis=-1)
+        return {self.group_name: jnp.broadcast_to(move.astype("int32")[:, None], (len(move), 2))}, memory
 
-    def _follow(self, params: PyTree, key: Key[Array, ""], action: Int[Array, " n"], position: PyTree):
-        """What a move leads to, in mctx's words: values are those of the player to move."""
+    def _recurrent_fn(self, params: PyTree, key: Key[Array, ""], action: Int[Array, " n"], state: PyTree):
+        """The recurrent function of mctx: result of a move, with values from the view of the player to move."""
         import mctx
 
-        def one(key, action, position):
-            mover, after = self.game.player(position), self.game.play(position, action, key)
-            following, over = self.game.player(after), self.game.over(after)
-            same = jnp.where(following == mover, 1.0, -1.0)
-            won = jnp.where(self.game.over(position), 0.0, self.game.payoff(after)[mover])
-            return won, jnp.where(over, 0.0, same), _logits(self.game.legal(after)), self._playout(after, key), after
+        def per_row(key, action, position):
+            player, next_position = self.game.current_player(position), self.game.step(position, action, key)
+            next_player, is_over = self.game.current_player(next_position), self.game.is_terminal(next_position)
+            sign = jnp.where(next_player == player, 1.0, -1.0)
+            reward = jnp.where(self.game.is_terminal(position), 0.0, self.game.rewards(next_position)[player])
+            return (
+                reward,
+                jnp.where(is_over, 0.0, sign),
+                _legal_logits(self.game.action_mask(next_position)),
+                self._random_playout(next_position, key),
+                next_position,
+            )
 
-        told = jax.vmap(one)(jax.random.split(key, len(action)), action, position)
+        outputs = jax.vmap(per_row)(jax.random.split(key, len(action)), action, state)
         names = ("reward", "discount", "prior_logits", "value")
-        return mctx.RecurrentFnOutput(**dict(zip(names, told[:4], strict=True))), told[4]
+        return mctx.RecurrentFnOutput(**dict(zip(names, outputs[:4], strict=True))), outputs[4]
 
-    def _playout(self, position: PyTree, key: Key[Array, ""]) -> Float[Array, ""]:
-        """What a game played on at random brings to the player to move; nothing, if it is over."""
+    def _random_playout(self, state: PyTree, key: Key[Array, ""]) -> Float[Array, ""]:
+        """Payoff of a uniformly random playout for the player to move; 0 if the game is over."""
 
         def move(carry):
-            position, won, tick = carry
-            drawn, chance = jax.random.split(jax.random.fold_in(key, tick))
-            action = jax.random.categorical(drawn, _logits(self.game.legal(position)))
-            position = self.game.play(position, action.astype("int32"), chance)
-            return position, won + self.game.payoff(position), tick + 1
+            position, payoffs, tick = carry
+            move_key, env_key = jax.random.split(jax.random.fold_in(key, tick))
+            action = jax.random.categorical(move_key, _legal_logits(self.game.action_mask(position)))
+            position = self.game.step(position, action.astype("int32"), env_key)
+            return position, payoffs + self.game.rewards(position), tick + 1
 
-        begun = position, jnp.zeros(self.game.rules.players), jnp.zeros((), "int32")
-        return jax.lax.while_loop(lambda carry: ~self.game.over(carry[0]), move, begun)[1][self.game.player(position)]
+        start = state, jnp.zeros(self.game.spec.num_players), jnp.zeros((), "int32")
+        return jax.lax.while_loop(lambda carry: ~self.game.is_terminal(carry[0]), move, start)[1][
+            self.game.current_player(state)
+        ]
 
 
-def _select(key: Key[Array, ""], tree: Any, node: Any, depth: Any) -> Int[Array, ""]:
-    """The move of largest upper confidence bound; illegal ones have logits of minus infinity."""
-    tried = tree.children_visits[node]
-    bound = tree.qvalues(node) + CURIOSITY * jnp.sqrt(jnp.log(tree.node_visits[node]) / jnp.maximum(tried, 1))
-    first = jax.random.uniform(key, tried.shape) + 1e6
+def _select_uct(key: Key[Array, ""], tree: Any, node: Any, depth: Any) -> Int[Array, ""]:
+    """The move with the largest upper confidence bound; illegal moves have prior logits of minus infinity."""
+    visits = tree.children_visits[node]
+    bound = tree.qvalues(node) + EXPLORATION_CONSTANT * jnp.sqrt(
+        jnp.log(tree.node_visits[node]) / jnp.maximum(visits, 1)
+    )
+    unvisited_score = jax.random.uniform(key, visits.shape) + 1e6
     legal = tree.children_prior_logits[node] > -jnp.inf
-    return jnp.argmax(jnp.where(legal, jnp.where(tried == 0, first, bound), -jnp.inf)).astype("int32")
+    return jnp.argmax(jnp.where(legal, jnp.where(visits == 0, unvisited_score, bound), -jnp.inf)).astype("int32")
 
 
-def _logits(legal: Bool[Array, "*n actions"]) -> Float[Array, "*n actions"]:
+def _legal_logits(legal: Bool[Array, "*n actions"]) -> Float[Array, "*n actions"]:
     return jnp.where(legal, 0.0, -jnp.inf)

@@ -1,4 +1,4 @@
-"""Who can sit in the seats of a world of many agents: trained runs, chance, and whatever has these two functions."""
+"""Players of multi-agent environments: the player protocol, trained players, uniformly random players."""
 
 from __future__ import annotations
 
@@ -8,91 +8,89 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.agents import Group, per_group
 from thespis.core.contracts import Game, Method, Mode
-from thespis.core.game_trees import game_tree
-from thespis.core.game_walks import uniform
-from thespis.core.keys import fold
 from thespis.core.records import EnvSpec, View
-from thespis.core.spaces import Space, random_action, to_world
-from thespis.evaluation.exploitability import Judgement, judge, judge_method
+from thespis.core.spaces import AgentGroup, Space, map_groups, random_action, unscale_action
+from thespis.envs.games.game_tree import build_game_tree, uniform_policy
+from thespis.evaluation.exploitability import ExploitabilityResult, evaluate_method, evaluate_policy_table
+from thespis.runtime.keys import fold
 
 
 @runtime_checkable
 class Player(Protocol):
-    """Acts for all seats at once; whoever asks takes the actions of the seats that the player sits in.
+    """Protocol of a player: acts for all seats at once; the caller uses the actions of the player's own seats.
 
-    A pytree of arrays, or an object without any.
+    Either a pytree of arrays, or an object without arrays.
     """
 
-    def begin(self, n: int) -> PyTree:
-        """Memory of ``n`` fresh games, leading axis ``n``; ``()`` if there is none."""
+    def init_memory(self, n: int) -> PyTree:
+        """Memory at the start of ``n`` games, leading axis ``n``; ``()`` if there is none."""
         ...
 
     def act(self, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any]:
-        """Actions ``[n, agent, ...]`` by group, in the world's units, and the memory after them."""
+        """Actions ``[n, agent, ...]`` by group, in the environment's units, and the next memory."""
         ...
 
 
 @runtime_checkable
-class Judged(Protocol):
-    """A player that can be judged exactly where a game is small."""
+class HasExploitability(Protocol):
+    """Protocol of a player whose exploitability can be computed in small games."""
 
-    def judged(self, game: Game) -> Judgement:
-        """All seats of it against best replies. Raises ``UserError`` where this cannot be computed."""
+    def evaluate_exploitability(self, game: Game) -> ExploitabilityResult:
+        """Exact exploitability in ``game``. Raises ``UserError`` where this cannot be computed."""
         ...
 
 
-class Trained(eqx.Module):
-    """What a method for many agents has learnt."""
+class TrainedPlayer(eqx.Module):
+    """Player with the policy of a trained multi-agent method."""
 
     method: Method
     state: PyTree
     mode: Mode = eqx.field(static=True)
-    action: Space = eqx.field(static=True)
+    action_space: Space = eqx.field(static=True)
 
-    def begin(self, n: int) -> PyTree:
-        """The method's memory."""
-        return self.method.begin(self.method.policy(self.state, self.mode), n)
+    def init_memory(self, n: int) -> PyTree:
+        """The policy's initial memory."""
+        return self.method.init_memory(self.method.policy(self.state, self.mode), n)
 
     def act(self, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any]:
-        """The method's actions."""
+        """Actions that the trained policy takes."""
         action, memory, _ = self.method.act(self.method.policy(self.state, self.mode), memory, view, key)
-        return to_world(self.action, action), memory
+        return unscale_action(self.action_space, action), memory
 
-    def judged(self, game: Game) -> Judgement:
-        """By the probabilities that the method tells."""
-        return judge_method(self.method, jax.tree.map(lambda x: x[None], self.state), game, self.mode)[0]
+    def evaluate_exploitability(self, game: Game) -> ExploitabilityResult:
+        """Exploitability from the method's action probabilities."""
+        return evaluate_method(self.method, jax.tree.map(lambda x: x[None], self.state), game, self.mode)[0]
 
 
-class Random(eqx.Module):
-    """Any legal action, all alike."""
+class UniformRandomPlayer(eqx.Module):
+    """Player that samples uniformly among legal actions."""
 
-    action: Space = eqx.field(static=True)
-    groups: tuple[Group, ...] = eqx.field(static=True)
+    action_space: Space = eqx.field(static=True)
+    groups: tuple[AgentGroup, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, spec: EnvSpec) -> Random:
-        """For one world."""
-        return cls(spec.action, spec.groups)
+    def from_spec(cls, spec: EnvSpec) -> UniformRandomPlayer:
+        """The player for an environment."""
+        return cls(spec.action_space, spec.groups)
 
-    def judged(self, game: Game) -> Judgement:
-        """By equal probabilities."""
-        tree = game_tree(game)
-        return judge(tree, uniform(tree))
+    def evaluate_exploitability(self, game: Game) -> ExploitabilityResult:
+        """Exploitability of the uniform policy."""
+        tree = build_game_tree(game)
+        return evaluate_policy_table(tree, uniform_policy(tree))
 
-    def begin(self, n: int) -> PyTree:
-        """Nothing to remember."""
+    def init_memory(self, n: int) -> PyTree:
+        """An empty memory: the policy is memoryless."""
         return ()
 
     def act(self, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any]:
-        """Actions drawn anew."""
+        """Actions drawn uniformly from the legal ones."""
         alive: Any = view.alive
-        rows = next(iter(alive.values())).shape[0]
+        num_games = next(iter(alive.values())).shape[0]
         keys = {group.name: fold(key, group.name) for group in self.groups}
 
-        def draw(space: Space, axes: tuple[int, ...], legal: PyTree, key: Key[Array, ""]) -> PyTree:
-            each = jax.vmap(jax.vmap(lambda key, legal: random_action(space, key, legal)))
-            return to_world(space, each(jax.random.split(key, (rows, *axes)), legal))
+        def sample(space: Space, axes: tuple[int, ...], legal: PyTree, key: Key[Array, ""]) -> PyTree:
+            sample_each = jax.vmap(jax.vmap(lambda key, legal: random_action(space, key, legal)))
+            return unscale_action(space, sample_each(jax.random.split(key, (num_games, *axes)), legal))
 
-        return per_group(self.groups, self.action, draw, view.legal, keys), memory
+        return map_groups(self.groups, self.action_space, sample, view.action_mask, keys), memory

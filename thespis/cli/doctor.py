@@ -1,35 +1,34 @@
-"""Why does it not learn? Checks this installation on worlds with known answers, and the user's own world.
+"""Diagnosis of problems with learning: checks of the installation on probe environments, and of a user's environment.
 
-The first check that fails is the one to mend: later ones often fail because of it.
+Fix the first check that fails: later ones often fail because of it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from thespis.cli.doctor_checks.check import Check
+from thespis.cli.doctor_checks.check import CheckResult
 
-__all__ = ["Check", "doctor"]
+__all__ = ["CheckResult", "doctor"]
 
-_SHARE = 0.25  # of the time, for the installation, where a world is given
+_INSTALLATION_SHARE = 0.25  # of the time, for the installation, if there is an environment to check
 
 
-def doctor(env: Any = None, *, seconds: float | int = 60) -> list[Check]:
-    """Check this installation and, if given, a world, in about ``seconds``.
+def doctor(env: Any = None, *, seconds: float | int = 60) -> list[CheckResult]:
+    """Check this installation and, if given, an environment, in about ``seconds``.
 
-    ``env`` is whatever :func:`thespis.train` takes: a name, an object, a class or a function. What does not fit
-    into the time is skipped and says so. Checks that failed have ``passed=False``; ``None`` stands for warnings
-    and for what was skipped.
+    ``env`` is as in :func:`thespis.train`: a name, an object, a class or a function. Checks that do not fit into the
+    time are skipped and reported as skipped. Checks that failed have ``passed=False``; ``None`` stands for warnings
+    and skipped checks.
     """
-    from thespis.assembly import use_compilation_cache
-    from thespis.cli.doctor_checks.check import Clock
-    from thespis.cli.doctor_checks.compiling import compiled_quickly
-    from thespis.cli.doctor_checks.installation import check_installation
-    from thespis.cli.doctor_checks.world import check_world
+    from thespis.cli.doctor_checks.check import TimeBudget, fast_compilation
+    from thespis.cli.doctor_checks.environment_checks import check_user_env
+    from thespis.cli.doctor_checks.installation_checks import check_installation
+    from thespis.training.assembly import enable_compilation_cache
 
-    use_compilation_cache()
-    clock = Clock(seconds)
-    with compiled_quickly():  # programs too short to pay for more
+    enable_compilation_cache()
+    budget = TimeBudget(seconds)
+    with fast_compilation():  # the programs run too briefly for more optimization
         if env is None:
-            return check_installation(clock)
-        return check_installation(Clock(_SHARE * seconds), short=True) + check_world(env, clock)
+            return check_installation(budget)
+        return check_installation(TimeBudget(_INSTALLATION_SHARE * seconds), short=True) + check_user_env(env, budget)

@@ -1,7 +1,7 @@
-"""The command line: parse, run, and say in one line what went wrong.
+"""Entry point of the command line: parses arguments, runs the command, and prints errors in one line.
 
-Exit codes: 0 done; 1 a check failed, or an error that nobody foresaw; 2 something the user can mend; 3 the training
-diverged; 130 interrupted, saved. Nothing heavy is imported before a command runs.
+Exit codes: 0 success; 1 a failed check or an unexpected error; 2 an error that the user can fix; 3 training diverged;
+130 interrupted and saved. No heavy module is imported before a command runs.
 """
 
 from __future__ import annotations
@@ -14,49 +14,53 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import tyro
 
-from thespis.cli.commands.arena import Arena
-from thespis.cli.commands.chat import Chat
-from thespis.cli.commands.collect import Collect
-from thespis.cli.commands.compare import Compare
-from thespis.cli.commands.doctor import Doctor
-from thespis.cli.commands.evaluate import Evaluate
-from thespis.cli.commands.export import Export
-from thespis.cli.commands.listing import List
-from thespis.cli.commands.papers import Papers
-from thespis.cli.commands.play import Play
-from thespis.cli.commands.record import Record
-from thespis.cli.commands.report import MakeReport
-from thespis.cli.commands.reproduce import Reproduce
-from thespis.cli.commands.resume import Resume
-from thespis.cli.commands.serve import Serve
-from thespis.cli.commands.sweep import Sweep
-from thespis.cli.commands.train import Train
-from thespis.cli.output import Command, Output, complain, output
+from thespis.cli.commands.arena import ArenaCommand
+from thespis.cli.commands.chat import ChatCommand
+from thespis.cli.commands.collect import CollectCommand
+from thespis.cli.commands.compare import CompareCommand
+from thespis.cli.commands.doctor import DoctorCommand
+from thespis.cli.commands.evaluate import EvaluateCommand
+from thespis.cli.commands.export import ExportCommand
+from thespis.cli.commands.list import ListCommand
+from thespis.cli.commands.papers import PapersCommand
+from thespis.cli.commands.play import PlayCommand
+from thespis.cli.commands.record import RecordCommand
+from thespis.cli.commands.report import ReportCommand
+from thespis.cli.commands.reproduce import ReproduceCommand
+from thespis.cli.commands.resume import ResumeCommand
+from thespis.cli.commands.serve import ServeCommand
+from thespis.cli.commands.sweep import SweepCommand
+from thespis.cli.commands.train import TrainCommand
+from thespis.cli.output import Command, CommandOutput, open_output, print_stderr
 from thespis.core.errors import UserError
+from thespis.core.renames import RenamedWarning
 
 COMMANDS: dict[str, type] = {
-    "train": Train,
-    "resume": Resume,
-    "sweep": Sweep,
-    "evaluate": Evaluate,
-    "compare": Compare,
-    "arena": Arena,
-    "play": Play,
-    "chat": Chat,
-    "report": MakeReport,
-    "record": Record,
-    "collect": Collect,
-    "export": Export,
-    "serve": Serve,
-    "papers": Papers,
-    "reproduce": Reproduce,
-    "list": List,
-    "doctor": Doctor,
+    "train": TrainCommand,
+    "resume": ResumeCommand,
+    "sweep": SweepCommand,
+    "evaluate": EvaluateCommand,
+    "compare": CompareCommand,
+    "arena": ArenaCommand,
+    "play": PlayCommand,
+    "chat": ChatCommand,
+    "report": ReportCommand,
+    "record": RecordCommand,
+    "collect": CollectCommand,
+    "export": ExportCommand,
+    "serve": ServeCommand,
+    "papers": PapersCommand,
+    "reproduce": ReproduceCommand,
+    "list": ListCommand,
+    "doctor": DoctorCommand,
 }
+
+_OLD_FLAGS = {"--vary": "--randomize", "--lag": "--policy-lag", "--newest": "--latest-policy"}
+_OLD_VALUES = {("--role", "world"): "environment"}
 
 DESCRIPTION = "An actor acts, a critic evaluates, a learner improves: train agents, and see how good they are."
 
@@ -76,16 +80,34 @@ def run(argv: list[str]) -> int:
 
             print(f"thespis {__version__}")
             return 0
-        command = _parse(argv)
+        command = _parse(_with_new_flags(argv))
     except UserError as error:
-        complain(str(error))
+        print_stderr(str(error))
         return 2
     except SystemExit as end:
-        return _after_help(argv) if end.code in (0, None) else 2
+        return _show_method_help(argv) if end.code in (0, None) else 2
     except BrokenPipeError:
-        return _unread()
-    with _quiet_libraries(), output(command.json) as out:
-        return _guarded(command, out)
+        return _handle_broken_pipe()
+    with _silence_libraries(), open_output(command.json) as out:
+        return _run_command(command, out)
+
+
+def _with_new_flags(argv: list[str]) -> list[str]:
+    """Arguments with flags and values of earlier versions replaced; prints a note for each."""
+    if argv[0] not in ("train", "sweep", "chat"):
+        return argv
+    words = []
+    for word in argv:
+        flag, equals, value = word.partition("=")
+        old = (flag, value) if equals else (words[-1] if words else "", word)
+        if old in _OLD_VALUES:
+            print(f"note: {' '.join(old)} is now called {old[0]} {_OLD_VALUES[old]}", file=sys.stderr)
+            word = word.removesuffix(old[1]) + _OLD_VALUES[old]
+        if flag in _OLD_FLAGS:
+            print(f"note: {flag} is now called {_OLD_FLAGS[flag]}", file=sys.stderr)
+            word = f"{_OLD_FLAGS[flag]}{equals}{value}"
+        words.append(word)
+    return words
 
 
 def _parse(argv: list[str]) -> Command:
@@ -101,53 +123,63 @@ def _parse(argv: list[str]) -> Command:
 
 def _check_command(argv: list[str]) -> None:
     if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        near = difflib.get_close_matches(argv[0], COMMANDS, 2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it is one of {', '.join(COMMANDS)}"
+        close_matches = difflib.get_close_matches(argv[0], COMMANDS, 2)
+        hint = f"did you mean {' or '.join(close_matches)}?" if close_matches else f"it is one of {', '.join(COMMANDS)}"
         raise UserError(f"unknown command {argv[0]!r}: {hint}")
 
 
-def _after_help(argv: list[str]) -> int:
-    """``thespis train sac --help`` (and sweep) goes on with the settings of SAC."""
+def _show_method_help(argv: list[str]) -> int:
+    """Print the settings of SAC after the help of ``thespis train sac --help`` (and sweep)."""
     if argv[0] not in ("train", "sweep") or argv[1].startswith("-"):
-        return 0  # nobody asked about a method
-    with _quiet_libraries():
-        return _guarded(List("methods", argv[1]), Output())
+        return 0  # no method is named
+    with _silence_libraries():
+        return _run_command(ListCommand("methods", argv[1]), CommandOutput())
 
 
-def _guarded(command: Command, out: Output) -> int:
+def _run_command(command: Command, out: CommandOutput) -> int:
     try:
         return command.run(out)
     except UserError as error:
-        complain(f"{error}{_how_to_go_on(out)}")
+        print_stderr(f"{error}{_resume_hint(out)}")
         return 2
     except KeyboardInterrupt:
-        complain(f"interrupted{_how_to_go_on(out)}")
+        print_stderr(f"interrupted{_resume_hint(out)}")
         return 130
     except BrokenPipeError:
-        return _unread()
+        return _handle_broken_pipe()
     except Exception:
         traceback.print_exc()
-        complain(f"this was not foreseen: please report the lines above{_how_to_go_on(out)}")
+        print_stderr(f"unexpected error: please report the lines above{_resume_hint(out)}")
         return 1
 
 
-def _unread() -> int:
-    """The reader has seen enough: nothing more is said, not even by Python as it ends."""
+def _handle_broken_pipe() -> int:
+    """Redirect stdout to the null device after its reader has closed it, so that Python prints no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
 
-def _how_to_go_on(out: Output) -> str:
-    return f"; continue with: thespis resume {out.directory}" if out.directory else ""
+def _resume_hint(out: CommandOutput) -> str:
+    return f"; continue with: thespis resume {out.run_directory}" if out.run_directory else ""
 
 
 @contextlib.contextmanager
-def _quiet_libraries() -> Iterator[None]:
-    """JAX's own remarks are off: what a user must know, the device among it, we say ourselves."""
+def _silence_libraries() -> Iterator[None]:
+    """Context that silences log messages and warnings of JAX; the commands print the device themselves."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for name in ("jax", "absl"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="jax")
         warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
+        warnings.filterwarnings("always", category=RenamedWarning)
+        original_showwarning = warnings.showwarning
+
+        def show_in_one_line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, RenamedWarning):
+                print(f"note: {message}", file=sys.stderr)
+            else:
+                original_showwarning(message, category, *where, **more)
+
+        warnings.showwarning = show_in_one_line
         yield

@@ -1,4 +1,4 @@
-"""Types of options that several commands share."""
+"""Types of command-line options that several commands share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tyro
 from thespis.core.errors import UserError
 
 
-def _whole(texts: list[str]) -> int:
-    """``20000``, ``20_000`` or ``2e4``."""
+def _parse_count(texts: list[str]) -> int:
+    """Parse a count, written ``20000``, ``20_000`` or ``2e4``."""
     try:
         return int(texts[0])
     except ValueError:
@@ -20,23 +20,23 @@ def _whole(texts: list[str]) -> int:
         return int(number)
 
 
-_COUNT: Any = tyro.constructors.PrimitiveConstructorSpec(
+_COUNT_SPEC: Any = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
     metavar="N",
-    instance_from_str=_whole,
+    instance_from_str=_parse_count,
     is_instance=lambda value: isinstance(value, int),
     str_from_instance=lambda value: [str(value)],
 )
 
-Count = Annotated[int, _COUNT]
+Count = Annotated[int, _COUNT_SPEC]
 """A whole number, also written ``2e4`` or ``20_000``."""
 
 JsonFlag = Annotated[bool, tyro.conf.arg(help="Print the result as one JSON document on stdout, all else on stderr.")]
-"""The option that every command with a result has."""
+"""The ``--json`` option of commands with a result."""
 
 
-def optional(metavar: str) -> Any:
-    """The look of an option that need not be given: what its text says of the default is enough."""
+def optional_arg(metavar: str) -> Any:
+    """Help format of an optional option, whose help text describes the default."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 
@@ -47,10 +47,10 @@ RunPaths = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metava
 """Directories of runs."""
 
 
-def seeds(text: str) -> int | list[int]:
-    """``3`` is three seeds, ``0,3,5`` are these. Raises :class:`UserError` for anything else."""
+def parse_seeds(text: str) -> int | list[int]:
+    """Parse ``3`` (a number of seeds) or ``0,3,5`` (a list of seeds). Raises :class:`UserError` for other texts."""
     try:
         listed = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise UserError(f"--seeds {text} does not fit: give how many (3) or which (0,3,5)") from None
+        raise UserError(f"--seeds {text} is invalid: give a number of seeds (3) or a list (0,3,5)") from None
     return listed if "," in text else listed[0]

@@ -1,4 +1,4 @@
-"""What a command prints: for readers on a console, or one JSON document alone on stdout."""
+"""Output of commands: text on a console, or a single JSON document on stdout."""
 
 from __future__ import annotations
 
@@ -18,65 +18,65 @@ class Command(Protocol):
 
     @property
     def json(self) -> bool:
-        """Whether the result is wanted as one JSON document."""
+        """Whether to print the result as one JSON document."""
         ...
 
-    def run(self, out: Output) -> int:
-        """Do it and return the exit code."""
+    def run(self, out: CommandOutput) -> int:
+        """Run the command and return the exit code."""
         ...
 
 
-class Output:
-    """Where a command's words and its result go.
+class CommandOutput:
+    """Destination of a command's text and result.
 
-    ``document`` takes the JSON document, if one is wanted; the console then writes to stderr. ``directory`` is the
-    run that is being trained, for whoever has to say where things are after an accident.
+    ``json_stream`` receives the JSON document, if one is requested; the console then writes to stderr.
+    ``run_directory`` is the run in training, for messages after an error.
     """
 
-    def __init__(self, document: TextIO | None = None):
-        self.document = document
-        self.console = Console(stderr=document is not None, highlight=False)
-        self.directory: str | None = None
+    def __init__(self, json_stream: TextIO | None = None):
+        self.json_stream = json_stream
+        self.console = Console(stderr=json_stream is not None, highlight=False)
+        self.run_directory: str | None = None
 
-    def say(self, *what: Any, markup: bool = True) -> None:
-        """Print for a reader; without ``markup`` what stands in square brackets is no style."""
-        self.console.print(*what, soft_wrap=True, markup=markup)
+    def print(self, *objects: Any, markup: bool = True) -> None:
+        """Print on the console; without ``markup``, square brackets are printed as they are."""
+        self.console.print(*objects, soft_wrap=True, markup=markup)
 
-    def ask(self, prompt: str) -> str:
-        """A line that the reader types. Raises ``EOFError`` where there is none."""
+    def input(self, prompt: str) -> str:
+        """Read a line from the user. Raises ``EOFError`` at the end of input."""
         typed = self.console.input(prompt, markup=False)
-        if not sys.stdin.isatty():  # nobody's terminal has shown it
-            self.say(typed, markup=False)
+        if not sys.stdin.isatty():  # no terminal has echoed it
+            self.print(typed, markup=False)
         return typed
 
-    def result(self, data: Any) -> None:
-        """Print the result as JSON, if that is wanted; numbers that are not finite become null."""
-        if self.document is not None:
-            from thespis.runs.store import plain
+    def write_result(self, data: Any) -> None:
+        """Print the result as JSON, if requested; numbers that are not finite become null."""
+        if self.json_stream is not None:
+            from thespis.runs.store import to_jsonable
 
-            json.dump(plain(data), self.document, indent=1, allow_nan=False)
-            self.document.write("\n")
-            self.document.flush()
+            json.dump(to_jsonable(data), self.json_stream, indent=1, allow_nan=False)
+            self.json_stream.write("\n")
+            self.json_stream.flush()
 
 
 @contextlib.contextmanager
-def output(as_json: bool) -> Iterator[Output]:
-    """An :class:`Output`. For JSON, whatever else this process writes to stdout goes to stderr, libraries included."""
+def open_output(as_json: bool) -> Iterator[CommandOutput]:
+    """Context with a :class:`CommandOutput`; for JSON, all other output to stdout, by libraries too, goes to stderr."""
     if not as_json:
-        yield Output()
+        yield CommandOutput()
         return
     sys.stdout.flush()
-    kept = os.dup(1)
+    saved_stdout = os.dup(1)
     os.dup2(2, 1)
     try:
-        with os.fdopen(os.dup(kept), "w") as document:
-            yield Output(document)
+        with os.fdopen(os.dup(saved_stdout), "w") as document:
+            yield CommandOutput(document)
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved_stdout, 1)
+        os.close(saved_stdout)
 
 
-def complain(text: str) -> None:
-    """One line on stderr."""
+def print_stderr(text: str) -> None:
+    """Print one line on stderr."""
     print(f"thespis: {text}", file=sys.stderr)

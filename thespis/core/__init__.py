@@ -1,1 +1,1 @@
-"""The contracts and the data types; imports nothing else of ours."""
+"""The contracts and data types; imports nothing else of the package."""

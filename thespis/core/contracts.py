@@ -1,9 +1,13 @@
-"""The four contracts: Method, Feedback, Curriculum, Environment. Everything else is a choice of these.
+"""The contracts (protocols) of the package; the four main ones are Method, Feedback, Curriculum and Environment.
 
-Implementations are frozen ``equinox.Module``s whose functions are pure over pytrees, so that code which
-does not know them can jit, vmap over seeds, checkpoint and resume them. Numbers that may vary in a sweep
-are leaves; whatever changes a shape or a branch is a static field. ``name``, ``citations`` and ``details``
-are what a run says of its parts: how they are called, where they come from, which details are on.
+Implementations are frozen ``equinox.Module``s whose functions are pure over pytrees, so that code which does not know
+them can jit, vmap over seeds, checkpoint and resume them. Numbers that may vary in a sweep are leaves; whatever changes
+a shape or a branch is a static field. ``name``, ``citations`` and ``details`` are what a run records about its parts:
+their names, papers, and implementation details.
+
+The other contracts are for methods of many agents, opponents in games, games, host environments, hindsight goal
+relabelling where goals are part of the observation (:class:`GoalRelabeler`), and policies whose action probabilities
+can be computed, for exact evaluation (:class:`HasActionProbs`).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.feeds import Feed
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Outcomes, Report, TimeStep, Transition, View
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, EpisodeStats, Report, TimeStep, Transition, View
 from thespis.core.spaces import Space
 
 State = TypeVar("State")
@@ -24,7 +28,7 @@ Memory = TypeVar("Memory")
 
 
 class Mode(enum.Enum):
-    """How an actor plays: to learn, by its own distribution without added exploration, or its best."""
+    """How an actor plays: to learn, by its own distribution without added exploration, or greedily."""
 
     EXPLORE = "explore"
     SAMPLE = "sampled"
@@ -33,7 +37,7 @@ class Mode(enum.Enum):
 
 @runtime_checkable
 class Method(Protocol[State, Policy, Memory]):
-    """Actor, critic and learner of one agent."""
+    """A learning algorithm: actor, critic and learner of one agent."""
 
     name: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
@@ -41,27 +45,30 @@ class Method(Protocol[State, Policy, Memory]):
 
     @property
     def feed(self) -> Feed:
-        """What one update eats."""
+        """The data that one update consumes: rollouts, episodes, replay or a dataset."""
         ...
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> State:
-        """All that learning may change, and nothing else. Raises ``ValueError`` for spaces it cannot serve."""
+        """The training state: everything that learning changes, and nothing else.
+
+        Raises ``ValueError`` for spaces that the method does not support.
+        """
         ...
 
     def policy(self, state: State, mode: Mode) -> Policy:
-        """The slice of the state that an actor carries; how it plays is settled here."""
+        """The part of the state that an actor needs; the mode of play is fixed here."""
         ...
 
-    def begin(self, policy: Policy, n: int) -> Memory:
-        """Memory of ``n`` fresh episodes, leading axis ``n``; ``()`` if there is none."""
+    def init_memory(self, policy: Policy, n: int) -> Memory:
+        """The actor's recurrent memory for ``n`` fresh episodes, leading axis ``n``; ``()`` if there is none."""
         ...
 
     def act(self, policy: Policy, memory: Memory, view: View, key: Key[Array, ""]) -> tuple[PyTree, Memory, PyTree]:
-        """Canonical actions of ``n`` environments at once, the memory after them, and extras to store."""
+        """Canonical actions for ``n`` environments at once, the memory after them, and extras to store."""
         ...
 
     def judge(self, state: State, episode: Transition) -> Critique:
-        """The critic's opinion of one episode ``[time]``; empty if there is no critic. Writes nothing."""
+        """The critic's estimates for one episode ``[time]``; empty if there is no critic. Changes nothing."""
         ...
 
     def update(self, state: State, batch: Batch, key: Key[Array, ""]) -> tuple[State, Report]:
@@ -70,72 +77,72 @@ class Method(Protocol[State, Policy, Memory]):
 
 
 @runtime_checkable
-class ForMany(Protocol):
-    """What a method says that acts for all agents of a world at once; it takes worlds of many agents alone."""
+class MultiAgentMethod(Protocol):
+    """A method that acts for all agents of an environment at once; it accepts multi-agent environments only."""
 
-    for_many: ClassVar[bool]
+    multi_agent: ClassVar[bool]
 
 
 @runtime_checkable
 class Feedback(Protocol[State]):
-    """Where the learning signal comes from."""
+    """The source of the reward that a method learns from: environment reward, bonus, discriminator, reward model."""
 
     name: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> State:
-        """What this signal learns."""
+        """The feedback's learned state."""
         ...
 
     def score(self, state: State, steps: Transition) -> Any:
-        """The rewards, shape of ``steps.reward``, that update will see."""
+        """The rewards that the method's update will see, with the shape of ``steps.reward``."""
         ...
 
     def update(self, state: State, batch: Batch, key: Key[Array, ""]) -> tuple[State, Report]:
-        """Learn from the same batch, its rewards as the world gave them."""
+        """Learn from the same batch, with the environment's own rewards."""
         ...
 
 
 @runtime_checkable
 class Curriculum(Protocol[State]):
-    """What the actor faces next."""
+    """Chooses the parameters of the next episodes: levels, goals, tasks, domain parameters."""
 
     name: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> State:
-        """What this curriculum learns. Raises ``ValueError`` where the world lacks what it varies."""
+        """The curriculum's learned state. Raises ``ValueError`` where the environment lacks what it varies."""
         ...
 
     def draw(self, state: State, key: Key[Array, ""], n: int) -> PyTree:
-        """Parameters of ``n`` episodes: the tree of ``spec.params`` with a leading axis ``n``."""
+        """Sample parameters of ``n`` episodes: the tree of ``spec.params`` with a leading axis ``n``."""
         ...
 
-    def update(self, state: State, outcomes: Outcomes, key: Key[Array, ""]) -> tuple[State, Report]:
-        """Learn from how the drawn episodes went."""
+    def update(self, state: State, stats: EpisodeStats, key: Key[Array, ""]) -> tuple[State, Report]:
+        """Learn from the outcomes of the sampled episodes."""
         ...
 
 
 @runtime_checkable
-class Seating(Protocol):
-    """What a curriculum says that fills seats of a game: it draws in a world of its own making."""
+class OpponentCurriculum(Protocol):
+    """A curriculum that chooses the opponents in a game: it wraps the game in an environment of its own."""
 
-    def learner(self, method: Method) -> Method:
-        """Who learns in that world, made from the method that was asked for: itself, or many that learn by it."""
+    def make_learner(self, method: Method) -> Method:
+        """The learner for that environment, made from the requested method: itself, or several copies of it."""
         ...
 
-    def world(self, environment: Any, method: Method) -> Any:
-        """The world in which ``method``, a :meth:`learner`, learns, made from the one that was asked for."""
+    def make_env(self, environment: Any, method: Method) -> Any:
+        """The environment for ``method`` (from :meth:`make_learner`), made from the requested one."""
         ...
 
-    def player(self, method: Method, states: PyTree, member: int) -> tuple[Method, PyTree]:
-        """A method for one seat and its states ``[seed]``: the ``member``-th of those in a learner's ``states``."""
+    def select_player(self, method: Method, states: PyTree, member: int) -> tuple[Method, PyTree]:
+        """The method and states ``[seed]`` of one player: the ``member``-th of those in a learner's ``states``."""
         ...
 
 
 @runtime_checkable
 class Environment(Protocol):
-    """A compiled world: pure functions of one episode, vmapped by the loop, which owns episode ends."""
+    """A compiled environment: pure functions of one episode. The loop vmaps them and resets ended episodes."""
 
     @property
     def spec(self) -> EnvSpec:
@@ -143,105 +150,151 @@ class Environment(Protocol):
         ...
 
     def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
-        """The start of one episode."""
+        """Start one episode and return its state and first time step."""
         ...
 
     def step(self, state: PyTree, action: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
-        """One step; never resets. ``action`` is in the world's units."""
+        """One step; never resets. ``action`` is in the environment's units."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
-class Rules:
-    """What is known of a game before it begins.
+class GameSpec:
+    """Properties of a game that are known before it begins.
 
-    ``observation`` is what one player sees; ``actions`` the number of choices, of which some are legal at a time;
-    ``perfect``: all players see everything, and nothing but the players' moves decides what follows; ``longest`` is the
-    largest number of moves (``None``: unknown).
+    ``observation_space`` is that of one player; ``num_actions`` the number of choices, of which some are legal at a
+    time; ``perfect_information``: all players see everything, and only the players' moves decide what follows;
+    ``max_game_length`` is the largest number of moves (``None``: unknown).
     """
 
     name: str
-    players: int
-    observation: Space
-    actions: int
-    perfect: bool
-    longest: int | None = None
+    num_players: int
+    observation_space: Space
+    num_actions: int
+    perfect_information: bool
+    max_game_length: int | None = None
 
 
 @runtime_checkable
 class Game(Protocol):
-    """A compiled game in which players move in turn: pure functions of one position, to be vmapped.
+    """A compiled turn-based game: pure functions of one game state, to be vmapped.
 
     Players are numbered by the order in which they first move: player 0 begins.
     """
 
     @property
-    def rules(self) -> Rules:
+    def spec(self) -> GameSpec:
         """Players, spaces and limits."""
         ...
 
-    def start(self, key: Key[Array, ""]) -> PyTree:
-        """A first position, cards dealt."""
+    def init(self, key: Key[Array, ""]) -> PyTree:
+        """Sample an initial state; chance (such as dealt cards) included."""
         ...
 
-    def play(self, position: PyTree, action: Int[Array, ""], key: Key[Array, ""]) -> PyTree:
-        """The position after a legal move of the player to move; a game that is over stays as it is."""
+    def step(self, state: PyTree, action: Int[Array, ""], key: Key[Array, ""]) -> PyTree:
+        """The state after a legal move of the current player; a terminal state stays as it is."""
         ...
 
-    def player(self, position: PyTree) -> Int[Array, ""]:
-        """Whose move it is; meaningless once the game is over."""
+    def current_player(self, state: PyTree) -> Int[Array, ""]:
+        """The player to move; meaningless in a terminal state."""
         ...
 
-    def observe(self, position: PyTree, player: Int[Array, ""]) -> PyTree:
-        """What a player sees, also when it is another's move."""
+    def observe(self, state: PyTree, player: Int[Array, ""]) -> PyTree:
+        """A player's observation, also when it is another player's turn."""
         ...
 
-    def legal(self, position: PyTree) -> Bool[Array, " actions"]:
-        """What the player to move may do; never nothing."""
+    def action_mask(self, state: PyTree) -> Bool[Array, " actions"]:
+        """The legal actions of the current player; at least one is legal."""
         ...
 
-    def over(self, position: PyTree) -> Bool[Array, ""]:
+    def is_terminal(self, state: PyTree) -> Bool[Array, ""]:
         """Whether the game has ended."""
         ...
 
-    def payoff(self, position: PyTree) -> Float[Array, " players"]:
-        """What the last move brought to every player."""
+    def rewards(self, state: PyTree) -> Float[Array, " players"]:
+        """Each player's reward for the last move."""
         ...
 
 
 @runtime_checkable
 class HostEnvironment(Protocol):
-    """``n`` worlds outside JAX, side by side, in numpy. They restart themselves; no filler step exists."""
+    """A vector environment outside JAX: ``n`` environments in numpy that reset themselves when an episode ends.
+
+    The last step of one episode and the first view of the next come in one call: no filler step exists.
+    """
 
     @property
     def spec(self) -> EnvSpec:
-        """Spaces and limits of one world."""
+        """Spaces and limits of one environment."""
         ...
 
     @property
-    def n(self) -> int:
-        """How many worlds there are."""
+    def num_envs(self) -> int:
+        """Number of environments that are stepped together."""
         ...
 
-    def start(self, seeds: list[int]) -> TimeStep:
-        """Begin a fresh episode in every world, world ``i`` seeded with ``seeds[i]``. Leading axis ``n``."""
+    def reset(self, seeds: list[int]) -> TimeStep:
+        """Start a fresh episode in every environment; environment ``i`` gets ``seeds[i]``. Leading axis ``n``."""
         ...
 
     def step(self, actions: PyTree) -> tuple[TimeStep, View]:
-        """What the actions led to, true final observations included, and the view to act on next.
+        """The time step, with true final observations, and the view to act on next.
 
-        The two views differ exactly where an episode ended. ``actions`` are in the world's units.
+        The two views differ exactly where an episode ended. ``actions`` are in the environment's units.
         """
         ...
 
-    def save(self) -> dict[str, Any] | None:
-        """All that the worlds will do next, as named numpy arrays; ``None`` if these worlds cannot tell."""
+    def get_state(self) -> dict[str, Any] | None:
+        """The complete simulator state as named numpy arrays; ``None`` if the environments cannot save theirs."""
         ...
 
-    def load(self, saved: dict[str, Any]) -> None:
-        """Put the worlds back to where :meth:`save` found them."""
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore the environments from what :meth:`get_state` returned."""
         ...
 
     def close(self) -> None:
         """Release processes and windows."""
+        ...
+
+
+@runtime_checkable
+class GoalRelabeler(Protocol):
+    """Relabels observations with another goal: pure functions of the observation, hashable.
+
+    For environments whose dynamics do not depend on the goal, whose only reward is for reaching it, and whose episodes
+    end there.
+    """
+
+    @property
+    def goal_reward(self) -> float:
+        """Reward for reaching the goal."""
+        ...
+
+    def achieved_goal(self, observation: PyTree) -> PyTree:
+        """The goal that was achieved in the newest step."""
+        ...
+
+    def relabel(self, observation: PyTree, goal: PyTree) -> tuple[PyTree, Bool[Array, ""]]:
+        """The observation under another goal, cut where that goal is reached, and whether it is reached by then."""
+        ...
+
+
+PolicyInput = TypeVar("PolicyInput", contravariant=True)
+MemoryInput = TypeVar("MemoryInput", contravariant=True)
+
+
+class RecomputableMemory:
+    """Marker: memory that is only a cache. A fresh one gives the same actions, since the observation has everything."""
+
+
+@runtime_checkable
+class HasActionProbs(Protocol[PolicyInput, MemoryInput]):
+    """A method with one discrete action (or a list of responses) whose action probabilities can be computed."""
+
+    def action_probs(self, policy: PolicyInput, memory: MemoryInput, view: View) -> PyTree:
+        """Probabilities of all actions that ``act`` would sample from: floats with the axes of ``view.action_mask``.
+
+        They depend on the policy's mode: a greedy one has probability 1 for one action. Raises ``UserError`` where the
+        action is no single discrete choice.
+        """
         ...

@@ -1,11 +1,11 @@
-"""The one exception for a user's mistakes, and the name under which the package is installed."""
+"""The exception for user mistakes, and the name under which the package is installed."""
 
 DISTRIBUTION = "thespis-rl"
-"""What ``pip`` installs. Plain ``thespis`` on the package index is somebody else's project."""
+"""The name for ``pip install``. ``thespis`` on the package index is another project."""
 
 
 class UserError(Exception):
-    """Something the user can mend. Its text is one line: what is wrong, and what to do about it."""
+    """A mistake that the user can correct. Its text is one line: what is wrong, and what to do about it."""
 
 
 def missing_extra(module: str, extra: str) -> UserError:

@@ -1,4 +1,4 @@
-"""What one update eats. Loops read a method's feed and never its name."""
+"""Feeds: the data that one update consumes. Loops look at a method's feed, never at its name."""
 
 from __future__ import annotations
 
@@ -7,125 +7,126 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Rollouts:
-    """``length`` fresh steps of every environment, then ``updates`` updates on them."""
+    """On-policy rollouts: ``num_steps`` steps of every environment, then ``num_updates`` updates on them."""
 
-    length: int
-    """Ticks of every environment between two phases of learning."""
-    updates: int = 1
+    num_steps: int
+    """Steps of every environment between two learning phases."""
+    num_updates: int = 1
     """Updates on each rollout."""
-    lag: int = 0
-    """Phases of learning by which the acting policy is behind in the host loop."""
-    envs: int = 8
-    """Environments per seed, unless the run says otherwise."""
+    policy_lag: int = 0
+    """Learning phases by which the acting policy lags behind in the host loop."""
+    num_envs: int = 8
+    """Environments per seed, unless the run sets another number."""
 
     @property
-    def ticks(self) -> int:
-        """Environment ticks between two phases of learning."""
-        return self.length
+    def collect_steps(self) -> int:
+        """Steps of every environment between two learning phases."""
+        return self.num_steps
 
 
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """One whole episode of every environment, all begun together, then ``updates`` updates on them.
+    """Whole episodes: one of every environment, all started together, then ``num_updates`` updates on them.
 
-    Environments come in groups of ``group`` that begin alike: the same parameters and the same first state, behind each
-    other in the batch. What follows an episode's end until the slowest is over is masked.
+    Environments come in groups of ``group_size`` with the same parameters and the same initial state, in adjacent rows
+    of the batch. Steps after an episode's end are masked until the longest episode is over.
     """
 
-    turns: int = 0
-    """Steps that an episode may have; 0: as many as the world allows."""
-    group: int = 1
-    """Episodes of each beginning."""
-    updates: int = 1
+    max_steps: int = 0
+    """Largest number of steps of an episode; 0: the environment's time limit."""
+    group_size: int = 1
+    """Episodes per initial state."""
+    num_updates: int = 1
     """Updates on each set of episodes."""
-    lag: int = 0
-    """Sets of episodes by which the acting policy is behind in the host loop."""
-    envs: int = 64
-    """Environments per seed, unless the run says otherwise: a multiple of ``group``."""
+    policy_lag: int = 0
+    """Sets of episodes by which the acting policy lags behind in the host loop."""
+    num_envs: int = 64
+    """Environments per seed, unless the run sets another number: a multiple of ``group_size``."""
 
     @property
-    def ticks(self) -> int:
-        """Environment ticks between two phases of learning."""
-        return self.turns
+    def collect_steps(self) -> int:
+        """Steps of every environment between two learning phases."""
+        return self.max_steps
 
 
 @dataclasses.dataclass(frozen=True)
 class Replay:
-    """Windows drawn uniformly from the last ``capacity`` transitions.
+    """Replay buffer: windows sampled uniformly from the last ``buffer_size`` transitions.
 
-    After ``warmup`` transitions, every ``every`` ticks of all environments are followed by ``updates``
-    updates, each on ``batch`` windows of ``length`` consecutive steps (cut at an episode's end).
+    After ``learning_starts`` transitions, every ``update_interval`` steps of all environments are followed by
+    ``num_updates`` updates, each on ``batch_size`` windows of ``sequence_length`` consecutive steps (cut at an
+    episode's end).
     """
 
-    capacity: int = 1_000_000
-    """Transitions kept per seed; never more than the run has steps."""
-    batch: int = 256
+    buffer_size: int = 1_000_000
+    """Transitions stored per seed; never more than the run has steps."""
+    batch_size: int = 256
     """Windows per update."""
-    warmup: int = 1_000
+    learning_starts: int = 1_000
     """Transitions collected per seed before the first update."""
-    every: int = 1
-    """Ticks of all environments between two phases of learning."""
-    updates: int = 1
-    """Updates in each phase."""
-    length: int = 1
+    update_interval: int = 1
+    """Steps of all environments between two learning phases."""
+    num_updates: int = 1
+    """Updates in each learning phase."""
+    sequence_length: int = 1
     """Steps per window: more than one gives n-step targets."""
-    lag: int = 1
-    """Phases of learning by which the acting policy is behind in the host loop."""
-    envs: int = 1
-    """Environments per seed, unless the run says otherwise."""
-    frames: int = 0
-    """Observations are stacks of so many frames along their first axis, oldest first, and each step adds one: every
-    frame is kept once. With episodes of less than 32 steps some of the oldest transitions are not held. 0: observations
-    are kept whole, as those of datasets always are."""
+    policy_lag: int = 1
+    """Learning phases by which the acting policy lags behind in the host loop."""
+    num_envs: int = 1
+    """Environments per seed, unless the run sets another number."""
+    frame_stack: int = 0
+    """Number of stacked frames along an observation's first axis, oldest first, if each step adds one: every frame is
+    then stored once. With episodes shorter than 32 steps some of the oldest transitions are not stored. 0: observations
+    are stored whole, as those of datasets always are."""
 
     @property
-    def ticks(self) -> int:
-        """Environment ticks between two phases of learning."""
-        return self.every
+    def collect_steps(self) -> int:
+        """Steps of every environment between two learning phases."""
+        return self.update_interval
 
 
 @dataclasses.dataclass(frozen=True)
-class Logged:
-    """Windows drawn uniformly from a dataset that does not grow."""
+class LoggedTransitions:
+    """Windows sampled uniformly from a fixed dataset of transitions."""
 
-    batch: int = 256
+    batch_size: int = 256
     """Windows per update."""
-    length: int = 1
+    sequence_length: int = 1
     """Steps per window."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LoggedEpisodes:
-    """Whole episodes drawn uniformly from a dataset that does not grow, masked behind their ends."""
+    """Whole episodes sampled uniformly from a fixed dataset, masked after their ends."""
 
-    turns: int = 0
-    """Steps that an episode may have; 0: as many as the dataset's longest has."""
-    batch: int = 32
+    max_steps: int = 0
+    """Largest number of steps of an episode; 0: that of the dataset's longest."""
+    batch_size: int = 32
     """Episodes per update."""
 
     @property
-    def rows(self) -> int:
-        """Episodes side by side."""
-        return self.batch
+    def num_episodes(self) -> int:
+        """Number of episodes that make up one batch."""
+        return self.batch_size
 
 
 @dataclasses.dataclass(frozen=True)
-class Pairs:
-    """Two whole episodes of a dataset that began alike, or lie there as a pair, and did not return the same.
+class PreferencePairs:
+    """Preference pairs: two episodes with the same initial state, or stored as a pair, and different returns.
 
-    Rows ``2 k`` and ``2 k + 1`` are the better and the worse. Drawn uniformly is one of all episodes that have such
-    rivals, then one of its rivals.
+    Rows ``2 k`` and ``2 k + 1`` are the better and the worse episode. Sampling is uniform over all episodes that have a
+    partner, then over that episode's partners.
     """
 
-    turns: int = 0
-    """Steps that an episode may have; 0: as many as the dataset's longest has."""
-    batch: int = 32
+    max_steps: int = 0
+    """Largest number of steps of an episode; 0: that of the dataset's longest."""
+    batch_size: int = 32
     """Pairs per update."""
 
     @property
-    def rows(self) -> int:
-        """Episodes side by side."""
-        return 2 * self.batch
+    def num_episodes(self) -> int:
+        """Episodes per batch: two per pair."""
+        return 2 * self.batch_size
 
 
-Feed = Rollouts | Episodes | Replay | Logged | LoggedEpisodes | Pairs
+Feed = Rollouts | Episodes | Replay | LoggedTransitions | LoggedEpisodes | PreferencePairs

@@ -1,7 +1,7 @@
-"""The data that flows between actor, environment, critic and learner. All are pytrees, time first.
+"""The data that flows between actor, environment, critic and learner: pytrees with the time axis first.
 
-Axis names: ``time`` (ticks of a rollout or of a replayed window), ``row`` (environments side by side,
-or samples of a batch). Records carry any leading axes; the names above say which ones a function wants.
+Axis names: ``time`` (steps of a rollout or of a replayed window), ``row`` (parallel environments, or samples
+of a batch). Records may have any leading axes; the names above say which ones a function expects.
 """
 
 from __future__ import annotations
@@ -13,120 +13,123 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int, PyTree, Shaped
+from jaxtyping import Bool, Float, Int, PyTree, Real, Shaped
 
-from thespis.core.agents import Group
-from thespis.core.spaces import Space
+from thespis.core.spaces import AgentGroup, Space
 
 if TYPE_CHECKING:
     Array = Any
 else:
-    Array = jax.Array | np.ndarray  # host worlds and datasets fill the same records with numpy
+    Array = jax.Array | np.ndarray  # host environments and datasets fill the same records with numpy
 
 Leaf = Shaped[Array, "..."]
+Number = int | float | Real[Array, ""]
+"""A hyperparameter that may be varied: a number of Python, or a scalar array while it is traced."""
 Metrics = Mapping[str, Float[Array, "..."]]
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
-    """What a method may know of an environment before it has seen it.
+    """What a method knows of an environment in advance: spaces, limits, default parameters and agents.
 
-    ``legal`` says whether time steps carry masks of legal actions; ``privileged`` is the space of what only
-    critics may see, and see in place of the observation (``None``: nothing); ``time_limit`` is the number of
+    ``has_action_mask`` says whether time steps carry masks of legal actions; ``privileged_space`` is the space of
+    what only critics see, in place of the observation (``None``: nothing); ``time_limit`` is the number of
     steps after which an episode is truncated (``None``: unknown or none); ``params`` are the default
     parameters of one episode, ``()`` where an environment has none.
 
-    ``groups`` are the agents of a world of many (``()``: there is one). Spaces, observations, actions and legal masks
-    are then dicts by group: a space is that of one agent, an array has the axis ``[agent]`` behind all others.
-    ``game`` is the :class:`~thespis.core.contracts.Game` that is played, if one is; where its rules say that players
-    see everything, views carry its ``position``, from which it can be played on. ``goals``: the
-    :class:`~thespis.core.goals.Goals` of a world whose episodes can be told again as if another goal had been pursued.
+    ``groups`` are the groups of agents in a multi-agent environment (``()``: a single agent). Spaces, observations,
+    actions and action masks are then dicts by group: a space is that of one agent, an array has the axis ``[agent]``
+    after all others. ``game`` is the :class:`~thespis.core.contracts.Game` that is played, if any; with perfect
+    information, views carry its ``game_state``, from which a search can play on. ``goal_relabeler``: the
+    :class:`~thespis.core.contracts.GoalRelabeler` of an environment whose episodes allow hindsight relabelling.
     """
 
     name: str
-    observation: Space
-    action: Space
-    legal: bool = False
+    observation_space: Space
+    action_space: Space
+    has_action_mask: bool = False
     time_limit: int | None = None
     params: PyTree = ()
-    privileged: Space | None = None
-    groups: tuple[Group, ...] = ()
+    privileged_space: Space | None = None
+    groups: tuple[AgentGroup, ...] = ()
     game: Any = None
-    goals: Any = None
+    goal_relabeler: Any = None
 
     @property
-    def searchable(self) -> bool:
-        """Whether views carry positions."""
-        return self.game is not None and self.game.rules.perfect
+    def has_game_state(self) -> bool:
+        """Whether views carry game states (games of perfect information)."""
+        return self.game is not None and self.game.spec.perfect_information
 
 
 class View(eqx.Module):
-    """What an actor may look at: the observation and, where the world gives one, the legal mask.
+    """What an actor may see: the observation and, where the environment has one, the action mask.
 
-    ``legal`` mirrors the action space: ``Bool[n]`` for a discrete choice, ``Bool[sum(nvec)]`` for a
-    vector of choices, a tree of these (``None`` for boxes) for trees, ``None`` where nothing is masked.
-    ``alive`` says, by group, which agents decide now: the others wait for their turn, have gone or have not come yet,
-    and what they are asked to do means nothing. ``position`` is the state of ``spec.game``, for actors that search.
+    ``action_mask`` mirrors the action space: ``Bool[n]`` for a discrete choice, ``Bool[sum(nvec)]`` for a
+    vector of choices, a tree of these (``None`` for boxes) for composite spaces, ``None`` where nothing is masked.
+    ``alive`` says, by group, which agents act now: the others wait for their turn, have left or have not entered yet,
+    and their actions are ignored. ``game_state`` is the state of ``spec.game``, for actors that search.
     """
 
     observation: PyTree[Leaf]
-    legal: PyTree[Bool[Array, "..."]] = None
+    action_mask: PyTree[Bool[Array, "..."]] = None
     alive: PyTree[Bool[Array, "..."]] = None
-    position: PyTree = None
+    game_state: PyTree = None
 
 
-class Each(eqx.Module):
-    """What a step brought to each agent of a group ``[agent]``.
+class AgentOutcome(eqx.Module):
+    """Reward and termination of each agent of a group ``[agent]`` in one step.
 
-    ``gone``: the agent's own part of the episode ended with this step, and no value follows for it. What comes to an
-    agent that does not decide belongs to its last decision.
+    ``terminated``: the agent's own part of the episode ended with this step, and its value after it is zero. Rewards
+    of an agent that does not act now belong to its last action.
     """
 
     reward: Float[Array, "..."]
-    gone: Bool[Array, "..."]
+    terminated: Bool[Array, "..."]
 
 
 class TimeStep(eqx.Module):
-    """What a world answers. ``privileged`` is for critics alone: no ``act`` has an argument for it.
+    """What an environment returns for a step. ``privileged`` is for critics alone: ``act`` never receives it.
 
-    In a world of many agents ``reward`` is what the episode counts for, ``each`` what it was for every agent, by group.
+    In a multi-agent environment ``reward`` is the episode's score, ``agent_outcomes`` each agent's own, by group.
     """
 
     observation: PyTree[Leaf]
     reward: Float[Array, "..."]
     terminated: Bool[Array, "..."]
     truncated: Bool[Array, "..."]
-    legal: PyTree[Bool[Array, "..."]] = None
+    action_mask: PyTree[Bool[Array, "..."]] = None
     privileged: PyTree[Leaf] = None
     alive: PyTree[Bool[Array, "..."]] = None
-    position: PyTree = None
-    each: dict[str, Each] | None = None
+    game_state: PyTree = None
+    agent_outcomes: dict[str, AgentOutcome] | None = None
 
     @property
     def view(self) -> View:
-        """The part of this step an actor may see."""
-        return View(self.observation, self.legal, self.alive, self.position)
+        """The part of this step that an actor may see."""
+        return View(self.observation, self.action_mask, self.alive, self.game_state)
 
 
 _VIEW = jax.tree.structure(View(np.zeros(()), np.zeros((), bool)))
-_NUMBER, _NO = np.zeros((), "float32"), np.zeros((), bool)
-_STEP = jax.tree.structure(TimeStep(_NUMBER, _NUMBER, _NO, _NO, _NO))
+_ZERO, _FALSE = np.zeros((), "float32"), np.zeros((), bool)
+_STEP = jax.tree.structure(TimeStep(_ZERO, _ZERO, _FALSE, _FALSE, _FALSE))
 
 
-def view(observation: PyTree, legal: PyTree) -> View:
-    """A :class:`View`, made without the checks of its constructor, which take as long as a step of a small world."""
-    return _VIEW.unflatten((observation, legal))
+def make_view(observation: PyTree, action_mask: PyTree) -> View:
+    """A :class:`View` without the checks of its constructor, which take as long as a step of a small environment."""
+    return _VIEW.unflatten((observation, action_mask))
 
 
-def time_step(observation: PyTree, reward: Leaf, terminated: Leaf, truncated: Leaf, legal: PyTree) -> TimeStep:
-    """A :class:`TimeStep` without privileged parts, made without the checks of its constructor."""
-    return _STEP.unflatten((observation, reward, terminated, truncated, legal))
+def make_time_step(
+    observation: PyTree, reward: Leaf, terminated: Leaf, truncated: Leaf, action_mask: PyTree
+) -> TimeStep:
+    """A :class:`TimeStep` without privileged parts and without the checks of its constructor."""
+    return _STEP.unflatten((observation, reward, terminated, truncated, action_mask))
 
 
 class Transition(eqx.Module):
-    """One step of one world, whole: ``next_view`` is the **true** next observation, never that of a reset.
+    """One environment step: ``next_view`` is the **true** next observation, never that of a reset.
 
-    ``first`` marks the first step of an episode; ``extras`` is what ``act`` returned beside the action
+    ``is_first`` marks the first step of an episode; ``extras`` is what ``act`` returned besides the action
     (log-probabilities, values ...); ``action`` is canonical (see :mod:`thespis.core.spaces`).
     """
 
@@ -136,47 +139,47 @@ class Transition(eqx.Module):
     terminated: Bool[Array, "..."]
     truncated: Bool[Array, "..."]
     next_view: View
-    first: Bool[Array, "..."]
+    is_first: Bool[Array, "..."]
     extras: PyTree[Leaf] = ()
     privileged: PyTree[Leaf] = None
     next_privileged: PyTree[Leaf] = None
-    each: dict[str, Each] | None = None
+    agent_outcomes: dict[str, AgentOutcome] | None = None
 
     @property
-    def ended(self) -> Bool[Array, "..."]:
-        """Where the episode ends with this step, whichever way."""
+    def done(self) -> Bool[Array, "..."]:
+        """Where the episode ends with this step, by termination or truncation."""
         return self.terminated | self.truncated
 
 
 class Batch(eqx.Module):
-    """What one update eats.
+    """The data of one update.
 
     ``steps`` has axes ``[time, row]``: a rollout of all environments, or ``row`` windows sampled from
-    replay or a dataset (``time`` is 1 unless several steps are asked for). ``mask`` is false for steps of
-    a window that lie past its episode's end. ``memory`` is the actor's memory before the first step,
-    ``[row]``. ``index`` counts updates; it is the same for all seeds, so that a branch on it stays a
+    replay or a dataset (``time`` is 1 unless longer sequences are requested). ``mask`` is false for steps of
+    a window after its episode's end. ``memory`` is the actor's memory before the first step,
+    ``[row]``. ``update_index`` counts updates; it is the same for all seeds, so that a branch on it stays a
     branch under ``vmap``.
     """
 
     steps: Transition
     mask: Bool[Array, "time row *agents"]
     memory: PyTree[Leaf]
-    index: Int[Array, ""]
+    update_index: Int[Array, ""]
 
 
 class Report(eqx.Module):
-    """What an update says of itself: scalar metrics, all finite."""
+    """The metrics of an update: scalars, all finite."""
 
     metrics: Metrics
 
 
 class Critique(eqx.Module):
-    """A critic's opinion of each step of an episode: ``None`` where it has none.
+    """A critic's estimates for each step of an episode: ``None`` where it has none.
 
     ``value``: predicted return from this step under the learner's own reward, discounted by ``discount``;
     ``advantage``: of the action taken; ``spread``: disagreement of an ensemble (standard deviation);
-    ``words``: text; ``bonus``: what ``value`` counts at this step beside the world's reward, once the step is reached
-    (so it is in the values of earlier steps, not in its own): the entropy of soft methods.
+    ``words``: text; ``entropy_bonus``: what ``value`` counts at this step besides the environment's reward, once the
+    step is reached (so it is in the values of earlier steps, not in its own): the entropy of soft methods.
     """
 
     value: Float[Array, " time"] | None = None
@@ -184,27 +187,28 @@ class Critique(eqx.Module):
     spread: Float[Array, " time"] | None = None
     words: tuple[str, ...] | None = None
     discount: Float[Array, ""] | float | None = None
-    bonus: Float[Array, " time"] | None = None
+    entropy_bonus: Float[Array, " time"] | None = None
 
 
-class Outcomes(eqx.Module):
-    """Of each step of a rollout: whether an episode ended there, and what it was. Axes ``[time, row]``.
+class EpisodeStats(eqx.Module):
+    """Statistics of the episodes that ended in a rollout: at each step, whether one ended, its return and its length.
 
-    ``policy`` is the learner's own, as it explores, without axes (``None`` where only shapes matter). In a world of
-    many agents ``each`` holds, by group, every agent's return, ``[time, row, agent]``; else it is ``None``.
+    Axes ``[time, row]``. ``policy`` is the learner's own exploring policy, without axes (``None`` where only shapes
+    matter). In a multi-agent environment ``agent_returns`` holds every agent's return by group, ``[time, row, agent]``;
+    else it is ``None``.
     """
 
-    ended: Bool[Array, "*axes"]
+    done: Bool[Array, "*axes"]
     returns: Float[Array, "*axes"]
     lengths: Int[Array, "*axes"]
     params: PyTree[Leaf]
     policy: PyTree = None
-    each: dict[str, Float[Array, "..."]] | None = None
+    agent_returns: dict[str, Float[Array, "..."]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Citation:
-    """Where a method comes from, as data: a run prints the bibliography of what it used."""
+    """The paper that a method comes from: a run prints the bibliography of what it used."""
 
     title: str
     authors: str

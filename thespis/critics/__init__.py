@@ -1,1 +1,1 @@
-"""Turns experience into a verdict."""
+"""Critics: values of states and actions, mixers of team values, and models of action effects."""

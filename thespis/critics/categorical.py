@@ -1,4 +1,4 @@
-"""A critic that says how likely returns are, not only what they are on average (Bellemare et al., 2017)."""
+"""Categorical distributional critic (C51): the distribution of the return of each action (Bellemare et al., 2017)."""
 
 from __future__ import annotations
 
@@ -13,49 +13,52 @@ from thespis.nets.body import Body
 from thespis.nets.mlp import Linear, uniform_fan_in
 
 
-class CategoricalValue(eqx.Module):
-    """Of every choice the chances of ``atoms`` returns from ``lowest`` to ``highest``: all from one pass."""
+class CategoricalQ(eqx.Module):
+    """Distributional Q-network: probabilities of ``num_atoms`` returns for every action, all from one pass.
+
+    The returns range from ``v_min`` to ``v_max``.
+    """
 
     body: Body
     out: Linear
-    lowest: float = eqx.field(static=True)
-    highest: float = eqx.field(static=True)
-    atoms: int = eqx.field(static=True)
+    v_min: float = eqx.field(static=True)
+    v_max: float = eqx.field(static=True)
+    num_atoms: int = eqx.field(static=True)
 
     def __init__(
         self,
         spec: EnvSpec,
-        hidden: tuple[int, ...],
+        hidden_sizes: tuple[int, ...],
         key: Key[Array, ""],
         *,
-        lowest: float = -10.0,
-        highest: float = 10.0,
-        atoms: int = 51,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        num_atoms: int = 51,
     ):
-        assert isinstance(spec.action, Discrete)
+        assert isinstance(spec.action_space, Discrete)
         body_key, out_key = jax.random.split(key)
-        self.lowest, self.highest, self.atoms = lowest, highest, atoms
-        self.body = Body(spec.observation, hidden, body_key, init=uniform_fan_in, activation=jax.nn.relu)
-        self.out = Linear(self.body.size, spec.action.n * atoms, uniform_fan_in, out_key)
+        self.v_min, self.v_max, self.num_atoms = v_min, v_max, num_atoms
+        self.body = Body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in, activation=jax.nn.relu)
+        self.out = Linear(self.body.feature_size, spec.action_space.n * num_atoms, uniform_fan_in, out_key)
 
     @property
-    def support(self) -> Float[Array, " atoms"]:
-        """The returns that have a chance."""
-        return jnp.linspace(self.lowest, self.highest, self.atoms)
+    def support(self) -> Float[Array, " num_atoms"]:
+        """The returns of the atoms."""
+        return jnp.linspace(self.v_min, self.v_max, self.num_atoms)
 
     def logits(self, observation: PyTree) -> Float[Array, "n atoms"]:
-        """Of the chances, for every choice."""
+        """Logits of the atoms, for every action."""
         features, _ = self.body((), observation)
-        return self.out(features).reshape(-1, self.atoms)
+        return self.out(features).reshape(-1, self.num_atoms)
 
-    def chances(self, observation: PyTree) -> Float[Array, "n atoms"]:
-        """The distribution of the return, for every choice."""
+    def probs(self, observation: PyTree) -> Float[Array, "n atoms"]:
+        """The distribution of the return, for every action."""
         return jax.nn.softmax(self.logits(observation))
 
-    def all(self, observation: PyTree) -> Float[Array, " n"]:
-        """The mean return of every choice."""
-        return self.chances(observation) @ self.support
+    def q_values(self, observation: PyTree) -> Float[Array, " n"]:
+        """The mean return of every action."""
+        return self.probs(observation) @ self.support
 
     def __call__(self, observation: PyTree, actions: Shaped[Array, " k"]) -> Float[Array, " k"]:
-        """The mean returns of ``k`` choices."""
-        return self.all(observation)[actions]
+        """The mean returns of ``k`` actions."""
+        return self.q_values(observation)[actions]

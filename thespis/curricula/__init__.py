@@ -1,1 +1,1 @@
-"""What the actor faces next; a file each."""
+"""Curricula: what the actor faces next, such as environment parameters and opponents."""

@@ -1,4 +1,4 @@
-"""Every episode has the world's own parameters."""
+"""Fixed curriculum: every episode has the environment's default parameters."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.records import Citation, EnvSpec, Outcomes, Report
+from thespis.core.records import Citation, EnvSpec, EpisodeStats, Report
 
 
-def repeat(params: PyTree, n: int) -> PyTree:
-    """The same parameters ``n`` times: the tree of ``params`` with a leading axis ``n``."""
+def repeat_params(params: PyTree, n: int) -> PyTree:
+    """Repeat parameters ``n`` times: the tree of ``params`` with a leading axis ``n``."""
     return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n, *jnp.shape(leaf))), params)
 
 
-class Fixed(eqx.Module):
-    """Nothing varies and nothing is learnt. The state is ``spec.params``, which ``draw`` does not see."""
+class FixedCurriculum(eqx.Module):
+    """Curriculum of default parameters for every episode.
+
+    The state is ``spec.params``, which ``draw`` does not receive.
+    """
 
     name: ClassVar[str] = "fixed"
     citations: ClassVar[tuple[Citation, ...]] = ()
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> PyTree:
-        """The world's default parameters, as arrays."""
+        """The environment's default parameters, as arrays."""
         return jax.tree.map(jnp.asarray, spec.params)
 
     def draw(self, state: PyTree, key: Key[Array, ""], n: int) -> PyTree:
-        """The defaults ``n`` times; ``()`` for a world without parameters."""
-        return repeat(state, n)
+        """The defaults ``n`` times; ``()`` for an environment without parameters."""
+        return repeat_params(state, n)
 
-    def update(self, state: PyTree, outcomes: Outcomes, key: Key[Array, ""]) -> tuple[PyTree, Report]:
-        """Nothing to do."""
+    def update(self, state: PyTree, stats: EpisodeStats, key: Key[Array, ""]) -> tuple[PyTree, Report]:
+        """Return the state unchanged: nothing is learned."""
         return state, Report({})

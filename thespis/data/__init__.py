@@ -1,1 +1,1 @@
-"""Stores, cuts and samples experience."""
+"""Datasets, replay buffers and other stores of experience: storing, slicing and sampling."""

@@ -1,8 +1,8 @@
-"""Columns of numbers in a directory: npz, npy and parquet files in, numpy arrays out, and back.
+"""Dataset columns in a directory: npz, npy and parquet files to numpy arrays, and back.
 
-A column may lie in any file. An ``.npy`` file is the column of its own path (``observation/image.npy`` is
+A column may be in any file. An ``.npy`` file is the column of its own path (``observation/image.npy`` is
 ``observation/image``), and so is an ``.npz`` with one unnamed array; any other ``.npz`` and every
-``.parquet`` holds columns by name. A column found in several files is continued from one to the next, in
+``.parquet`` holds columns by name. A column that is in several files is concatenated in
 the order of the files' names.
 """
 
@@ -20,34 +20,34 @@ Columns = dict[str, np.ndarray]
 
 
 def read_columns(directory: Path) -> Columns:
-    """Every column found under ``directory``. Raises ``UserError`` for a file that cannot be read."""
+    """Read every column under ``directory``. Raises ``UserError`` for a file that cannot be read."""
     readers = {".npz": _read_npz, ".npy": _read_npy, ".parquet": _read_parquet}
     pieces: dict[str, list[np.ndarray]] = {}
     for path in sorted(p for p in directory.rglob("*") if p.suffix in readers):
         name = path.relative_to(directory).with_suffix("").as_posix()
         try:
-            found = readers[path.suffix](path, name)
+            columns = readers[path.suffix](path, name)
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"cannot read {path}: {reason}") from error
-        for column, values in found.items():
+        for column, values in columns.items():
             pieces.setdefault(column, []).append(values)
-    return {column: _join(column, parts) for column, parts in pieces.items()}
+    return {column: _concatenate(column, parts) for column, parts in pieces.items()}
 
 
-def write_columns(directory: Path, columns: Columns, kind: str) -> None:
-    """One file ``data.npz`` or ``data.parquet`` with every column; parquet holds rows of lists."""
-    if kind == "npz":
+def write_columns(directory: Path, columns: Columns, file_format: str) -> None:
+    """Write all columns to one file ``data.npz`` or ``data.parquet``; in parquet, rows are lists."""
+    if file_format == "npz":
         np.savez(directory / "data.npz", allow_pickle=False, **columns)
-    elif kind == "parquet":
+    elif file_format == "parquet":
         pa, parquet = _pyarrow()
         table = pa.table({name: _to_arrow(pa, values) for name, values in columns.items()})
         parquet.write_table(table, directory / "data.parquet")
     else:
-        raise UserError(f"unknown kind of dataset {kind!r}; use npz or parquet")
+        raise UserError(f"unknown kind of dataset {file_format!r}; use npz or parquet")
 
 
-def _join(column: str, parts: list[np.ndarray]) -> np.ndarray:
+def _concatenate(column: str, parts: list[np.ndarray]) -> np.ndarray:
     try:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
     except ValueError:
@@ -69,7 +69,7 @@ def _read_npy(path: Path, name: str) -> Columns:
 
 def _read_parquet(path: Path, name: str) -> Columns:
     pa, parquet = _pyarrow()
-    # not read_table: that would take a folder named "key=value" for one more column
+    # not read_table: it would add a column for a folder named "key=value"
     table = parquet.ParquetFile(path).read()
     return {column: _from_arrow(pa, column, table[column]) for column in table.column_names}
 
@@ -90,7 +90,7 @@ def _to_arrow(pa: Any, values: np.ndarray) -> Any:
 
 
 def _from_arrow(pa: Any, name: str, column: Any) -> np.ndarray:
-    """Numbers ``[row]``, or ``[row, element]`` for lists of one length (nested lists are laid end to end)."""
+    """Numbers ``[row]``, or ``[row, element]`` for lists of equal length (nested lists are flattened)."""
     if column.null_count:
         raise UserError(f"column {name!r} has {column.null_count} empty cells")
     rows, array = len(column), column.combine_chunks()

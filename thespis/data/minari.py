@@ -1,4 +1,4 @@
-"""Minari datasets on disk as columns. Nothing is fetched from a network."""
+"""Minari datasets on disk as columns. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import numpy as np
 from thespis.core.errors import UserError, missing_extra
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import map_space
-from thespis.data.assemble import Columns, split
-from thespis.envs.spaces import from_gymnasium
+from thespis.data.transitions import Columns, flatten_columns
+from thespis.envs.space_conversion import from_gymnasium
 
-Read = tuple[EnvSpec, Columns, dict[str, Any]]
-
-
-def holds(directory: Path) -> bool:
-    """Whether ``directory``, or its ``data`` as Minari lays it out, is a Minari dataset."""
-    return _data(directory) is not None
+MinariData = tuple[EnvSpec, Columns, dict[str, Any]]
 
 
-def read(directory: Path) -> Read:
-    """Spec, columns and what the dataset tells of itself. Raises ``UserError`` if Minari cannot read it."""
-    return _convert(str(directory), lambda minari: minari.MinariDataset(_data(directory)))
+def is_minari_dataset(directory: Path) -> bool:
+    """Whether ``directory``, or its ``data`` folder in Minari's layout, is a Minari dataset."""
+    return _find_data_dir(directory) is not None
 
 
-def read_named(name: str) -> Read:
-    """The same for a local dataset by its Minari name, under ``MINARI_DATASETS_PATH``."""
+def read_minari(directory: Path) -> MinariData:
+    """Spec, columns and metadata of a Minari dataset. Raises ``UserError`` if Minari cannot read it."""
+    return _convert(str(directory), lambda minari: minari.MinariDataset(_find_data_dir(directory)))
+
+
+def load_local_minari(name: str) -> MinariData:
+    """As :func:`read_minari`, for a local dataset by its Minari name, under ``MINARI_DATASETS_PATH``."""
     return _convert(f"minari:{name}", lambda minari: minari.load_dataset(name, download=False))
 
 
-def _data(directory: Path) -> Path | None:
+def _find_data_dir(directory: Path) -> Path | None:
     for candidate in (directory, directory / "data"):
         if (candidate / "metadata.json").exists():
             return candidate
     return None
 
 
-def _convert(path: str, opening: Any) -> Read:
+def _convert(path: str, opening: Any) -> MinariData:
     try:
         import minari
     except ImportError:
@@ -46,13 +46,13 @@ def _convert(path: str, opening: Any) -> Read:
     try:
         dataset = opening(minari)
         spaces = dataset.observation_space, dataset.action_space
-        episodes = [_episode(*spaces, episode) for episode in dataset.iterate_episodes()]
-    except ImportError as error:  # its storage formats have dependencies of their own
+        episodes = [_episode_columns(*spaces, episode) for episode in dataset.iterate_episodes()]
+    except ImportError as error:  # Minari's storage formats have dependencies of their own
         raise missing_extra(error.name or "a library of minari", "data") from None
     except UserError:
         raise
-    except Exception as error:  # whatever a damaged file makes of it
-        raise UserError(f"Minari cannot read {path}: {type(error).__name__}: {_line(error)}") from error
+    except Exception as error:  # whatever a damaged file causes
+        raise UserError(f"Minari cannot read {path}: {type(error).__name__}: {_first_line(error)}") from error
     if not episodes:
         raise UserError(f"the Minari dataset {path} has no episodes")
     columns = {name: np.concatenate([episode[name] for episode in episodes]) for name in episodes[0]}
@@ -66,36 +66,36 @@ def _convert(path: str, opening: Any) -> Read:
     )
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else "no reason given"
 
 
-def _episode(observation_space: Any, action_space: Any, episode: Any) -> Columns:
-    """One episode. Minari stores one observation more than steps: the last is the true final one."""
-    observations = _plain(observation_space, episode.observations)
-    actions = _plain(action_space, episode.actions)
+def _episode_columns(observation_space: Any, action_space: Any, episode: Any) -> Columns:
+    """The columns of one episode. Minari stores one observation more than steps: the true final one."""
+    observations = _from_minari_values(observation_space, episode.observations)
+    actions = _from_minari_values(action_space, episode.actions)
     space, length = from_gymnasium(observation_space), len(episode.rewards)
     truncated = np.array(episode.truncations, bool)
     truncated[-1] |= not episode.terminations[-1]  # a recording that was cut short
     return {
-        **split(space, "observation", map_space(lambda _, x: x[:length], space, observations)),
-        **split(space, "next_observation", map_space(lambda _, x: x[1:], space, observations)),
-        **split(from_gymnasium(action_space), "action", actions),
+        **flatten_columns(space, "observation", map_space(lambda _, x: x[:length], space, observations)),
+        **flatten_columns(space, "next_observation", map_space(lambda _, x: x[1:], space, observations)),
+        **flatten_columns(from_gymnasium(action_space), "action", actions),
         "reward": np.asarray(episode.rewards),
         "terminated": np.asarray(episode.terminations, bool),
         "truncated": truncated,
     }
 
 
-def _plain(space: Any, values: Any) -> Any:
-    """Values of a Gymnasium space as ours has them: choices start at 0 and lie in one vector."""
+def _from_minari_values(space: Any, values: Any) -> Any:
+    """Values of a Gymnasium space in our layout: choices start at 0 and are flattened into one vector."""
     import gymnasium.spaces as g
 
     match space:
         case g.Dict():
-            return {name: _plain(part, values[name]) for name, part in space.spaces.items()}
+            return {name: _from_minari_values(part, values[name]) for name, part in space.spaces.items()}
         case g.Tuple():
-            return tuple(_plain(part, value) for part, value in zip(space.spaces, values, strict=True))
+            return tuple(_from_minari_values(part, value) for part, value in zip(space.spaces, values, strict=True))
         case g.Discrete():
             return np.asarray(values) - space.start
         case g.MultiDiscrete():

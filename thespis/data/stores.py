@@ -1,4 +1,4 @@
-"""Where a feed keeps experience between acting and learning. One small class a feed, one contract for all."""
+"""Stores: where experience is kept between acting and learning. One class per feed, with one interface."""
 
 from __future__ import annotations
 
@@ -6,168 +6,177 @@ import dataclasses
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes, Feed, Replay, Rollouts
-from thespis.core.records import Batch, Outcomes, Transition
-from thespis.data import frames, replay
+from thespis.core.records import Batch, EpisodeStats, Transition
+from thespis.data import frame_buffer, ring_buffer
 
-Ring = replay.Ring | frames.FrameRing
-"""What replay is kept in: both write, sample and check alike, and all their leaves are ``[row, env, ...]``."""
+ReplayBuffer = ring_buffer.RingBuffer | frame_buffer.FrameStackBuffer
+"""The buffers for replay: both have the same methods, and all their leaves are ``[row, env, ...]``."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RolloutStore:
-    """Keeps nothing: the batch is what has just been collected."""
+    """On-policy store without memory: the batch is the rollout that was just collected."""
 
     feed: Rollouts
-    group: ClassVar[int] = 0
+    group_size: ClassVar[int] = 0
 
-    def warmup_blocks(self, envs: int) -> int:
-        """Blocks collected before learning begins."""
+    def num_warmup_blocks(self, num_envs: int) -> int:
+        """Number of blocks collected before the first update."""
         return 0
 
-    def open(self, example: Transition, envs: int) -> PyTree:
+    def init(self, example: Transition, num_envs: int) -> PyTree:
         """An empty store for one seed."""
         return ()
 
-    def add(self, store: PyTree, steps: Transition, written: Int[Array, ""]) -> PyTree:
-        """The store with ``steps[time, env]`` added after ``written`` ticks."""
+    def add(self, store: PyTree, steps: Transition, num_written: Int[Array, ""]) -> PyTree:
+        """The store with ``steps[time, env]`` added after ``num_written`` ticks."""
         return store
 
-    def batch(
+    def sample(
         self,
         store: PyTree,
-        fresh: Transition,
+        rollout: Transition,
         memory: Any,
-        written: Int[Array, ""],
-        index: Array,
+        num_written: Int[Array, ""],
+        update_index: Array,
         key: Key[Array, ""],
     ) -> Batch:
-        """What the next update eats; ``fresh`` are the steps just collected and ``memory`` that before them."""
-        return Batch(fresh, jnp.ones(fresh.reward.shape, bool), memory, index)
+        """The batch for the next update; ``rollout`` was just collected and ``memory`` is the actor's before it."""
+        return Batch(rollout, jnp.ones(rollout.reward.shape, bool), memory, update_index)
 
-    def counted(self, outcomes: Outcomes) -> Outcomes:
-        """The outcomes that count: all."""
-        return outcomes
+    def filter_stats(self, stats: EpisodeStats) -> EpisodeStats:
+        """The episode statistics that count: all."""
+        return stats
 
     def check(self, store: PyTree) -> None:
-        """Nothing is kept: nothing can be wrong with it."""
+        """Nothing is stored, so nothing is checked."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeStore:
-    """Keeps nothing: the batch is the first episode of every environment in what has just been collected."""
+    """Episode store without memory: the batch is the first episode of every environment in the latest rollout."""
 
     feed: Episodes
 
     @property
-    def group(self) -> int:
-        """Environments in a row that begin alike, everywhere anew in every block; 0: none does."""
-        return self.feed.group
+    def group_size(self) -> int:
+        """Number of adjacent environments with the same initial state, reset in every block; 0: no groups or resets."""
+        return self.feed.group_size
 
-    def warmup_blocks(self, envs: int) -> int:
-        """Blocks collected before learning begins. Raises ``UserError`` where environments make no whole groups."""
-        if self.feed.turns < 1 or self.feed.group < 1 or envs % self.feed.group:
+    def num_warmup_blocks(self, num_envs: int) -> int:
+        """Number of blocks collected before the first update. Raises ``UserError`` if groups are not complete."""
+        if self.feed.max_steps < 1 or self.feed.group_size < 1 or num_envs % self.feed.group_size:
             raise UserError(
-                f"{envs} environments do not make groups of {self.feed.group}, or episodes have no limit of turns "
-                f"({self.feed.turns}): --envs N, or feed.turns=N"
+                f"{num_envs} environments do not make groups of {self.feed.group_size}, or episodes have no limit "
+                f"of turns ({self.feed.max_steps}): --envs N, or feed.max_steps=N"
             )
         return 0
 
-    def open(self, example: Transition, envs: int) -> PyTree:
+    def init(self, example: Transition, num_envs: int) -> PyTree:
         """An empty store for one seed."""
         return ()
 
-    def add(self, store: PyTree, steps: Transition, written: Int[Array, ""]) -> PyTree:
-        """The store with ``steps[time, env]`` added after ``written`` ticks."""
+    def add(self, store: PyTree, steps: Transition, num_written: Int[Array, ""]) -> PyTree:
+        """The store with ``steps[time, env]`` added after ``num_written`` ticks."""
         return store
 
-    def batch(
-        self, store: PyTree, fresh: Transition, memory: Any, written: Int[Array, ""], index: Array,
+    def sample(
+        self,
+        store: PyTree,
+        rollout: Transition,
+        memory: Any,
+        num_written: Int[Array, ""],
+        update_index: Array,
         key: Key[Array, ""],
-    ) -> Batch:  # fmt: skip
-        """What the next update eats: ``fresh``, masked behind the end of every environment's first episode."""
-        return Batch(fresh, first_episodes(fresh.ended), (), index)
+    ) -> Batch:
+        """The batch for the next update: ``rollout``, masked after the first episode of every environment."""
+        return Batch(rollout, ring_buffer.first_episode_mask(rollout.done), (), update_index)
 
-    def counted(self, outcomes: Outcomes) -> Outcomes:
-        """The outcomes that count: those of first episodes."""
-        return dataclasses.replace(outcomes, ended=outcomes.ended & first_episodes(outcomes.ended))
+    def filter_stats(self, stats: EpisodeStats) -> EpisodeStats:
+        """The episode statistics that count: those of first episodes."""
+        return dataclasses.replace(stats, done=stats.done & ring_buffer.first_episode_mask(stats.done))
 
     def check(self, store: PyTree) -> None:
-        """Nothing is kept: nothing can be wrong with it."""
-
-
-def first_episodes(ended: Bool[Array, "time env"]) -> Bool[Array, "time env"]:
-    """Which steps belong to the first episode of each environment."""
-    return jnp.cumsum(ended, axis=0) - ended == 0
+        """Nothing is stored, so nothing is checked."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplayStore:
-    """A ring of transitions, no larger than a run of ``steps`` transitions can fill.
+    """A replay buffer, no larger than a run of ``total_steps`` transitions can fill.
 
-    Whole ones, or, where the feed says that observations are stacks of frames, with every frame once.
+    It stores transitions whole or, if the feed has a ``frame_stack``, every frame once.
     """
 
     feed: Replay
-    steps: int
-    group: ClassVar[int] = 0
+    total_steps: int
+    group_size: ClassVar[int] = 0
 
-    def warmup_blocks(self, envs: int) -> int:
-        """Blocks collected before learning begins: enough for the warm-up and for one window."""
-        ticks = max(-(-self.feed.warmup // envs), self.feed.length)
-        blocks = -(-ticks // self.feed.ticks)
+    def num_warmup_blocks(self, num_envs: int) -> int:
+        """Number of blocks collected before the first update: enough for ``learning_starts`` and for one window."""
+        ticks = max(-(-self.feed.learning_starts // num_envs), self.feed.sequence_length)
+        blocks = -(-ticks // self.feed.collect_steps)
         # the block that ends the warm-up also learns
         return max(blocks - 1, 0)
 
-    def open(self, example: Transition, envs: int) -> Ring:
+    def init(self, example: Transition, num_envs: int) -> ReplayBuffer:
         """An empty store for one seed."""
         feed = self.feed
-        if feed.capacity < max(feed.length * envs, feed.batch):
+        if feed.buffer_size < max(feed.sequence_length * num_envs, feed.batch_size):
             raise UserError(
-                f"the replay capacity of {feed.capacity} transitions is less than one batch ({feed.batch}) or one "
-                f"window ({feed.length} steps of {envs} environments): raise feed.capacity"
+                f"the replay buffer of {feed.buffer_size} transitions is smaller than one batch ({feed.batch_size}) "
+                f"or one window ({feed.sequence_length} steps of {num_envs} environments): raise feed.buffer_size"
             )
-        given = (example, min(feed.capacity, self.steps), envs, feed.every)
-        return frames.empty(*given, feed.length, feed.frames) if feed.frames else replay.empty(*given)
+        buffer_args = (example, min(feed.buffer_size, self.total_steps), num_envs, feed.update_interval)
+        return (
+            frame_buffer.init_frame_buffer(*buffer_args, feed.sequence_length, feed.frame_stack)
+            if feed.frame_stack
+            else ring_buffer.init_ring_buffer(*buffer_args)
+        )
 
-    def add(self, store: Ring, steps: Transition, written: Int[Array, ""]) -> Ring:
-        """The store with ``steps[time, env]`` added after ``written`` ticks."""
-        return store.write(steps, written)
+    def add(self, store: ReplayBuffer, steps: Transition, num_written: Int[Array, ""]) -> ReplayBuffer:
+        """The store with ``steps[time, env]`` added after ``num_written`` ticks."""
+        return store.add(steps, num_written)
 
-    def batch(
-        self, store: Ring, fresh: Transition, memory: Any, written: Int[Array, ""], index: Array,
+    def sample(
+        self,
+        store: ReplayBuffer,
+        rollout: Transition,
+        memory: Any,
+        num_written: Int[Array, ""],
+        update_index: Array,
         key: Key[Array, ""],
-    ) -> Batch:  # fmt: skip
-        """What the next update eats: windows drawn uniformly; replayed windows begin without memory."""
-        steps, mask = store.sample(written, key, self.feed.batch, self.feed.length)
-        return Batch(steps, mask, (), index)
+    ) -> Batch:
+        """The batch for the next update: windows sampled uniformly; replayed windows start without memory."""
+        steps, mask = store.sample(num_written, key, self.feed.batch_size, self.feed.sequence_length)
+        return Batch(steps, mask, (), update_index)
 
-    def counted(self, outcomes: Outcomes) -> Outcomes:
-        """The outcomes that count: all."""
-        return outcomes
+    def filter_stats(self, stats: EpisodeStats) -> EpisodeStats:
+        """The episode statistics that count: all."""
+        return stats
 
-    def check(self, store: Ring) -> None:
-        """Look at what has been stored, of any number of seeds.
+    def check(self, store: ReplayBuffer) -> None:
+        """Check the stored experience of any number of seeds.
 
         Raises:
-            UserError: if it is not what the feed says.
+            UserError: if observations are not the stacks of frames that the feed promises.
         """
-        store.check()
+        store.check_stacks()
 
 
 Store = RolloutStore | EpisodeStore | ReplayStore
 
 
-def store_for(feed: Feed, steps: int) -> Store:
-    """The store of a feed that eats fresh experience, for a run of ``steps`` transitions per seed."""
+def make_store(feed: Feed, total_steps: int) -> Store:
+    """The store of a feed of fresh experience, for a run of ``total_steps`` transitions per seed."""
     match feed:
         case Rollouts():
             return RolloutStore(feed)
         case Episodes():
             return EpisodeStore(feed)
         case Replay():
-            return ReplayStore(feed, steps)
+            return ReplayStore(feed, total_steps)
     raise UserError(f"a method fed by {type(feed).__name__} learns from a dataset: use --data DIR, not an environment")

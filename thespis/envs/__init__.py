@@ -1,1 +1,1 @@
-"""Worlds: compiled, on the host, and probes with known answers; one adapter or world a file."""
+"""Environments: compiled (JAX), host (Python), games, text, and probes with known values; one environment per file."""

@@ -1,4 +1,4 @@
-"""What is known of the libraries whose worlds have names, without importing them."""
+"""Names of the supported environment libraries and of their environments, without importing heavy libraries."""
 
 from __future__ import annotations
 
@@ -9,59 +9,60 @@ from typing import Any
 
 from thespis.core.errors import UserError
 
-COMPILED = ("probe", "gymnax", "pgx", "jaxmarl", "text")
-MANY = ("pettingzoo", "openspiel")
-TALKING = ("textarena", "textworld")
-LIBRARIES = (*COMPILED, "gymnasium", "envpool", *MANY, *TALKING)
-"""Those whose worlds are compiled, the others whose worlds have many agents, those of strings, and all."""
+COMPILED_LIBRARIES = ("probe", "gymnax", "pgx", "jaxmarl", "text")
+MULTI_AGENT_LIBRARIES = ("pettingzoo", "openspiel")
+TEXT_LIBRARIES = ("textarena", "textworld")
+LIBRARIES = (*COMPILED_LIBRARIES, "gymnasium", "envpool", *MULTI_AGENT_LIBRARIES, *TEXT_LIBRARIES)
+"""Prefixes of compiled libraries, of multi-agent host libraries, of text-game libraries, and of all libraries."""
 
 
-def names() -> list[str]:
-    """Full names of all worlds that can be had here, without those of the user's own modules.
+def list_envs() -> list[str]:
+    """Full names of all environments available in this installation, except those in the user's own modules.
 
-    EnvPool's classic control and MuJoCo and some of OpenSpiel's games are listed; any other of theirs can be named too.
+    Of EnvPool only classic control and MuJoCo are listed, of OpenSpiel only some games; their other environments can be
+    named too.
     """
-    from thespis.envs.compiled.gymnax import NAMES
-    from thespis.envs.compiled.jaxmarl_worlds import NAMES as TEAMS
-    from thespis.envs.games.pgx import NAMES as GAMES
+    from thespis.envs.compiled.gymnax import ENV_NAMES
+    from thespis.envs.compiled.jaxmarl_metadata import ENV_NAMES as TEAMS
+    from thespis.envs.games.pgx import GAME_NAMES as GAMES
     from thespis.envs.host import pettingzoo
-    from thespis.envs.host.envpool import NAMES as POOLED
-    from thespis.envs.host.openspiel import NAMES as SPIELS
+    from thespis.envs.host.envpool import ENV_NAMES as POOLED
+    from thespis.envs.host.openspiel import GAME_NAMES as SPIELS
     from thespis.envs.probes import registry as probes
-    from thespis.envs.text.naming import NAMES as TEXTS
+    from thespis.envs.text.registry import ENV_NAMES as TEXTS
 
-    found = [f"probe:{name}" for name in probes.PROBES]
-    found += [f"gymnax:{name}" for name in NAMES] if installed("gymnax") else []
-    found += [f"pgx:{name}" for name in GAMES] if installed("pgx") else []
-    found += [f"jaxmarl:{name}" for name in TEAMS] if installed("jaxmarl") else []
-    found += [f"text:{name}" for name in TEXTS]
-    found += [f"gymnasium:{name}" for name in _gymnasium_names()]
-    found += [f"envpool:{name}" for name in POOLED] if installed("envpool") else []
-    found += [f"pettingzoo:{name}" for name in pettingzoo.names()] if installed("pettingzoo") else []
-    found += [f"openspiel:{name}" for name in SPIELS] if installed("pyspiel") else []
-    return found
+    names = [f"probe:{name}" for name in probes.PROBES]
+    names += [f"gymnax:{name}" for name in ENV_NAMES] if is_installed("gymnax") else []
+    names += [f"pgx:{name}" for name in GAMES] if is_installed("pgx") else []
+    names += [f"jaxmarl:{name}" for name in TEAMS] if is_installed("jaxmarl") else []
+    names += [f"text:{name}" for name in TEXTS]
+    names += [f"gymnasium:{name}" for name in _gymnasium_names()]
+    names += [f"envpool:{name}" for name in POOLED] if is_installed("envpool") else []
+    names += [f"pettingzoo:{name}" for name in pettingzoo.list_envs()] if is_installed("pettingzoo") else []
+    names += [f"openspiel:{name}" for name in SPIELS] if is_installed("pyspiel") else []
+    return names
 
 
-def known(library: str, name: str) -> bool:
-    """Whether a library has a world of this name."""
+def has_env(library: str, name: str) -> bool:
+    """Whether a library has an environment of this name (EnvPool and OpenSpiel check later, when it is made)."""
     match library:
         case "gymnax":
-            from thespis.envs.compiled.gymnax import NAMES
+            from thespis.envs.compiled.gymnax import ENV_NAMES
 
-            registered = sys.modules.get("gymnax")  # the user's own, registered with gymnax in this process
-            return name in NAMES or (registered is not None and name in registered.registered_envs)
+            registered = sys.modules.get("gymnax")  # by the user, in this process
+            return name in ENV_NAMES or (registered is not None and name in registered.registered_envs)
         case "pgx":
-            from thespis.envs.games.pgx import NAMES
+            from thespis.envs.games.pgx import GAME_NAMES
 
-            return name in NAMES
+            return name in GAME_NAMES
         case "jaxmarl":
-            from thespis.envs.compiled import jaxmarl_worlds
+            from thespis.envs.compiled import jaxmarl_metadata
 
-            return jaxmarl_worlds.known(name)
+            return jaxmarl_metadata.has_env(name)
         case "pettingzoo":
             from thespis.envs.host import pettingzoo
 
-            return pettingzoo.known(name)
+            return pettingzoo.has_env(name)
         case "gymnasium":
             import gymnasium
 
@@ -72,19 +73,19 @@ def known(library: str, name: str) -> bool:
 
             return name in PROBES
         case "text":
-            from thespis.envs.text.naming import NAMES
+            from thespis.envs.text.registry import ENV_NAMES
 
-            return name in NAMES
-    return True  # envpool takes seconds to import; its adapter checks the name, and so does that of OpenSpiel
+            return name in ENV_NAMES
+    return True  # importing envpool takes seconds; the adapters of EnvPool and OpenSpiel check the name
 
 
-def unknown(name: str) -> UserError:
-    """The error for a name that nothing has, with the nearest that something has."""
-    everything = names()
-    short = {full.partition(":")[2]: full for full in reversed(everything)}
-    near = difflib.get_close_matches(name, everything, 3, 0.5)
-    near = near or [short[found] for found in difflib.get_close_matches(name, list(short), 3, 0.5)]
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
+def unknown_env_error(name: str) -> UserError:
+    """UserError for an unknown environment name, with the closest known names."""
+    names = list_envs()
+    full_names = {full.partition(":")[2]: full for full in reversed(names)}
+    matches = difflib.get_close_matches(name, names, 3, 0.5)
+    matches = matches or [full_names[match] for match in difflib.get_close_matches(name, list(full_names), 3, 0.5)]
+    hint = f"did you mean {' or '.join(matches)}? " if matches else ""
     return UserError(f"unknown environment {name!r}; {hint}See: thespis list envs")
 
 
@@ -93,17 +94,17 @@ def _gymnasium_names() -> list[str]:
 
     latest: dict[str, Any] = {}
     for spec in gymnasium.registry.values():
-        if spec.namespace is None and not spec.name.startswith("GymV") and _runnable(str(spec.entry_point)):
-            held = latest.get(spec.name)
-            latest[spec.name] = spec if held is None or (spec.version or 0) > (held.version or 0) else held
+        if spec.namespace is None and not spec.name.startswith("GymV") and _has_dependencies(str(spec.entry_point)):
+            previous = latest.get(spec.name)
+            latest[spec.name] = spec if previous is None or (spec.version or 0) > (previous.version or 0) else previous
     return [spec.id for spec in latest.values()]
 
 
-def _runnable(entry_point: str) -> bool:
+def _has_dependencies(entry_point: str) -> bool:
     needs = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "Box2D"}
-    return all(installed(module) for prefix, module in needs.items() if entry_point.startswith(prefix))
+    return all(is_installed(module) for prefix, module in needs.items() if entry_point.startswith(prefix))
 
 
-def installed(module: str) -> bool:
-    """Whether a module can be imported."""
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported; it is not imported."""
     return importlib.util.find_spec(module) is not None

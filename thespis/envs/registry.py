@@ -1,10 +1,11 @@
-"""Environments by name. ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``,
-``envpool:Ant-v5``, ``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``,
-``textarena:Mastermind-v0``, ``textworld:FILE``, ``my_module:MyEnv``; a bare name means gymnax where gymnax has it, else
-Gymnasium.
+"""Environments by name: resolves a name, object, class or function, and makes compiled or host environments.
 
-An environment may also be given as an object, a class or a function that makes one. Nothing heavy is
-imported before a world of that library is asked for.
+Names are ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``, ``envpool:Ant-v5``,
+``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``, ``textarena:Mastermind-v0``,
+``textworld:FILE``, ``my_module:MyEnv``. A bare name means gymnax if gymnax has it, otherwise Gymnasium.
+
+An environment may also be given as an object, or as a class or function that makes one. Heavy libraries are imported
+only when one of their environments is needed.
 """
 
 from __future__ import annotations
@@ -18,175 +19,190 @@ from typing import Any, Literal
 
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError
-from thespis.envs.host.pettingzoo import is_many
-from thespis.envs.host.scripts import Spelt
-from thespis.envs.libraries import COMPILED, LIBRARIES, MANY, TALKING, installed, known, names, unknown
+from thespis.core.renames import renamed_class
+from thespis.envs.host.formatters import TokenizedEnv
+from thespis.envs.host.pettingzoo import is_pettingzoo_env
+from thespis.envs.libraries import (
+    COMPILED_LIBRARIES,
+    LIBRARIES,
+    MULTI_AGENT_LIBRARIES,
+    TEXT_LIBRARIES,
+    has_env,
+    is_installed,
+    list_envs,
+    unknown_env_error,
+)
 
-__all__ = ["Entry", "compiled", "has_many", "host", "names", "resolve"]
+__all__ = ["EnvEntry", "is_multi_agent", "list_envs", "make_compiled", "make_host", "resolve_env"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
-    """What a name stands for: which loop it needs, and its full name."""
+class EnvEntry:
+    """Registry entry: the training loop that the environment needs (compiled or host), and its full name."""
 
     kind: Literal["compiled", "host"]
     name: str
 
 
-def resolve(environment: Any) -> Entry:
-    """The entry for a name, or for an environment given as an object, a class or a function.
+def resolve_env(environment: Any) -> EnvEntry:
+    """Finds the entry for a name, or for an environment given as an object, a class or a function.
 
     Raises:
-        UserError: for an unknown name, with the nearest known ones, or a module that cannot be imported.
+        UserError: for an unknown name (with the closest known ones), or a module that cannot be imported.
     """
-    from thespis.envs.host.gymnasium import name_of
+    from thespis.envs.host.gymnasium import env_name
 
-    if isinstance(environment, Spelt):
-        return resolve(environment.world)
+    if isinstance(environment, TokenizedEnv):
+        return resolve_env(environment.env)
     if not isinstance(environment, str):
-        return Entry(_kind(environment), name_of(environment))
+        return EnvEntry(_env_kind(environment), env_name(environment))
     library, colon, rest = environment.partition(":")
     if not colon:
-        return _bare(environment)
+        return _resolve_bare_name(environment)
     if library not in LIBRARIES:
-        return Entry(_kind(_load(environment)), environment)
-    if not known(library, rest):
-        raise unknown(environment)
-    return Entry("compiled" if library in COMPILED else "host", environment)
+        return EnvEntry(_env_kind(_import_env(environment)), environment)
+    if not has_env(library, rest):
+        raise unknown_env_error(environment)
+    return EnvEntry("compiled" if library in COMPILED_LIBRARIES else "host", environment)
 
 
-def compiled(environment: Any) -> Environment:
-    """The compiled world of this name; an object or a class of one is taken as it is.
+def make_compiled(environment: Any) -> Environment:
+    """Makes the compiled environment of this name. An object is returned as it is; a class is called without arguments.
 
     Raises:
-        UserError: if the name is unknown or stands for a host world.
+        UserError: if the name is unknown or the environment runs on the host only.
     """
-    entry = resolve(environment)
+    entry = resolve_env(environment)
     if entry.kind != "compiled":
         raise UserError(f"{entry.name} is not written in JAX and cannot be compiled; use the host loop")
     if not isinstance(environment, str):
-        from thespis.envs.host.making import made
+        from thespis.envs.host.factory import call_factory
 
-        return made(environment) if isinstance(environment, type) else environment
+        return call_factory(environment) if isinstance(environment, type) else environment
     library, _, rest = entry.name.partition(":")
     if library == "gymnax":
         from thespis.envs.compiled.gymnax import Gymnax
 
         return Gymnax(rest)
     if library == "pgx":
-        from thespis.envs.games.naming import world
+        from thespis.envs.games.factory import make_game_env
 
-        return world(rest)
+        return make_game_env(rest)
     if library == "jaxmarl":
         from thespis.envs.compiled.jaxmarl import JaxMarl
 
         return JaxMarl(rest)
     if library == "text":
-        from thespis.envs.text.naming import world
+        from thespis.envs.text.registry import make_text_env
 
-        return world(rest)
+        return make_text_env(rest)
     if library == "probe":
         from thespis.envs.probes.registry import PROBES
 
         return PROBES[rest].environment
-    return compiled(_load(entry.name))
+    return make_compiled(_import_env(entry.name))
 
 
-def host(environment: Any, n: int, *, threads: int = 1) -> HostEnvironment:
-    """``n`` worlds on the host; a compiled world is put behind the host contract.
+def make_host(environment: Any, num_envs: int, *, num_threads: int = 1) -> HostEnvironment:
+    """Makes a host vector environment of ``num_envs`` copies. A compiled environment is wrapped in the host contract.
 
-    ``environment`` may be a name, a Gymnasium environment (copied if ``n > 1``), a vector environment of
-    ``n`` worlds, a class or function that makes an environment, or a :class:`HostEnvironment` of ``n``.
-    ``threads`` threads step single environments (EnvPool picks its own number unless told more than one);
-    results do not depend on their number.
+    ``environment`` may be a name, a Gymnasium environment (copied if ``num_envs > 1``), a vector environment of
+    ``num_envs`` sub-environments, a class or function that makes an environment, or a :class:`HostEnvironment` of
+    ``num_envs``. ``num_threads`` threads step single environments (EnvPool chooses its own number unless this is more
+    than one). Results do not depend on the number of threads.
 
     Raises:
-        UserError: if the name is unknown, the environment cannot be made, or it does not have ``n`` worlds.
+        UserError: if the name is unknown, the environment cannot be made, or it does not have ``num_envs`` copies.
     """
-    spelt = environment if isinstance(environment, Spelt) else Spelt(environment)
-    environment, script = spelt.world, spelt.script
+    tokenized = environment if isinstance(environment, TokenizedEnv) else TokenizedEnv(environment)
+    environment, make_formatter = tokenized.env, tokenized.make_formatter
     if not isinstance(environment, type) and isinstance(environment, HostEnvironment):
-        if environment.n != n:
-            raise UserError(f"the environment has {environment.n} worlds and the run needs {n}")
+        if environment.num_envs != num_envs:
+            raise UserError(f"the environment has {environment.num_envs} sub-environments and the run needs {num_envs}")
         return environment
-    if resolve(environment).kind == "compiled":
-        from thespis.envs.host.compiled import AsHost
+    if resolve_env(environment).kind == "compiled":
+        from thespis.envs.host.wrapper import HostWrapper
 
-        return AsHost(compiled(environment), n)
+        return HostWrapper(make_compiled(environment), num_envs)
     if not isinstance(environment, str):
-        from thespis.envs.host.making import wrap
+        from thespis.envs.host.factory import wrap_env
 
-        return wrap(environment, n, threads=threads, script=script)
-    library, _, rest = resolve(environment).name.partition(":")
+        return wrap_env(environment, num_envs, num_threads=num_threads, make_formatter=make_formatter)
+    library, _, rest = resolve_env(environment).name.partition(":")
     if library == "envpool":
         from thespis.envs.host.envpool import EnvPool
 
-        return EnvPool(rest, n, threads=threads if threads > 1 else 0)
+        return EnvPool(rest, num_envs, num_threads=num_threads if num_threads > 1 else 0)
     if library == "gymnasium":
-        from thespis.envs.host.making import named
+        from thespis.envs.host.factory import make_gymnasium
 
-        return named(rest, n, threads=threads, script=script)
-    if library in TALKING:
-        from thespis.envs.host.making import talking
+        return make_gymnasium(rest, num_envs, num_threads=num_threads, make_formatter=make_formatter)
+    if library in TEXT_LIBRARIES:
+        from thespis.envs.host.factory import make_text_game
 
-        return talking(library, rest, n, script)
+        return make_text_game(library, rest, num_envs, make_formatter)
     if library == "pettingzoo":
         from thespis.envs.host import pettingzoo
 
-        return pettingzoo.named(rest, n)
+        return pettingzoo.make_env(rest, num_envs)
     if library == "openspiel":
         from thespis.envs.host import openspiel
 
-        return openspiel.named(rest, n)
-    return host(Spelt(_load(environment), script), n, threads=threads)
+        return openspiel.make_env(rest, num_envs)
+    return make_host(TokenizedEnv(_import_env(environment), make_formatter), num_envs, num_threads=num_threads)
 
 
-def has_many(environment: Any) -> bool:
-    """Whether a world has many agents; that of a host world that a function makes cannot be known."""
+def is_multi_agent(environment: Any) -> bool:
+    """Whether an environment has several agents.
+
+    A host environment given as a function counts as single-agent: the function is not called to find out.
+    """
     if environment is None:
         return False
-    if resolve(environment).kind == "compiled":
-        return bool(compiled(environment).spec.groups)
+    if resolve_env(environment).kind == "compiled":
+        return bool(make_compiled(environment).spec.groups)
     if isinstance(environment, str):
-        library = resolve(environment).name.partition(":")[0]
-        return library in MANY or (library not in LIBRARIES and has_many(_load(environment)))
-    made = not isinstance(environment, type) and isinstance(environment, HostEnvironment)
-    return bool(environment.spec.groups) if made else is_many(environment)
+        library = resolve_env(environment).name.partition(":")[0]
+        return library in MULTI_AGENT_LIBRARIES or (
+            library not in LIBRARIES and is_multi_agent(_import_env(environment))
+        )
+    is_instance = not isinstance(environment, type) and isinstance(environment, HostEnvironment)
+    return bool(environment.spec.groups) if is_instance else is_pettingzoo_env(environment)
 
 
-def _kind(environment: Any) -> Literal["compiled", "host"]:
+def _env_kind(environment: Any) -> Literal["compiled", "host"]:
     import gymnasium
 
-    from thespis.envs.host.making import declares
+    from thespis.envs.host.factory import has_members
 
-    if is_many(environment):
+    if is_pettingzoo_env(environment):
         return "host"
-    gym = gymnasium.Env | gymnasium.vector.VectorEnv  # they have a ``spec`` too, of another kind
+    gym = gymnasium.Env | gymnasium.vector.VectorEnv  # these have a ``spec`` of another kind
     if isinstance(environment, type):
-        if issubclass(environment, gym):
+        if issubclass(environment, gym) or has_members(environment, "get_state", "set_state"):
             return "host"
-        return "compiled" if declares(environment, "spec", "reset", "step") else "host"
+        return "compiled" if has_members(environment, "spec", "reset", "step") else "host"
     if isinstance(environment, gym | HostEnvironment):
         return "host"
     return "compiled" if isinstance(environment, Environment) else "host"
 
 
-def _bare(name: str) -> Entry:
-    if installed("gymnax") and known("gymnax", name):
-        return Entry("compiled", f"gymnax:{name}")
-    if known("gymnasium", name):
-        return Entry("host", f"gymnasium:{name}")
-    raise unknown(name)
+def _resolve_bare_name(name: str) -> EnvEntry:
+    if is_installed("gymnax") and has_env("gymnax", name):
+        return EnvEntry("compiled", f"gymnax:{name}")
+    if has_env("gymnasium", name):
+        return EnvEntry("host", f"gymnasium:{name}")
+    raise unknown_env_error(name)
 
 
-def _load(path: str) -> Any:
+def _import_env(path: str) -> Any:
     module, _, attribute = path.partition(":")
     if not module or not attribute:
-        raise unknown(path)
+        raise unknown_env_error(path)
     if os.getcwd() not in sys.path:  # a console script does not have the user's directory on its path
         sys.path.append(os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name and not f"{module}.".startswith(f"{error.name}."):
             raise UserError(f"{module} cannot be imported: {error}") from error
@@ -196,10 +212,13 @@ def _load(path: str) -> Any:
         ) from error
     try:
         for part in attribute.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except AttributeError:
-        near = difflib.get_close_matches(attribute, dir(found), 3, 0.5)
+        renamed = renamed_class(path)
+        if renamed is not None and renamed.name not in (None, path):
+            return _import_env(renamed.name)
+        matches = difflib.get_close_matches(attribute, dir(target), 3, 0.5)
         raise UserError(
-            f"module {module!r} has no {attribute!r}{'; nearest: ' + ', '.join(near) if near else ''}"
+            f"module {module!r} has no {attribute!r}{'; nearest: ' + ', '.join(matches) if matches else ''}"
         ) from None
-    return found
+    return target

@@ -1,1 +1,1 @@
-"""How good is it: playing, statistics, comparison and the report."""
+"""Evaluation: playing episodes, statistics over seeds, comparison of runs, reports."""

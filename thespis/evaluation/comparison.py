@@ -1,8 +1,8 @@
-"""Which kind of run is better, and whether the seeds suffice to say so.
+"""Comparison of groups of runs: which is better, and whether there are enough seeds to say so.
 
 Runs of the same settings on the same environment form a group; a seed's score is its mean return over the
-episodes of the final evaluation. The verdict on a pair is *better* or *worse* only where the interval of
-the probability of improvement leaves out one half.
+episodes of the final evaluation. The verdict on a pair is *better* or *worse* only if the interval of
+the probability of improvement excludes one half.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thespis.core.errors import UserError
-from thespis.evaluation.statistics import Interval, interval, iqm, probability_of_improvement
-from thespis.evaluation.view import flatten
+from thespis.evaluation.run_view import flatten_config
+from thespis.evaluation.statistics import Interval, bootstrap_interval, iqm, probability_of_improvement
 from thespis.runs.store import RunDirectory
 
-SAME_WORLDS = ("gymnax", "gymnasium", "envpool")  # their worlds of one name are meant to be the same
-SETTINGS = ("env", "method", "feedback", "curriculum", "steps", "envs", "loop")
-OPTIONS = ("data", "lag")  # those of a run's options that change results
-NAMED = 3  # settings in a group's name
+SHARED_ENV_LIBRARIES = ("gymnax", "gymnasium", "envpool")  # environments of the same name are meant to be equal
+GROUP_SETTINGS = ("env", "method", "feedback", "curriculum", "steps", "envs", "loop")
+GROUP_OPTIONS = ("data", "policy_lag")  # options of a run that change results
+MAX_NAMED_SETTINGS = 3  # settings in a group's name, at most
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs of the same settings: ``scores[i]`` is the mean return of seed ``seeds[i]``."""
 
     name: str
@@ -41,7 +41,7 @@ class Group:
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class GroupSummary:
     """One group's scores per seed and their interquartile mean; no interval with too few seeds."""
 
     name: str
@@ -51,8 +51,11 @@ class Summary:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
-    """``a`` against ``b``: ``verdict`` is *better*, *worse* or *not distinguishable*; ``sentence`` is plain."""
+class PairComparison:
+    """Comparison of ``a`` with ``b``: ``verdict`` is *better*, *worse* or *not distinguishable*, ``sentence`` in words.
+
+    ``probability`` is that of improvement: that a seed of ``a`` scores higher than one of ``b``.
+    """
 
     a: str
     b: str
@@ -63,63 +66,63 @@ class Pair:
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
-    """All groups, and each pair of them once, in the order given."""
+class RunComparison:
+    """Summaries of all groups and the comparison of each pair, in the order of the arguments."""
 
-    groups: tuple[Summary, ...]
-    pairs: tuple[Pair, ...]
+    groups: tuple[GroupSummary, ...]
+    pairs: tuple[PairComparison, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain dictionaries and lists."""
+        """The comparison as plain dictionaries and lists."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
-def compare(groups: Mapping[str, ArrayLike]) -> Comparison:
-    """Compare groups of scores ``[seed]``, given by name. Raises :class:`UserError` for fewer than two."""
+def compare_groups(groups: Mapping[str, ArrayLike]) -> RunComparison:
+    """Compare groups of scores ``[seed]`` by name. Raises :class:`UserError` for fewer than two groups."""
     if len(groups) < 2:
         raise UserError(f"there is nothing to compare: all runs are of one kind ({', '.join(groups) or 'none'})")
     scores = {name: np.asarray(values, np.float64) for name, values in groups.items()}
     summaries = tuple(
-        Summary(name, tuple(values.tolist()), iqm(values), interval(values)) for name, values in scores.items()
+        GroupSummary(name, tuple(values.tolist()), iqm(values), bootstrap_interval(values))
+        for name, values in scores.items()
     )
-    pairs = tuple(_pair(a, b, scores[a], scores[b]) for a, b in itertools.combinations(scores, 2))
-    return Comparison(summaries, pairs)
+    pairs = tuple(_compare_pair(a, b, scores[a], scores[b]) for a, b in itertools.combinations(scores, 2))
+    return RunComparison(summaries, pairs)
 
 
-def _pair(a: str, b: str, left: np.ndarray, right: np.ndarray) -> Pair:
-    probability, limits = probability_of_improvement(left, right)
+def _compare_pair(a: str, b: str, a_scores: np.ndarray, b_scores: np.ndarray) -> PairComparison:
+    probability, limits = probability_of_improvement(a_scores, b_scores)
     if limits is None or limits[0] <= 0.5 <= limits[1]:
         verdict = "not distinguishable"
-        sentence = f"{a} and {b} are not distinguishable with this many seeds ({len(left)} and {len(right)})"
+        sentence = f"{a} and {b} are not distinguishable with this many seeds ({len(a_scores)} and {len(b_scores)})"
     else:
         verdict = "better" if limits[0] > 0.5 else "worse"
         sentence = f"{a} is {verdict} than {b}"
-    return Pair(a, b, probability, limits, verdict, sentence)
+    return PairComparison(a, b, probability, limits, verdict, sentence)
 
 
-def group_runs(run_dirs: Sequence[str | Path], mode: str = "greedy") -> list[Group]:
-    """Group finished runs by their settings and environment, in the order in which they are first named.
+def group_runs(run_dirs: Sequence[str | Path], mode: str = "greedy") -> list[RunGroup]:
+    """Group finished runs by settings and environment, in the order of first occurrence.
 
-    ``mode``: ``greedy`` or ``sampled`` play. A group is named after its method and whatever setting tells it
-    from the other groups. Raises :class:`UserError` for a run without a final evaluation, for runs of
-    different environments, and for one seed that occurs twice with the same settings: counted twice, it
-    would pass for new evidence.
+    ``mode``: ``greedy`` or ``sampled`` play. A group is named after its method and the settings in which it differs
+    from other groups. Raises :class:`UserError` for a run without a final evaluation, for runs on different
+    environments, and for a seed that occurs twice with the same settings: it must not be counted twice.
     """
     runs = [RunDirectory.open(path) for path in run_dirs]
-    worlds = {_world(run.config): run for run in runs}
-    if len(worlds) > 1:
-        (one, first), (other, second) = list(worlds.items())[:2]
+    envs = {_env_name(run.config): run for run in runs}
+    if len(envs) > 1:
+        (env_a, run_a), (env_b, run_b) = list(envs.items())[:2]
         raise UserError(
-            f"only runs of one environment can be compared: {first.path} is on {one}, {second.path} on {other}"
+            f"only runs of one environment can be compared: {run_a.path} is on {env_a}, {run_b.path} on {env_b}"
         )
     members: dict[str, list[RunDirectory]] = defaultdict(list)
     for run in runs:
-        members[kind(run.config)].append(run)
-    names = _names([group[0].config for group in members.values()])
-    return [_group(name, group, mode) for name, group in zip(names, members.values(), strict=True)]
+        members[settings_key(run.config)].append(run)
+    names = _group_names([group[0].config for group in members.values()])
+    return [_make_group(name, group, mode) for name, group in zip(names, members.values(), strict=True)]
 
 
-def _group(name: str, runs: list[RunDirectory], mode: str) -> Group:
+def _make_group(name: str, runs: list[RunDirectory], mode: str) -> RunGroup:
     owner: dict[int, RunDirectory] = {}
     scores: dict[int, float] = {}
     for run in runs:
@@ -128,43 +131,47 @@ def _group(name: str, runs: list[RunDirectory], mode: str) -> Group:
             raise UserError(f"{run.path} has no final evaluation: finish it with `thespis resume {run.path}`")
         for seed, returns in zip(run.config["seeds"], final[mode]["scores"], strict=True):
             if seed in owner:
-                both = f"{owner[seed].path} and {run.path}"
-                raise UserError(f"{both} hold the same seed {seed} of {name}: name only one of them")
+                both_paths = f"{owner[seed].path} and {run.path}"
+                raise UserError(f"{both_paths} hold the same seed {seed} of {name}: name only one of them")
             owner[seed], scores[seed] = run, float(np.mean(returns))
     paths = tuple(str(run.path) for run in runs)
-    return Group(name, runs[0].config["env"], paths, tuple(scores), tuple(scores.values()))
+    return RunGroup(name, runs[0].config["env"], paths, tuple(scores), tuple(scores.values()))
 
 
-def _world(config: dict[str, Any]) -> str:
+def _env_name(config: dict[str, Any]) -> str:
     suite, _, name = str(config["env"]).rpartition(":")
-    return name if suite in SAME_WORLDS else str(config["env"])
+    return name if suite in SHARED_ENV_LIBRARIES else str(config["env"])
 
 
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """What must agree for two runs to differ in their seeds alone."""
+def _group_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Settings that are equal for runs that differ only in their seeds."""
     options = config.get("options", {})
-    return {name: config.get(name) for name in SETTINGS} | {name: options.get(name) for name in OPTIONS}
+    return {name: config.get(name) for name in GROUP_SETTINGS} | {name: options.get(name) for name in GROUP_OPTIONS}
 
 
-def kind(config: dict[str, Any]) -> str:
-    """What is equal for the content of two run.json, if the runs differ in their seeds alone."""
-    return json.dumps(_settings(config) | {"method_name": config["method_name"]}, sort_keys=True)
+def settings_key(config: dict[str, Any]) -> str:
+    """A key of the content of run.json that is equal for runs that differ only in their seeds."""
+    return json.dumps(_group_settings(config) | {"method_name": config["method_name"]}, sort_keys=True)
 
 
-def _names(configs: list[dict[str, Any]]) -> list[str]:
-    """A name per group: its method, and the first settings in which groups of that method differ."""
-    settings = [dict(flatten(_settings(config))) for config in configs]
+def _group_names(configs: list[dict[str, Any]]) -> list[str]:
+    """Names of groups: the method, and the first settings in which groups of that method differ."""
+    settings = [dict(flatten_config(_group_settings(config))) for config in configs]
     names: list[str] = []
-    for config, own in zip(configs, settings, strict=True):
+    for config, own_settings in zip(configs, settings, strict=True):
         method = config["method_name"]
-        same = [s for c, s in zip(configs, settings, strict=True) if c["method_name"] == method]
-        differing = [key for key in own if any(s.get(key) != own[key] for s in same)]
-        telling = [key for key in differing if key.rpartition(".")[0] not in differing]  # not a part's own fields
-        parts = [f"{key.removeprefix('method.')}={_text(own[key])}" for key in telling[:NAMED]]
+        same_method = [s for c, s in zip(configs, settings, strict=True) if c["method_name"] == method]
+        differing = [key for key in own_settings if any(s.get(key) != own_settings[key] for s in same_method)]
+        named = [
+            key for key in differing if key.rpartition(".")[0] not in differing
+        ]  # without the fields of a part that differs itself
+        parts = [
+            f"{key.removeprefix('method.')}={_format_value(own_settings[key])}" for key in named[:MAX_NAMED_SETTINGS]
+        ]
         name = " ".join([method, *parts])
         names.append(f"{name} ({names.count(name) + 1})" if name in names else name)
     return names
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,9 @@
-"""An episode that was talked through, as text: what was heard, what was said, and what each turn was worth."""
+"""Dialogue episodes as text: observation, response, reward and value of each turn.
+
+Sample dialogues of a run, taken at its start, middle and end, and shown side by side in reports.
+
+Environments and sampling use the same keys each time, so that differences come from learning alone.
+"""
 
 from __future__ import annotations
 
@@ -7,77 +12,157 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import PyTree
 
+from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.records import Critique, EnvSpec, Transition
-from thespis.core.spaces import Text
-from thespis.core.vocabulary import Vocabulary
-from thespis.language.tokens import tokenizer_of
+from thespis.core.spaces import Text, Vocabulary
+from thespis.evaluation import formatting, html_page
+from thespis.evaluation.rollout import play_episodes
 
-_WIDE = 88
+_LINE_WIDTH = 88
 
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One turn: texts, the reward, and the critic's opinion if there is one."""
+    """One turn of a dialogue: observation and response as text, reward, and the critic's value and advantage if any."""
 
-    heard: str
-    said: str
+    observation: str
+    response: str
     reward: float
     value: float | None
     advantage: float | None
 
     @property
-    def worth(self) -> str:
-        """The numbers in one line."""
-        told = {"reward": self.reward, "value": self.value, "advantage": self.advantage}
-        return "  ".join(f"{name} {number:.3g}" for name, number in told.items() if number is not None)
+    def score_line(self) -> str:
+        """Reward, value and advantage in one line; those that are missing are left out."""
+        numbers = {"reward": self.reward, "value": self.value, "advantage": self.advantage}
+        return "  ".join(f"{name} {number:.3g}" for name, number in numbers.items() if number is not None)
 
 
-def turns(spec: EnvSpec, steps: Transition, critique: Critique) -> list[Turn]:
-    """The turns of one episode ``[time]`` in a world of texts."""
-    assert isinstance(spec.action, Text)
-    text, seen, said = reader(spec.action.vocabulary), np.asarray(steps.view.observation), np.asarray(steps.action)
-    opinions: Any = [getattr(critique, name) for name in ("value", "advantage")]
-    found, before = [], 0
-    for t in range(len(seen)):
-        count = int((seen[t] >= 0).sum())
-        numbers = [None if opinion is None else float(opinion[t]) for opinion in opinions]
-        reward = float(np.asarray(steps.reward)[t])
-        found.append(Turn(text(seen[t, before:count]), text(said[t]), reward, *numbers))
-        before = count + int((said[t] >= 0).sum())
-    return found
+def episode_turns(spec: EnvSpec, transitions: Transition, critique: Critique) -> list[Turn]:
+    """Turns of one episode ``[time]`` of a text environment."""
+    assert isinstance(spec.action_space, Text)
+    detokenize, observations, actions = (
+        make_detokenizer(spec.action_space.vocabulary),
+        np.asarray(transitions.view.observation),
+        np.asarray(transitions.action),
+    )
+    critic_columns: Any = [getattr(critique, name) for name in ("value", "advantage")]
+    turns, start = [], 0
+    for t in range(len(observations)):
+        count = int((observations[t] >= 0).sum())
+        numbers = [None if column is None else float(column[t]) for column in critic_columns]
+        reward = float(np.asarray(transitions.reward)[t])
+        turns.append(Turn(detokenize(observations[t, start:count]), detokenize(actions[t]), reward, *numbers))
+        start = count + int((actions[t] >= 0).sum())
+    return turns
 
 
-def reader(vocabulary: Vocabulary) -> Callable[[np.ndarray], str]:
-    """What reads ids, without padding, special tokens by their names; the ids themselves where no words are known."""
-    if vocabulary.source:
-        tokenizer = tokenizer_of(vocabulary.source)
-        return lambda ids: tokenizer.decode(ids)
-    return lambda ids: " ".join(vocabulary.words[i] if vocabulary.words else str(i) for i in ids if i >= 0)
+def make_detokenizer(vocabulary: Vocabulary) -> Callable[[np.ndarray], str]:
+    """Detokenizer: maps tokens to text, without padding and with special tokens by their names.
+
+    Without a tokenizer, tokens are joined as words of the vocabulary, or as numbers if it has no words.
+    """
+    if vocabulary.tokenizer_dir:
+        from thespis.language.tokenizer import load_tokenizer
+
+        tokenizer = load_tokenizer(vocabulary.tokenizer_dir)
+        return lambda tokens: tokenizer.decode(tokens)
+    return lambda tokens: " ".join(
+        vocabulary.words[token] if vocabulary.words else str(token) for token in tokens if token >= 0
+    )
 
 
-def lines(told: list[Turn]) -> list[str]:
-    """A conversation to be printed."""
-    found = []
-    for turn in told:
-        found += textwrap.wrap(turn.heard, _WIDE) + textwrap.wrap(f"  {turn.said}", _WIDE, subsequent_indent="  ")
-        found.append(f"    [{turn.worth}]")
-    return found
+def format_conversation(turns: list[Turn]) -> list[str]:
+    """A dialogue as lines of text for the terminal."""
+    lines = []
+    for turn in turns:
+        lines += textwrap.wrap(turn.observation, _LINE_WIDTH) + textwrap.wrap(
+            f"  {turn.response}", _LINE_WIDTH, subsequent_indent="  "
+        )
+        lines.append(f"    [{turn.score_line}]")
+    return lines
 
 
-def frames(title: str, told: list[Turn], shown: int = 24) -> list[np.ndarray]:
-    """Pictures of a conversation, a turn more in each; the last ``shown`` lines."""
+def render_conversation(title: str, turns: list[Turn], max_lines: int = 24) -> list[np.ndarray]:
+    """Images of a dialogue, one per turn, each with the last ``max_lines`` lines so far."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    from thespis.evaluation.style import figure
+    from thespis.evaluation.figure_style import styled_figure
 
-    found = []
-    for count in range(1, len(told) + 1):
-        with figure((7.2, 5.0)) as drawing:
-            canvas = FigureCanvasAgg(drawing)
-            drawing.text(0.03, 0.95, title, fontsize=10, va="top")
-            drawing.text(0.03, 0.9, "\n".join(lines(told[:count])[-shown:]), fontsize=8, va="top", family="monospace")
+    images = []
+    for count in range(1, len(turns) + 1):
+        with styled_figure((7.2, 5.0)) as fig:
+            canvas = FigureCanvasAgg(fig)
+            fig.text(0.03, 0.95, title, fontsize=10, va="top")
+            fig.text(
+                0.03,
+                0.9,
+                "\n".join(format_conversation(turns[:count])[-max_lines:]),
+                fontsize=8,
+                va="top",
+                family="monospace",
+            )
             canvas.draw()
-            found.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
-    return found
+            images.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
+    return images
+
+
+NUM_SAMPLES = 2
+"""Number of dialogues per snapshot."""
+
+
+def sample_conversations(
+    method: Method, states: PyTree, make_envs: Callable[[int], HostEnvironment], seeds: list[int]
+) -> list[dict[str, Any]]:
+    """Sampled dialogues of the first seed in a text environment, as JSON: ``return`` and ``turns``.
+
+    ``states`` have the leading axis ``[seed]``. Turns are fields of :class:`~thespis.evaluation.conversation.Turn`.
+    """
+    envs = make_envs(NUM_SAMPLES)
+    try:
+        spec, first = envs.spec, jax.tree.map(lambda x: x[:1], states)
+        (episodes,) = play_episodes(
+            method, first, envs, seeds[:1], Mode.SAMPLE, num_kept=NUM_SAMPLES, stream="talks"
+        ).episodes
+    finally:
+        envs.close()
+    judge, state = jax.jit(lambda state, steps: method.judge(state, steps)), jax.tree.map(lambda x: x[0], first)
+    dialogues = [episode_turns(spec, steps, judge(state, steps)) for steps in episodes]
+    return [
+        {"return": sum(turn.reward for turn in turns), "turns": [dataclasses.asdict(turn) for turn in turns]}
+        for turns in dialogues
+    ]
+
+
+def conversations_html(snapshots: list[dict[str, Any]]) -> str:
+    """The dialogues of a run as HTML: a row per initial state, with a column for each of up to three snapshots."""
+    if not snapshots:
+        return ""
+    if len(snapshots) > 3:  # a resumed run has more
+        snapshots = [snapshots[0], snapshots[len(snapshots) // 2], snapshots[-1]]
+    count = max(len(snapshot["conversations"]) for snapshot in snapshots)
+    rows = [
+        [_conversation_html(snapshot, i) for snapshot in snapshots if i < len(snapshot["conversations"])]
+        for i in range(count)
+    ]
+    note = "Sampled from the first training seed, with the same initial states and random numbers in all snapshots. "
+    note += "Indented: the response of the policy; below it the reward, value and advantage of the turn."
+    return html_page.paragraph(note, "note") + "".join(html_page.box("dialogues", *row) for row in rows)
+
+
+def _conversation_html(snapshot: dict[str, Any], index: int) -> str:
+    dialogue = snapshot["conversations"][index]
+    title = f"step {snapshot['step']:,} · return {formatting.format_number(dialogue['return'], 3)}"
+    return html_page.conversation(title, [_turn_texts(turn) for turn in dialogue["turns"]])
+
+
+def _turn_texts(turn: dict[str, Any]) -> tuple[str, str, str]:
+    numbers = {name: turn[name] for name in ("reward", "value", "advantage") if turn[name] is not None}
+    scores = " · ".join(
+        f"{name}\N{NO-BREAK SPACE}{formatting.format_number(round(number, 3), 2)}" for name, number in numbers.items()
+    )
+    return turn["observation"].strip(), turn["response"].strip() or "(nothing)", scores

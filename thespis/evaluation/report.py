@@ -1,7 +1,7 @@
-"""``report.html``: what a run did, how sure one may be of it, and how to do it again, in one file.
+"""HTML reports of runs (``report.html``): results with their uncertainty, settings, and how to repeat the run.
 
-Everything is read from run directories; what is not there yet is left out, so a report of a run in progress
-works. The page needs no network and no JavaScript, and the same runs give the same bytes.
+Everything is read from run directories; missing parts are left out, so a run in progress can be reported. The page
+needs no network and no JavaScript, and the same runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -11,131 +11,142 @@ from pathlib import Path
 
 import numpy as np
 
-from thespis.core import disk
 from thespis.core.errors import UserError
-from thespis.evaluation import page, plots, view, words
-from thespis.evaluation.comparison import Comparison, Group, Summary, compare, group_runs
-from thespis.evaluation.sections import run_page, title
-from thespis.evaluation.statistics import interval, iqm
-from thespis.evaluation.style import inline
-from thespis.evaluation.view import RunView
+from thespis.evaluation import formatting, html_page, plots, run_view
+from thespis.evaluation.comparison import GroupSummary, RunComparison, RunGroup, compare_groups, group_runs
+from thespis.evaluation.figure_style import inline_svg
+from thespis.evaluation.run_report import render_run, run_title
+from thespis.evaluation.run_view import RunView
+from thespis.evaluation.statistics import bootstrap_interval, iqm
+from thespis.runtime import disk
 
 
 def write_report(run_dirs: Sequence[str | Path], out: str | Path) -> Path:
     """Write one self-contained HTML page about one or several runs to ``out``, and return its path.
 
-    Several runs are compared first, then shown one by one. Raises :class:`UserError` if a directory holds no
-    run or ``out`` cannot be written.
+    Several runs are first compared, then shown one by one. Raises :class:`UserError` if a directory is not a run or
+    ``out`` cannot be written.
     """
     if not run_dirs:
         raise UserError("a report needs at least one run directory")
-    runs = [view.read(path) for path in run_dirs]
+    runs = [run_view.read_run(path) for path in run_dirs]
     if len(runs) == 1:
-        heading, body = title(runs[0]), run_page(runs[0])
+        heading, body = run_title(runs[0]), render_run(runs[0])
     else:
-        heading = f"{words.count(len(runs), 'run')} compared"
-        body = _overview(heading, runs) + "".join(f'<div class="run">{run_page(run)}</div>' for run in runs)
+        heading = f"{formatting.format_count(len(runs), 'run')} compared"
+        body = _overview_section(heading, runs) + "".join(html_page.box("run", render_run(run)) for run in runs)
     version = runs[0].config.get("thespis", "")
-    text = page.document(heading, f"{body}<footer>{page.escape(f'Thespis {version}'.strip())}</footer>")
+    text = html_page.document(heading, body + html_page.footer(f"Thespis {version}".strip()))
     out = Path(out)
-    with disk.one_line("the report", out.parent):
+    with disk.as_user_error("the report", out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with disk.replacing(out) as file:
+        with disk.atomic_write(out) as file:
             file.write(text.encode())
     return out
 
 
-def write_comparison_plot(groups: Sequence[Group], comparison: Comparison, out: str | Path) -> Path:
+def write_comparison_plot(groups: Sequence[RunGroup], comparison: RunComparison, out: str | Path) -> Path:
     """Write learning curves and final scores of all groups to ``out``, an ``.svg`` or ``.png``.
 
-    Raises :class:`UserError` for another ending or if ``out`` cannot be written.
+    Raises :class:`UserError` for another suffix or if ``out`` cannot be written.
     """
     out = Path(out)
     kind = out.suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
-        raise UserError(f"{out} is not a picture this can write: end it in .svg or .png")
-    lines = [view.joint_curve([view.read(p) for p in g.runs], "episode_return", g.name) for g in groups]
-    content = plots.comparison(lines, comparison.groups, kind=kind)
-    with disk.one_line("the plot", out.parent):
+        raise UserError(f"{out} has no supported image format: end it in .svg or .png")
+    lines = [run_view.curve_over_runs([run_view.read_run(p) for p in g.runs], "episode_return", g.name) for g in groups]
+    content = plots.plot_comparison(lines, comparison.groups, image_format=kind)
+    with disk.as_user_error("the plot", out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with disk.replacing(out) as file:
+        with disk.atomic_write(out) as file:
             file.write(content)
     return out
 
 
-def _overview(heading: str, runs: list[RunView]) -> str:
-    """All runs beside each other, and what can be said of their differences."""
-    listed = page.table(
+def _overview_section(heading: str, runs: list[RunView]) -> str:
+    """A table of all runs and the comparison of their groups."""
+    run_table = html_page.table(
         ["run", "method", "environment", "steps", "seeds", "greedy IQM"],
         [
             [
                 run.label,
-                run.method,
+                run.method_name,
                 str(run.config.get("env") or ""),
                 f"{run.step:,}",
                 str(len(run.seeds)),
-                _greedy(run),
+                _greedy_iqm(run),
             ]
             for run in runs
         ],
-        numeric=(3, 4, 5),
+        numeric_columns=(3, 4, 5),
     )
     try:
         groups = group_runs([run.path for run in runs])
     except UserError as error:
-        verdict = page.verdict([f"Not compared: {error}."], "waiting")
-        return f"<h1>{page.escape(heading)}</h1>{verdict}" + page.section("Runs", listed)
+        verdict = html_page.verdict_box([f"Not compared: {error}."], "waiting")
+        return html_page.heading(heading) + verdict + html_page.section("Runs", run_table)
     return "".join(
         [
-            f"<h1>{page.escape(heading)}</h1>",
-            page.paragraph(groups[0].env, "sub"),
-            _compared(groups, {run.path: run for run in runs}),
-            page.section("Runs", listed),
+            html_page.heading(heading),
+            html_page.paragraph(groups[0].env, "sub"),
+            _comparison_section(groups, {run.path: run for run in runs}),
+            html_page.section("Runs", run_table),
         ]
     )
 
 
-def _compared(groups: list[Group], runs: dict[Path, RunView]) -> str:
+def _comparison_section(groups: list[RunGroup], runs: dict[Path, RunView]) -> str:
     if len(groups) == 1:
-        only, scores = groups[0], np.array(groups[0].scores)
-        summaries: Sequence[Summary] = [Summary(only.name, only.scores, iqm(scores), interval(scores))]
-        seeds = words.count(len(only.scores), "seed")
-        verdict = page.verdict([f"All runs are of one kind, {only.name}: {seeds} together."])
+        group, scores = groups[0], np.array(groups[0].scores)
+        summaries: Sequence[GroupSummary] = [
+            GroupSummary(group.name, group.scores, iqm(scores), bootstrap_interval(scores))
+        ]
+        seeds = formatting.format_count(len(group.scores), "seed")
+        verdict = html_page.verdict_box([f"All runs have the same settings, {group.name}: {seeds} together."])
         pairs = ""
     else:
-        comparison = compare({group.name: np.array(group.scores) for group in groups})
+        comparison = compare_groups({group.name: np.array(group.scores) for group in groups})
         summaries = comparison.groups
-        verdict = page.verdict([f"{pair.sentence}." for pair in comparison.pairs])
-        pairs = _pairs(comparison)
-    table = page.table(
+        verdict = html_page.verdict_box([f"{pair.sentence}." for pair in comparison.pairs])
+        pairs = _pair_table(comparison)
+    table = html_page.table(
         ["group", "IQM of greedy return", "95% interval over seeds", "seeds"],
-        [[s.name, words.number(s.iqm), words.interval(s.interval), str(len(s.scores))] for s in summaries],
-        numeric=(1, 2, 3),
+        [
+            [s.name, formatting.format_number(s.iqm), formatting.format_interval(s.interval), str(len(s.scores))]
+            for s in summaries
+        ],
+        numeric_columns=(1, 2, 3),
     )
-    return verdict + page.section("Comparison", _pictures(groups, summaries, runs), table, pairs)
+    return verdict + html_page.section("Comparison", _comparison_figures(groups, summaries, runs), table, pairs)
 
 
-def _pictures(groups: list[Group], summaries: Sequence[Summary], runs: dict[Path, RunView]) -> str:
-    lines = [view.joint_curve([runs[Path(path)] for path in g.runs], "episode_return", g.name) for g in groups]
-    wide = inline(plots.comparison(lines, summaries), "learning curves and final returns")
-    narrow = inline(plots.curves(lines, ylabel="training return", size=plots.NARROW, seeds=False), "learning curves")
-    narrow += inline(plots.intervals(summaries, width=plots.NARROW[0]), "final returns")
+def _comparison_figures(groups: list[RunGroup], summaries: Sequence[GroupSummary], runs: dict[Path, RunView]) -> str:
+    lines = [run_view.curve_over_runs([runs[Path(path)] for path in g.runs], "episode_return", g.name) for g in groups]
+    wide = inline_svg(plots.plot_comparison(lines, summaries), "learning curves and final returns")
+    narrow = inline_svg(
+        plots.plot_learning_curves(lines, ylabel="training return", size=plots.NARROW_SIZE, show_seeds=False),
+        "learning curves",
+    )
+    narrow += inline_svg(plots.plot_intervals(summaries, width=plots.NARROW_SIZE[0]), "final returns")
     note = "Curves: IQM and band of the seeds. Dots: one training seed each. Diamond: IQM. Bar: 95% interval."
-    return page.picture(wide, narrow, note=note)
+    return html_page.figure(wide, narrow, note=note)
 
 
-def _pairs(comparison: Comparison) -> str:
-    return page.table(
+def _pair_table(comparison: RunComparison) -> str:
+    return html_page.table(
         ["", "probability of improvement", "95% interval", "verdict"],
-        [[f"{p.a} over {p.b}", f"{p.probability:.2f}", _share(p.interval), p.verdict] for p in comparison.pairs],
-        numeric=(1, 2),
+        [
+            [f"{p.a} over {p.b}", f"{p.probability:.2f}", _format_share_interval(p.interval), p.verdict]
+            for p in comparison.pairs
+        ],
+        numeric_columns=(1, 2),
     )
 
 
-def _share(bounds: tuple[float, float] | None) -> str:
-    return "too few seeds" if bounds is None else f"{bounds[0]:.2f} to {bounds[1]:.2f}"
+def _format_share_interval(interval: tuple[float, float] | None) -> str:
+    return "too few seeds" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
 
 
-def _greedy(run: RunView) -> str:
+def _greedy_iqm(run: RunView) -> str:
     greedy = (run.final or {}).get("greedy")
-    return words.number(greedy["iqm"]) if greedy else "–"
+    return formatting.format_number(greedy["iqm"]) if greedy else "–"

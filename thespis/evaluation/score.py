@@ -1,4 +1,4 @@
-"""The final verdict on a run: greedy and sampled play, their statistics, and the critic against what came."""
+"""Final evaluation of a run: greedy and sampled play, their statistics, and calibration of the critic."""
 
 from __future__ import annotations
 
@@ -11,94 +11,95 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.records import Critique, Transition
-from thespis.evaluation.calibration import realised_returns
-from thespis.evaluation.play import Played, play
-from thespis.evaluation.statistics import interval, iqm
+from thespis.evaluation.calibration import realized_returns
+from thespis.evaluation.rollout import RolloutResult, play_episodes
+from thespis.evaluation.statistics import bootstrap_interval, iqm
 from thespis.runs.checkpoint import hash_tree
 
-KEPT = 3  # episodes per seed that are kept whole, to judge the critic by
-PAIRS = 2_000  # predictions written down, at most
+NUM_KEPT_EPISODES = 3  # episodes per seed that are kept for calibration of the critic
+MAX_PAIRS = 2_000  # predictions in final.json, at most
 
 
-def summary(played: Played) -> dict[str, Any]:
-    """Scores per seed and episode, and over the seeds' mean returns the IQM with its interval."""
-    scores = played.returns.mean(axis=1)
+def summarize_returns(result: RolloutResult) -> dict[str, Any]:
+    """Returns and lengths per seed and episode, and the IQM of the seeds' mean returns with its interval."""
+    scores = result.episode_returns.mean(axis=1)
     return {
-        "scores": played.returns.tolist(),
-        "lengths": played.lengths.tolist(),
+        "scores": result.episode_returns.tolist(),
+        "lengths": result.episode_lengths.tolist(),
         "iqm": float(iqm(scores)),
-        "interval": interval(scores),
+        "interval": bootstrap_interval(scores),
         "seeds": len(scores),
-        "episodes": played.returns.shape[1],
+        "episodes": result.episode_returns.shape[1],
     }
 
 
-def final_score(
+def evaluate_policy(
     method: Method,
     states: PyTree,
-    make_worlds: Callable[[int], HostEnvironment],
+    make_envs: Callable[[int], HostEnvironment],
     seeds: list[int],
-    episodes: int,
+    num_episodes: int,
 ) -> dict[str, Any]:
     """The content of final.json: ``greedy`` and ``sampled`` play, calibration, and the hash of ``states``."""
-    worlds = make_worlds(len(seeds) * episodes)
+    envs = make_envs(len(seeds) * num_episodes)
     try:
-        greedy = play(method, states, worlds, seeds, Mode.EXPLOIT)
-        sampled = play(method, states, worlds, seeds, Mode.SAMPLE, keep=min(KEPT, episodes))
+        greedy = play_episodes(method, states, envs, seeds, Mode.EXPLOIT)
+        sampled = play_episodes(method, states, envs, seeds, Mode.SAMPLE, num_kept=min(NUM_KEPT_EPISODES, num_episodes))
     finally:
-        worlds.close()
+        envs.close()
     return {
-        "greedy": summary(greedy),
-        "sampled": summary(sampled),
-        "calibration": calibration(method, states, sampled.kept),
+        "greedy": summarize_returns(greedy),
+        "sampled": summarize_returns(sampled),
+        "calibration": calibration_pairs(method, states, sampled.episodes),
         "state_hash": hash_tree(states),
     }
 
 
-def calibration(method: Method, states: PyTree, kept: list[list[Transition]]) -> dict[str, Any] | None:
-    """Predicted values beside realised discounted returns, of steps whose outcome is known; ``None`` without a critic.
+def calibration_pairs(method: Method, states: PyTree, kept: list[list[Transition]]) -> dict[str, Any] | None:
+    """Pairs of predicted values and realised discounted returns; ``None`` without a critic.
 
-    Returns are discounted sums of the environment's reward and of what the critic says it counts beside it.
+    Returns are discounted sums of the environment's reward and the entropy bonus, if the critic includes one. Values
+    whose return is not known are ``None`` in ``realised``.
     """
     judge = jax.jit(lambda state, steps: method.judge(state, steps))
-    of_seed = jax.jit(lambda states, s: jax.tree.map(lambda x: x[s], states))
+    select_seed = jax.jit(lambda states, s: jax.tree.map(lambda x: x[s], states))
     predicted, realised, seed, episode, discount = [], [], [], [], None
     for s, episodes in enumerate(kept):
-        state = of_seed(states, s)
+        state = select_seed(states, s)
         for e, steps in enumerate(episodes):
-            critique = judge(state, _padded(steps))
+            critique = judge(state, _pad_episode(steps))
             if critique.value is None or critique.discount is None:
                 return None
             discount = float(critique.discount)
             predicted.append(np.asarray(critique.value)[: len(steps.reward)])
-            realised.append(_realised(steps, critique, discount))
+            realised.append(_realized_returns(steps, critique, discount))
             seed.append(np.full(len(steps.reward), s))
-            episode.append(np.full(len(steps.reward), s * KEPT + e))
-    value, outcome, index, number = (np.concatenate(x) for x in (predicted, realised, seed, episode))
-    thin = slice(None, None, -(-len(value) // PAIRS))
+            episode.append(np.full(len(steps.reward), s * NUM_KEPT_EPISODES + e))
+    value, outcome, seed_index, episode_index = (np.concatenate(x) for x in (predicted, realised, seed, episode))
+    subsample = slice(None, None, -(-len(value) // MAX_PAIRS))
     return {
-        "predicted": value[thin].tolist(),
-        "realised": [None if np.isnan(x) else float(x) for x in outcome[thin]],
-        "seed": index[thin].tolist(),
-        "episode": number[thin].tolist(),
+        "predicted": value[subsample].tolist(),
+        "realised": [None if np.isnan(x) else float(x) for x in outcome[subsample]],
+        "seed": seed_index[subsample].tolist(),
+        "episode": episode_index[subsample].tolist(),
         "discount": discount,
     }
 
 
-def _realised(steps: Transition, critique: Critique, discount: float) -> np.ndarray:
-    """What followed each step, in the critic's own currency: the bonus of a step belongs to those before it."""
-    reward = np.asarray(steps.reward, np.float64)
-    if critique.bonus is not None:
-        bonus = np.asarray(critique.bonus, np.float64)[: len(reward)]
+def _realized_returns(transitions: Transition, critique: Critique, discount: float) -> np.ndarray:
+    """Realised returns in the critic's terms: the entropy bonus of a step counts in the returns of earlier steps."""
+    reward = np.asarray(transitions.reward, np.float64)
+    if critique.entropy_bonus is not None:
+        bonus = np.asarray(critique.entropy_bonus, np.float64)[: len(reward)]
         reward = reward + discount * np.append(bonus[1:], 0.0)
-    return realised_returns(reward, steps.terminated, steps.truncated, discount)
+    return realized_returns(reward, transitions.terminated, transitions.truncated, discount)
 
 
-def _padded(steps: Transition) -> Transition:
-    """The episode continued by copies of its last step to a length that is a power of two: few programs to compile.
+def _pad_episode(transitions: Transition) -> Transition:
+    """The episode padded with copies of its last step to a power of two, so that few programs are compiled.
 
-    What a critic says of a step does not depend on later ones but through advantages, which are not used here.
+    A critic's value of a step does not depend on later steps; only advantages do, and they are not used here.
     """
-    length = len(steps.reward)
-    room = 1 << (length - 1).bit_length()
-    return jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[-1:], room - length, axis=0)]), steps)
+    length = len(transitions.reward)
+    padded_length = 1 << (length - 1).bit_length()
+    return jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[-1:], padded_length - length, axis=0)]), transitions)

@@ -1,1 +1,1 @@
-"""Claims of papers put to the test."""
+"""Evidence: declared trials of papers' claims, their statistics and records."""

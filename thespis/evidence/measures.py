@@ -1,4 +1,4 @@
-"""What a finished run says of each of its seeds: numbers that claims are made of."""
+"""Measures: numbers per seed of a finished run, on which claims are based."""
 
 from __future__ import annotations
 
@@ -14,223 +14,263 @@ from jaxtyping import Float
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.keys import key_of
 from thespis.envs import registry
-from thespis.envs.compiled.lasting import Lasting
-from thespis.envs.host.compiled import AsHost
-from thespis.evaluation.play import play
-from thespis.trained import Run
+from thespis.envs.compiled.time_limit import TimeLimit
+from thespis.envs.host.wrapper import HostWrapper
+from thespis.envs.registry import make_compiled
+from thespis.evaluation.exploitability import evaluate_method
+from thespis.evaluation.rollout import play_episodes
+from thespis.evaluation.run import Run
+from thespis.evaluation.vs_random import evaluate_vs_random
+from thespis.runtime.keys import seed_key
 
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """A number per seed of a finished run; any function will do for ``of``."""
+    """A named number per seed of a finished run; ``compute`` can be any function."""
 
     name: str
-    of: Callable[[Run], Float[np.ndarray, "seed *rest"]]
+    compute: Callable[[Run], Float[np.ndarray, "seed *rest"]]
     larger_is_better: bool = True
-    world: str | None = None
-    """The only world whose runs it can be taken of; ``None``: any."""
+    env: str | None = None
+    """The only environment for whose runs the measure is defined; ``None``: any."""
 
 
 def final_return(mode: str = "greedy") -> Measure:
     """Mean return of the final evaluation, in the environment's reward; ``mode``: ``greedy`` or ``sampled``."""
-    return Measure(f"final {mode} return", lambda run: _returns(run, mode).mean(axis=1))
+    return Measure(f"final {mode} return", lambda run: _final_returns(run, mode).mean(axis=1))
 
 
-def elsewhere(episodes: int = 50, mode: str = "greedy", **changed: Any) -> Measure:
-    """Mean return of play in the run's own world with other numbers, such as ``population=6``.
+def modified_env_return(num_episodes: int = 50, mode: str = "greedy", **overrides: Any) -> Measure:
+    """Mean return in the run's environment with changed fields, such as ``population=6``.
 
-    ``mode``: ``greedy`` or ``sampled``. The world should be a compiled one, and ``changed`` names fields of it that
-    leave its spaces as they are.
+    ``mode``: ``greedy`` or ``sampled``. The environment must be compiled, and ``overrides`` are fields of it that do
+    not change its spaces.
     """
 
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
-        world: Any = registry.compiled(run.config["env"])
+    def mean_returns(run: Run) -> Float[np.ndarray, " seed"]:
+        env: Any = registry.make_compiled(run.config["env"])
         seeds = run.config["seeds"]
-        worlds = AsHost(dataclasses.replace(world, **changed), episodes * len(seeds))
-        return play(run.method, run.states, worlds, seeds, Mode(mode), stream="elsewhere").returns.mean(axis=1)
+        envs = HostWrapper(dataclasses.replace(env, **overrides), num_episodes * len(seeds))
+        return play_episodes(run.method, run.states, envs, seeds, Mode(mode), stream="elsewhere").episode_returns.mean(
+            axis=1
+        )
 
-    return Measure(f"{mode} return with " + ", ".join(f"{name} = {value}" for name, value in changed.items()), of)
+    return Measure(
+        f"{mode} return with " + ", ".join(f"{name} = {value}" for name, value in overrides.items()), mean_returns
+    )
 
 
-def average_reward(steps: int = 1_000, episodes: int = 5) -> Measure:
-    """Mean reward per step of greedy play in the long run: over ``steps`` steps, whatever the world's own limit.
+def average_reward(num_steps: int = 1_000, num_episodes: int = 5) -> Measure:
+    """Mean reward per step of greedy play over ``num_steps`` steps, whatever the environment's own time limit.
 
-    The world should be a compiled one that does not terminate: see :class:`thespis.envs.compiled.lasting.Lasting`.
+    The environment must be compiled and must not terminate: see :class:`thespis.envs.compiled.time_limit.TimeLimit`.
     """
 
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
+    def mean_rewards(run: Run) -> Float[np.ndarray, " seed"]:
         seeds = run.config["seeds"]
-        worlds = AsHost(Lasting(registry.compiled(run.config["env"]), steps), episodes * len(seeds))
-        played = play(run.method, run.states, worlds, seeds, Mode.EXPLOIT, stream="lasting")
-        return (played.returns / played.lengths).mean(axis=1)
+        envs = HostWrapper(TimeLimit(registry.make_compiled(run.config["env"]), num_steps), num_episodes * len(seeds))
+        result = play_episodes(run.method, run.states, envs, seeds, Mode.EXPLOIT, stream="lasting")
+        return (result.episode_returns / result.episode_lengths).mean(axis=1)
 
-    return Measure(f"reward per step over {steps:,} greedy steps", of)
+    return Measure(f"reward per step over {num_steps:,} greedy steps", mean_rewards)
 
 
 def success_rate(threshold: float, mode: str = "greedy") -> Measure:
     """Share of the final evaluation's episodes that return at least ``threshold``, in [0, 1]."""
     return Measure(
         f"share of {mode} episodes that return at least {threshold:g}",
-        lambda run: (_returns(run, mode) >= threshold).mean(axis=1),
+        lambda run: (_final_returns(run, mode) >= threshold).mean(axis=1),
     )
 
 
-def tail_return(share: float, mode: str = "greedy") -> Measure:
-    """Mean of the worst ``share`` of the final evaluation's returns: the expected shortfall with its sign changed."""
+def cvar_return(fraction: float, mode: str = "greedy") -> Measure:
+    """Conditional value at risk: mean of the worst ``fraction`` of the final evaluation's returns."""
 
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
-        returns = np.sort(_returns(run, mode), axis=1)
-        return returns[:, : max(1, round(share * returns.shape[1]))].mean(axis=1)
+    def worst_means(run: Run) -> Float[np.ndarray, " seed"]:
+        returns = np.sort(_final_returns(run, mode), axis=1)
+        return returns[:, : max(1, round(fraction * returns.shape[1]))].mean(axis=1)
 
-    return Measure(f"mean of the worst {share:.0%} of {mode} returns", of)
+    return Measure(f"mean of the worst {fraction:.0%} of {mode} returns", worst_means)
 
 
-def variance_of_returns(mode: str = "greedy") -> Measure:
+def return_variance(mode: str = "greedy") -> Measure:
     """Variance of the final evaluation's returns."""
-    return Measure(f"variance of {mode} returns", lambda run: _returns(run, mode).var(axis=1), False)
+    return Measure(f"variance of {mode} returns", lambda run: _final_returns(run, mode).var(axis=1), False)
 
 
-def learning_area() -> Measure:
-    """Mean training return over all steps: the area under the learning curve over its length.
+def learning_curve_auc() -> Measure:
+    """Mean training return over all steps: the area under the learning curve divided by its length.
 
-    Where no episode ended between two rows the last known value stands; before the first ended one, the first.
+    Rows of metrics without a finished episode take the last value; rows before the first finished episode the first.
     """
-    return Measure("area under the learning curve", lambda run: _carried(_column(run, "episode_return")).mean(axis=1))
+    return Measure(
+        "area under the learning curve", lambda run: _forward_fill(_metric_column(run, "episode_return")).mean(axis=1)
+    )
 
 
-def steps_to(threshold: float) -> Measure:
-    """Steps until the mean training return of a row of metrics is first at least ``threshold``; twice the run's
-    length where it never is, which ranks last.
+def steps_to_threshold(threshold: float) -> Measure:
+    """Steps until the mean training return of a row of metrics first reaches ``threshold``.
+
+    Twice the run's length if it never does, which ranks last.
     """
 
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
-        step, reached = _steps(run), _column(run, "episode_return") >= threshold
+    def first_steps(run: Run) -> Float[np.ndarray, " seed"]:
+        step, reached = _metric_steps(run), _metric_column(run, "episode_return") >= threshold
         return np.where(reached.any(axis=1), step[reached.argmax(axis=1)], 2.0 * step[-1])
 
-    return Measure(f"number of steps to a training return of {threshold:g}", of, False)
+    return Measure(f"number of steps to a training return of {threshold:g}", first_steps, False)
 
 
-def seconds_to(threshold: float) -> Measure:
-    """Seconds of training until :func:`steps_to`; seeds of one run are trained together and share its clock."""
+def seconds_to_threshold(threshold: float) -> Measure:
+    """Seconds of training until :func:`steps_to_threshold`; seeds of one run train together and share its clock."""
 
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
+    def first_seconds(run: Run) -> Float[np.ndarray, " seed"]:
         progress = run.directory.progress()
-        steps = steps_to(threshold).of(run)
+        steps = steps_to_threshold(threshold).compute(run)
         seconds = np.interp(steps, progress["step"], progress["elapsed"])
         return np.where(steps > progress["step"][-1], 2.0 * progress["elapsed"][-1], seconds)
 
-    return Measure(f"number of seconds to a training return of {threshold:g}", of, False)
+    return Measure(f"number of seconds to a training return of {threshold:g}", first_seconds, False)
 
 
-def seconds() -> Measure:
-    """Seconds of training without compilation; seeds that are trained together share them."""
+def training_seconds() -> Measure:
+    """Seconds of training without compilation; seeds that train together have the same value."""
 
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
+    def total_seconds(run: Run) -> Float[np.ndarray, " seed"]:
         return np.full(len(run.config["seeds"]), run.directory.progress()["elapsed"][-1])
 
-    return Measure("number of seconds of training", of, False)
+    return Measure("number of seconds of training", total_seconds, False)
 
 
-def planned_share(episodes: int = 20) -> Measure:
-    """Final greedy return, 0 for random actions and 1 for a planner that is given the true dynamics.
+def planner_normalized_return(num_episodes: int = 20) -> Measure:
+    """Final greedy return, normalized to 0 for random actions and 1 for a planner with the true dynamics.
 
-    Both play ``episodes`` episodes of the run's own world, alike for all seeds: see
-    :func:`thespis.evaluation.planner.planned_returns`.
+    Both play ``num_episodes`` episodes of the run's own environment, the same for all seeds: see
+    :func:`thespis.evaluation.cem_planner.planner_returns`.
     """
 
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
-        low, high = _span(run.config["env"], episodes)
-        return (_returns(run, "greedy").mean(axis=1) - low) / (high - low)
+    def normalized_returns(run: Run) -> Float[np.ndarray, " seed"]:
+        low, high = _random_and_planner_returns(run.config["env"], num_episodes)
+        return (_final_returns(run, "greedy").mean(axis=1) - low) / (high - low)
 
-    return Measure("final greedy return between random play (0) and a planner (1)", of)
+    return Measure("final greedy return between random play (0) and a planner (1)", normalized_returns)
 
 
 def overestimation() -> Measure:
-    """Mean of the critic's prediction less the discounted return that followed, over sampled final episodes."""
-    return Measure("over-estimation of the critic", lambda run: _errors(run, lambda error: error.mean()), False)
+    """Mean of the critic's prediction minus the realised discounted return, over sampled final episodes."""
+    return Measure("over-estimation of the critic", lambda run: _value_errors(run, lambda error: error.mean()), False)
 
 
 def calibration_error() -> Measure:
-    """Mean absolute difference of the critic's prediction and the discounted return that followed."""
-    return Measure("error of the critic", lambda run: _errors(run, lambda error: np.abs(error).mean()), False)
+    """Mean absolute difference of the critic's prediction and the realised discounted return."""
+    return Measure("error of the critic", lambda run: _value_errors(run, lambda error: np.abs(error).mean()), False)
 
 
 def mean_metric(column: str, *, larger_is_better: bool = True) -> Measure:
-    """Mean over training of a column of metrics.csv: a cost that is constrained, an entropy, a loss."""
+    """Mean over training of a column of metrics.csv, such as a constrained cost, an entropy or a loss."""
 
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
-        return np.nanmean(_column(run, column), axis=1)
+    def column_means(run: Run) -> Float[np.ndarray, " seed"]:
+        return np.nanmean(_metric_column(run, column), axis=1)
 
-    return Measure(f"mean {column}", of, larger_is_better)
+    return Measure(f"mean {column}", column_means, larger_is_better)
 
 
-def violation(column: str, limit: float) -> Measure:
-    """How far the mean over training of a cost lies above its ``limit``; 0 where it keeps to it."""
+def constraint_violation(column: str, limit: float) -> Measure:
+    """Excess of the mean over training of a cost over its ``limit``; 0 if the constraint holds."""
     cost = mean_metric(column)
-    return Measure(f"excess of {column} over {limit:g}", lambda run: np.maximum(cost.of(run) - limit, 0.0), False)
+    return Measure(f"excess of {column} over {limit:g}", lambda run: np.maximum(cost.compute(run) - limit, 0.0), False)
 
 
-def parameters() -> Measure:
-    """All numbers of what acts, ``[seed, parameter]``: for statements on equality. Optimisers' are left out."""
+def policy_parameters() -> Measure:
+    """All parameters of the policy, ``[seed, parameter]``, without those of optimisers; for claims of equality."""
 
-    def of(run: Run) -> Float[np.ndarray, "seed parameter"]:
+    def parameters(run: Run) -> Float[np.ndarray, "seed parameter"]:
         policies = jax.vmap(lambda state: run.method.policy(state, Mode.EXPLOIT))(run.states)
         leaves = jax.tree.leaves(eqx.filter(policies, eqx.is_inexact_array))
         return np.concatenate([np.asarray(leaf, np.float64).reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
-    return Measure("parameters", of)
+    return Measure("parameters", parameters)
 
 
 @functools.cache
-def _span(env: str, episodes: int) -> tuple[float, float]:
-    """Mean returns of random play and of the planner."""
-    from thespis.evaluation.planner import planned_returns, random_returns
+def _random_and_planner_returns(env: str, num_episodes: int) -> tuple[float, float]:
+    """Mean returns of random actions and of the planner."""
+    from thespis.evaluation.cem_planner import planner_returns, random_returns
 
-    world, key = registry.compiled(env), key_of(0)
-    return float(random_returns(world, episodes, key).mean()), float(planned_returns(world, episodes, key).mean())
+    compiled_env, key = registry.make_compiled(env), seed_key(0)
+    return float(random_returns(compiled_env, num_episodes, key).mean()), float(
+        planner_returns(compiled_env, num_episodes, key).mean()
+    )
 
 
-def _final(run: Run) -> dict:
-    if run.final is None:
+def _require_final(run: Run) -> dict:
+    if run.final_scores is None:
         raise UserError(f"{run.path} was not finished: continue it with `thespis resume {run.path}`")
-    return run.final
+    return run.final_scores
 
 
-def _returns(run: Run, mode: str) -> Float[np.ndarray, "seed episode"]:
-    return np.asarray(_final(run)[mode]["scores"], np.float64)
+def _final_returns(run: Run, mode: str) -> Float[np.ndarray, "seed episode"]:
+    return np.asarray(_require_final(run)[mode]["scores"], np.float64)
 
 
-def _steps(run: Run) -> Float[np.ndarray, " row"]:
+def _metric_steps(run: Run) -> Float[np.ndarray, " row"]:
     return np.unique(run.metrics()["step"]).astype(np.float64)
 
 
-def _column(run: Run, column: str) -> Float[np.ndarray, "seed row"]:
-    """A column of metrics.csv, NaN where nothing was measured."""
+def _metric_column(run: Run, column: str) -> Float[np.ndarray, "seed row"]:
+    """A column of metrics.csv, NaN where it was not measured."""
     table = run.metrics()
     if column not in table:
         raise UserError(f"{run.path} has no metric {column!r}: it has {', '.join(table)}")
     return np.stack([table[column][table["seed"] == seed] for seed in run.config["seeds"]]).astype(np.float64)
 
 
-def _carried(values: Float[np.ndarray, "seed row"]) -> Float[np.ndarray, "seed row"]:
-    known = np.isfinite(values)
-    if not known.any(axis=1).all():
-        raise UserError("a seed ended no episode at all: train longer, or in an environment with shorter episodes")
-    last = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), -1), axis=1)
-    first = known.argmax(axis=1)[:, None]
+def _forward_fill(values: Float[np.ndarray, "seed row"]) -> Float[np.ndarray, "seed row"]:
+    finite = np.isfinite(values)
+    if not finite.any(axis=1).all():
+        raise UserError("a seed finished no episode: train longer, or on an environment with shorter episodes")
+    last = np.maximum.accumulate(np.where(finite, np.arange(values.shape[1]), -1), axis=1)
+    first = finite.argmax(axis=1)[:, None]
     return np.take_along_axis(values, np.where(last < 0, first, last), axis=1)
 
 
-def _errors(run: Run, summed_up: Callable[[np.ndarray], float]) -> Float[np.ndarray, " seed"]:
-    found = _final(run)["calibration"]
-    if found is None:
+def _value_errors(run: Run, reduce: Callable[[np.ndarray], float]) -> Float[np.ndarray, " seed"]:
+    pairs = _require_final(run)["calibration"]
+    if pairs is None:
         raise UserError(f"{run.path}: {run.config['method_name']} has no critic to compare with returns")
-    predicted, realised = (np.asarray(found[name], np.float64) for name in ("predicted", "realised"))
-    seed = np.asarray(found["seed"])
+    predicted, realised = (np.asarray(pairs[name], np.float64) for name in ("predicted", "realised"))
+    seed = np.asarray(pairs["seed"])
     errors = [predicted[seed == i] - realised[seed == i] for i in range(len(run.config["seeds"]))]
-    known = [error[np.isfinite(error)] for error in errors]
-    if not all(map(len, known)):
-        raise UserError(f"{run.path}: episodes are too short to know what followed: discount less, or play longer")
-    return np.array([summed_up(error) for error in known])
+    finite_errors = [error[np.isfinite(error)] for error in errors]
+    if not all(map(len, finite_errors)):
+        raise UserError(
+            f"{run.path}: episodes are too short for known returns: lower the discount, or use longer episodes"
+        )
+    return np.array([reduce(error) for error in finite_errors])
+
+
+def exploitability(env: str) -> Measure:
+    """Exact exploitability of the sampled policy in ``env``; the mean over players, 0 in equilibrium."""
+
+    def exploitabilities(run: Run) -> Float[np.ndarray, " seed"]:
+        game = make_compiled(run.config["env"]).spec.game
+        if game is None:
+            raise UserError(f"{run.config['env']} is not a game: exploitability is not defined")
+        return np.array([result.exploitability for result in evaluate_method(run.method, run.states, game)])
+
+    return Measure(f"exploitability in {env}", exploitabilities, larger_is_better=False, env=env)
+
+
+def win_rate_vs_random(env: str) -> Measure:
+    """Exact share of games that greedy play wins in ``env`` against uniformly random play; the mean over seats."""
+
+    def win_rates(run: Run) -> Float[np.ndarray, " seed"]:
+        game_env = make_compiled(env)
+        seats = range(game_env.spec.groups[0].num_agents)
+        states = [jax.tree.map(lambda x, i=i: x[i], run.states) for i in range(len(run.config["seeds"]))]
+        return np.array(
+            [np.mean([evaluate_vs_random(run.method, state, game_env, seat).win for seat in seats]) for state in states]
+        )
+
+    return Measure(f"share of games won in {env}", win_rates, env=env)

@@ -1,9 +1,10 @@
-"""What a paper claims, as data: arms to train, a measure of each, and the inequality that would show the claim.
+"""Declarations of papers and their trials: arms to train, measures, and the inequalities that would show the claim.
 
 A declaration holds everything that decides a verdict and is committed before its evidence. The rule for seeds is
-the same for all papers: ``batch`` seeds of every arm are trained, all claims are looked at, and another batch is
-added until every claim is decided or ``looks`` batches are spent. Each look tests at ``ERROR / looks``
-(Bonferroni), so that a claim without truth in it is decided, either way, with a probability of at most ``ERROR``.
+the same for all papers: ``seeds_per_look`` seeds of every arm are trained, all claims are evaluated, and another batch
+is added until every claim is decided or ``max_looks`` batches are spent. Each look tests at level
+``ERROR_RATE / max_looks`` (Bonferroni), so that a claim whose arms do not differ is decided, either way, with a
+probability of at most ``ERROR_RATE``.
 """
 
 from __future__ import annotations
@@ -11,73 +12,77 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from thespis.core import renames
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.records import Citation
 from thespis.evidence.claims import Claim
 from thespis.runs.config import from_config, to_config
 
-ERROR = 0.05
-"""The largest probability with which a claim is decided where both arms are equal."""
+ERROR_RATE = 0.05
+"""Upper bound on the probability that a claim is decided if both arms are equal."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """One kind of run: a configured method, and what else differs from a plain run of it."""
+    """One arm of a trial: a configured method, and all other options that differ from the defaults."""
 
     name: str
     method: Method
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Further arguments of :func:`thespis.train`: ``envs``, ``lag``, ``feedback`` ..."""
+    """Further arguments of :func:`thespis.train`: ``envs``, ``policy_lag``, ``feedback`` ..."""
     env: str | Mapping[str, str] = ""
-    """Trained and played in this world instead of the trial's, or for each of them in another: the same task, seen
-    otherwise."""
+    """Environment of the arm instead of the trial's, or a mapping from the trial's environments: for instance the same
+    task with other observations."""
     steps: int = 0
-    """Steps instead of the trial's (0: those), where an arm that learns from data counts updates and others do not."""
+    """Steps instead of the trial's (0: those of the trial), since an arm that learns from a dataset counts updates."""
 
     def __post_init__(self):
-        """Raises ``ValueError`` for a name that cannot be a directory's."""
+        """Raise ``ValueError`` for a name that cannot be part of a directory name."""
         if not self.name or set(self.name) & set("/\\:"):
-            raise ValueError(f"an arm's name cannot become that of a directory: {self.name!r}")
+            raise ValueError(f"an arm's name must be usable in a directory name: {self.name!r}")
 
-    def world(self, env: str) -> str:
-        """Where it is trained and played when the trial's world is ``env``."""
+    def env_for(self, env: str) -> str:
+        """The arm's environment where the trial's is ``env``."""
         return (self.env if isinstance(self.env, str) else self.env[env]) or env
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Arms side by side. Scores are per training seed, on every environment."""
+    """A comparison of arms. Scores are per training seed, on every environment."""
 
     arms: tuple[Arm, ...]
     envs: tuple[str, ...]
     steps: int
     """Environment steps per seed."""
     claims: tuple[Claim, ...]
-    """All of them together are the paper's claim."""
-    batch: int = 5
-    """Seeds of every arm that are trained at once."""
-    looks: int = 2
-    """Batches at most."""
-    episodes: int = 20
+    """Claims that together make up the paper's claim."""
+    seeds_per_look: int = 5
+    """Seeds of every arm per batch."""
+    max_looks: int = 2
+    """Maximum number of batches."""
+    num_episodes: int = 20
     """Episodes per seed of the final evaluation."""
-    apart: bool = False
-    """Train seeds one after the other instead of side by side, so that each has a clock of its own."""
+    sequential_seeds: bool = False
+    """Train seeds one after the other instead of in parallel, so that each has its own training time."""
 
     def __post_init__(self):
-        """Raises ``ValueError`` for claims on arms that are not there."""
+        """Raise ``ValueError`` for claims on unknown arms, arms of equal names, or missing claims or environments."""
         names = [arm.name for arm in self.arms]
         unknown = {name for claim in self.claims for name in claim.arms} - set(names)
         if unknown or len(set(names)) < len(names) or not self.claims or not self.envs:
-            raise ValueError(f"a trial needs arms of different names, an environment, and claims on them: {unknown}")
+            raise ValueError(
+                f"a trial needs arms with different names, an environment, and claims on these arms; unknown: {unknown}"
+            )
 
     @property
-    def level(self) -> float:
-        """Level of the intervals at each look."""
-        return 1 - ERROR / self.looks
+    def confidence_level(self) -> float:
+        """Confidence level of the intervals at each look."""
+        return 1 - ERROR_RATE / self.max_looks
 
     def arm(self, name: str) -> Arm:
         """The arm called ``name``."""
@@ -94,41 +99,41 @@ class Trial:
             },
             "envs": list(self.envs),
             "steps": self.steps,
-            "batch": self.batch,
-            "looks": self.looks,
-            "episodes": self.episodes,
-            "apart": self.apart,
+            "batch": self.seeds_per_look,
+            "looks": self.max_looks,
+            "episodes": self.num_episodes,
+            "apart": self.sequential_seeds,
             "claims": [claim.sentence for claim in self.claims],
         }
 
     @property
     def digest(self) -> str:
-        """Twelve digits that change with the declaration."""
+        """Hash of the declaration: twelve hexadecimal digits."""
         return digest(self.declaration())
 
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """One paper: what it is, where it lives here, what it claims and how that is tried."""
+    """One paper: its citation, its parts in this package, its claim and the trials of it."""
 
     id: str
     name: str
     citation: Citation
     family: str
-    does: str
-    """What the system is, in a sentence or two."""
+    summary: str
+    """The method in one or two sentences."""
     claim: str
     """The paper's claim in one line."""
     parts: tuple[str, ...]
-    """Where its parts are implemented, ``module:Class``."""
-    use: str
-    """A command that trains it, or one of its parts on another base."""
+    """Parts that implement it, ``module:Class``."""
+    command: str
+    """A command that trains it, or another method with one of its parts."""
     miniature: Trial
-    """Minutes on two cores."""
+    """The small trial; takes minutes on two cores."""
     full: Trial | None = None
-    """The paper's own environments and budget, where they can be run at all."""
+    """The trial with the paper's own environments and budget, where it can be run at all."""
     remarks: str = ""
-    """How the miniature differs from the paper; for a claim not shown, the likely cause."""
+    """Differences between miniature and paper; for a claim not shown, the likely cause."""
 
     def trial(self, full: bool) -> Trial:
         """The miniature or the full-size trial. Raises :class:`UserError` if there is no such trial."""
@@ -137,17 +142,32 @@ class Paper:
         return self.full if full and self.full is not None else self.miniature
 
 
-def as_read_now(declaration: dict[str, Any]) -> dict[str, Any]:
-    """A declaration from a record, with the defaults of settings that have come since: what the same words say now.
+def upgrade_declaration(declaration: dict[str, Any]) -> dict[str, Any]:
+    """A recorded declaration in today's form: renamed parts and settings, and defaults of settings added since.
 
     Raises:
-        UserError: if a part is gone or has changed.
+        UserError: if a part no longer exists or has changed incompatibly.
     """
 
-    def arm(said: dict[str, Any]) -> dict[str, Any]:
-        return said | {part: to_config(from_config(said[part])) for part in ("method", "options")}
+    option_names = renames.renamed_fields_of("thespis.options:Options")
 
-    return declaration | {"arms": {name: arm(said) for name, said in declaration["arms"].items()}}
+    def with_env_names(data: Any) -> Any:
+        match data:
+            case dict():
+                return {with_env_names(key): with_env_names(value) for key, value in data.items()}
+            case list():
+                return [with_env_names(item) for item in data]
+            case str():
+                return re.sub(r"thespis[\w.]*:\w+", lambda match: renames.current_name(match[0]), data)
+        return data
+
+    def upgrade_arm(recorded: dict[str, Any]) -> dict[str, Any]:
+        method, options = (from_config(recorded[part]) for part in ("method", "options"))
+        options = {option_names.get(name, name): value for name, value in options.items()}
+        return with_env_names(recorded | {"method": to_config(method), "options": to_config(options)})
+
+    arms = {name: upgrade_arm(recorded) for name, recorded in declaration["arms"].items()}
+    return declaration | {"arms": arms, "envs": with_env_names(declaration["envs"])}
 
 
 def digest(declaration: Any) -> str:

@@ -1,1 +1,1 @@
-"""Where the learning signal comes from; a file each."""
+"""Feedback: sources of the reward that a learner is trained on."""

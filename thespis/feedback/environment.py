@@ -1,4 +1,4 @@
-"""The reward of the world itself, or a multiple of it: nothing is learnt."""
+"""The environment's own reward, optionally scaled."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from typing import ClassVar
 import equinox as eqx
 from jaxtyping import Array, Float, Key
 
-from thespis.core.records import Batch, Citation, EnvSpec, Report, Transition
-from thespis.learners.gradient import Number
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Transition
 
 
 class EnvironmentReward(eqx.Module):
-    """Update sees the rewards that the world gave, times ``scale``."""
+    """Environment reward times ``reward_scale``; nothing is learned."""
 
-    scale: Number = 1.0
+    reward_scale: Number = 1.0
     """Factor of every reward."""
 
     name: ClassVar[str] = "environment"
     citations: ClassVar[tuple[Citation, ...]] = ()
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> tuple[()]:
-        """Nothing is learnt."""
+        """An empty state: nothing has to be kept."""
         return ()
 
     def score(self, state: tuple[()], steps: Transition) -> Float[Array, "*axes"]:
-        """The scaled rewards."""
-        return self.scale * steps.reward
+        """Rewards of the environment, multiplied by the scale."""
+        return self.reward_scale * steps.reward
 
     def update(self, state: tuple[()], batch: Batch, key: Key[Array, ""]) -> tuple[tuple[()], Report]:
-        """Nothing to do."""
+        """Return the state unchanged: nothing is learned."""
         return state, Report({})

@@ -1,1 +1,1 @@
-"""What knows token ids, templates and the files of checkpoints."""
+"""Language models: tokens, chat templates, checkpoint files, generation and inference engines."""

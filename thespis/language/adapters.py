@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA: Hu et al., 2021): added to a decoder, merged into it, and in the files of PEFT."""
+"""LoRA adapters (Hu et al., 2021): added to a decoder, merged into it, saved and loaded in PEFT's format."""
 
 from __future__ import annotations
 
@@ -12,124 +12,144 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.keys import fold
-from thespis.language.weights import WHERE, read_json, require_safetensors
+from thespis.language.hf_weights import PROJECTION_NAMES, read_json, require_safetensors
 from thespis.nets.decoder import PROJECTIONS, Decoder
-from thespis.nets.projection import LowRank, Projection
+from thespis.nets.projection import LoRAWeights, Projection
+from thespis.runtime.keys import fold
 
-_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-_UNSUPPORTED = ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform")
+_CONFIG_FILE, _WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
+_UNSUPPORTED_FIELDS = ("use_dora", "rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform")
 
 
-def with_adapters(
-    model: Decoder, key: Key[Array, ""], rank: int = 8, alpha: float = 16.0, targets: tuple[str, ...] = ("q", "v")
+def add_adapters(
+    model: Decoder,
+    key: Key[Array, ""],
+    rank: int = 8,
+    alpha: float = 16.0,
+    target_modules: tuple[str, ...] = ("q", "v"),
 ) -> Decoder:
-    """Adapters that as yet change nothing: ``down`` uniform as PEFT draws it, ``up`` zero, scaled by ``alpha / rank``.
+    """Add LoRA adapters that change nothing at first: ``lora_a`` uniform as in PEFT, ``lora_b`` zero.
 
-    ``targets``: of :data:`~thespis.nets.decoder.PROJECTIONS`. Raises ``ValueError`` for a name that is none of them.
+    Their product is scaled by ``alpha / rank``. ``target_modules``: a subset of
+    :data:`~thespis.nets.decoder.PROJECTIONS`. Raises ``ValueError`` for any other name.
     """
-    unknown = set(targets) - set(PROJECTIONS)
+    unknown = set(target_modules) - set(PROJECTIONS)
     if unknown:
         raise ValueError(f"{sorted(unknown)[0]} is no projection; they are {', '.join(PROJECTIONS)}")
 
-    def adapted(name: str, part: Projection) -> Projection:
-        if name not in targets:
+    def with_adapter(name: str, part: Projection) -> Projection:
+        if name not in target_modules:
             return part
-        layers, into, out = part.weight.shape
-        down = jax.random.uniform(fold(key, name), (layers, into, rank), part.weight.dtype, -1.0, 1.0) * into**-0.5
-        adapter = LowRank(down, jnp.zeros((layers, rank, out), part.weight.dtype), alpha / rank)
+        layers, in_size, out_size = part.weight.shape
+        lora_a = (
+            jax.random.uniform(fold(key, name), (layers, in_size, rank), part.weight.dtype, -1.0, 1.0) * in_size**-0.5
+        )
+        adapter = LoRAWeights(lora_a, jnp.zeros((layers, rank, out_size), part.weight.dtype), alpha / rank)
         return dataclasses.replace(part, adapter=adapter)
 
-    return _mapped(model, adapted)
+    return _map_projections(model, with_adapter)
 
 
-def merged(model: Decoder) -> Decoder:
-    """The same function without adapters: what they add is added to the weights."""
+def merge_adapters(model: Decoder) -> Decoder:
+    """The same function without adapters: their products are added to the weights."""
 
-    def plain(name: str, part: Projection) -> Projection:
-        low = part.adapter
-        if low is None:
+    def merged(name: str, part: Projection) -> Projection:
+        adapter = part.adapter
+        if adapter is None:
             return part
-        return Projection(part.weight + (low.scale * low.down @ low.up).astype(part.weight.dtype), part.bias)
+        return Projection(
+            part.weight + (adapter.scaling * adapter.lora_a @ adapter.lora_b).astype(part.weight.dtype), part.bias
+        )
 
-    return _mapped(model, plain)
-
-
-def trainable(model: Decoder) -> PyTree:
-    """Which leaves learn: those of adapters where there are any, else all."""
-    plain = all(part.adapter is None for part in model.layers.projections().values())
-    return jax.tree_util.tree_map_with_path(lambda path, _: plain or "adapter" in jax.tree_util.keystr(path), model)
+    return _map_projections(model, merged)
 
 
-def save_adapters(model: Decoder, directory: Path | str, base: str = "") -> None:
-    """Write ``adapter_config.json`` and ``adapter_model.safetensors``; ``base`` names the model they are for.
+def trainable_mask(model: Decoder) -> PyTree:
+    """Mask of the trainable leaves: those of adapters if there are any, otherwise all."""
+    no_adapters = all(part.adapter is None for part in model.layers.projections().values())
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: no_adapters or "adapter" in jax.tree_util.keystr(path), model
+    )
+
+
+def save_adapters(model: Decoder, directory: Path | str, base_model: str = "") -> None:
+    """Write ``adapter_config.json`` and ``adapter_model.safetensors``; ``base_model`` names the model they belong to.
 
     Raises ``UserError`` if the model has none, or adapters of several ranks or scales.
     """
-    files, directory = require_safetensors(), Path(directory)
-    found = {name: p.adapter for name, p in model.layers.projections().items() if p.adapter is not None}
-    kinds = {(low.down.shape[-1], low.scale) for low in found.values()}
-    if len(kinds) != 1:
+    safetensors, directory = require_safetensors(), Path(directory)
+    adapters = {name: part.adapter for name, part in model.layers.projections().items() if part.adapter is not None}
+    ranks_and_scales = {(adapter.lora_a.shape[-1], adapter.scaling) for adapter in adapters.values()}
+    if len(ranks_and_scales) != 1:
         raise UserError(
-            "this model has no adapters" if not kinds else f"adapters of several kinds cannot be saved: {kinds}"
+            "this model has no adapters"
+            if not ranks_and_scales
+            else f"adapters of several kinds cannot be saved: {ranks_and_scales}"
         )
-    ((rank, scale),) = kinds
+    ((rank, scale),) = ranks_and_scales
     tensors = {
-        _name(i, name, side): value[i].T
-        for name, low in found.items()
-        for side, value in (("A", low.down), ("B", low.up))
-        for i in range(model.shape.layers)
+        _tensor_name(i, name, side): value[i].T
+        for name, adapter in adapters.items()
+        for side, value in (("A", adapter.lora_a), ("B", adapter.lora_b))
+        for i in range(model.config.num_layers)
     }
     config = {
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "r": rank, "bias": "none",
-        "lora_alpha": scale * rank, "lora_dropout": 0.0, "inference_mode": True, "fan_in_fan_out": False,
-        "target_modules": sorted(WHERE[name].split(".")[1] for name in found),
-    }  # fmt: skip
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base_model,
+        "r": rank,
+        "bias": "none",
+        "lora_alpha": scale * rank,
+        "lora_dropout": 0.0,
+        "inference_mode": True,
+        "fan_in_fan_out": False,
+        "target_modules": sorted(PROJECTION_NAMES[name].split(".")[1] for name in adapters),
+    }
     directory.mkdir(parents=True, exist_ok=True)
-    files.save_file(tensors, directory / _WEIGHTS, metadata={"format": "pt"})
-    (directory / _CONFIG).write_text(json.dumps(config, indent=2))
+    safetensors.save_file(tensors, directory / _WEIGHTS_FILE, metadata={"format": "pt"})
+    (directory / _CONFIG_FILE).write_text(json.dumps(config, indent=2))
 
 
 def load_adapters(model: Decoder, directory: Path | str) -> Decoder:
-    """The model with the adapters of a directory. Raises ``UserError`` for what is not plain LoRA, by its field."""
+    """The model with the adapters of a directory. Raises ``UserError`` for what is not plain LoRA, naming the field."""
     directory = Path(directory)
-    config = read_json(directory / _CONFIG)
-    _refuse(config)
-    tensors: dict[str, Any] = require_safetensors().load_file(directory / _WEIGHTS)
+    config = read_json(directory / _CONFIG_FILE)
+    _check_supported(config)
+    tensors: dict[str, Any] = require_safetensors().load_file(directory / _WEIGHTS_FILE)
     rank = config["r"]
     scale = config["lora_alpha"] / (rank**0.5 if config.get("use_rslora") else rank)
 
-    def adapted(name: str, part: Projection) -> Projection:
-        if _name(0, name, "A") not in tensors:
+    def with_adapter(name: str, part: Projection) -> Projection:
+        if _tensor_name(0, name, "A") not in tensors:
             return part
-        down, up = (
-            jnp.stack([tensors.pop(_name(i, name, side)).T for i in range(model.shape.layers)]).astype(
+        lora_a, lora_b = (
+            jnp.stack([tensors.pop(_tensor_name(i, name, side)).T for i in range(model.config.num_layers)]).astype(
                 part.weight.dtype
             )
             for side in "AB"
         )
-        return dataclasses.replace(part, adapter=LowRank(down, up, scale))
+        return dataclasses.replace(part, adapter=LoRAWeights(lora_a, lora_b, scale))
 
-    found = _mapped(model, adapted)
+    adapted_model = _map_projections(model, with_adapter)
     if tensors:
         raise UserError(f"{directory}: {sorted(tensors)[0]} has no place in the decoder")
-    return found
+    return adapted_model
 
 
-def _refuse(config: dict[str, Any]) -> None:
+def _check_supported(config: dict[str, Any]) -> None:
     if config.get("peft_type") != "LORA":
-        raise UserError(f'{_CONFIG}: peft_type "{config.get("peft_type")}" is not supported; supported is "LORA"')
-    for field in _UNSUPPORTED:
+        raise UserError(f'{_CONFIG_FILE}: peft_type "{config.get("peft_type")}" is not supported; supported is "LORA"')
+    for field in _UNSUPPORTED_FIELDS:
         if config.get(field):
-            raise UserError(f"{_CONFIG}: {field} {config[field]!r} is not supported")
+            raise UserError(f"{_CONFIG_FILE}: {field} {config[field]!r} is not supported")
     if config.get("bias", "none") != "none":
-        raise UserError(f'{_CONFIG}: bias "{config["bias"]}" is not supported; supported is "none"')
+        raise UserError(f'{_CONFIG_FILE}: bias "{config["bias"]}" is not supported; supported is "none"')
 
 
-def _name(layer: int, projection: str, side: str) -> str:
-    return f"base_model.model.model.layers.{layer}.{WHERE[projection]}.lora_{side}.weight"
+def _tensor_name(layer: int, projection: str, side: str) -> str:
+    return f"base_model.model.model.layers.{layer}.{PROJECTION_NAMES[projection]}.lora_{side}.weight"
 
 
-def _mapped(model: Decoder, function: Any) -> Decoder:
+def _map_projections(model: Decoder, function: Any) -> Decoder:
     parts = {name: function(name, part) for name, part in model.layers.projections().items()}
     return dataclasses.replace(model, layers=dataclasses.replace(model.layers, **parts))

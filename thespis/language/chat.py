@@ -1,8 +1,9 @@
-"""Conversations as token ids: what an actor has said stays the ids that were sampled, whatever a template does to text.
+"""Dialogues as token ids: responses keep exactly the tokens that were sampled, whatever a template does to text.
 
-A checkpoint's chat template (Jinja) turns messages into text. Here only the text *between* two utterances of the actor
-is ever asked of it and tokenised: it is rendered around a mark that stands for the utterance, and what comes after the
-mark is what the world and the template add. So no token of the actor is tokenised again, and every id has an owner.
+A checkpoint's chat template (Jinja) turns messages into text. Only the text *between* two responses of the actor is
+taken from it and tokenized: the template is rendered with a placeholder for the response, and what comes after the
+placeholder is what the environment and the template add. So no token of the actor is tokenized again, and every token
+has an owner.
 """
 
 from __future__ import annotations
@@ -13,141 +14,148 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from thespis.core.errors import UserError, missing_extra
-from thespis.language.tokens import Tokenizer
-from thespis.language.weights import read_json
+from thespis.core.errors import UserError
+from thespis.language.hf_weights import read_json
+from thespis.language.tokenizer import Tokenizer
 
 Message = Mapping[str, Any]
-TEMPLATE, WORLD, ACTOR = 0, 1, 2
-"""Who a token belongs to: the template, the world, or the actor in seat ``owner - ACTOR``."""
-_MARK = "\N{OBJECT REPLACEMENT CHARACTER}said\N{OBJECT REPLACEMENT CHARACTER}"
+TEMPLATE, ENVIRONMENT, ACTOR = 0, 1, 2
+"""Owner of a token: the template, the environment, or the actor that is player ``owner - ACTOR``."""
+_PLACEHOLDER = "\N{OBJECT REPLACEMENT CHARACTER}said\N{OBJECT REPLACEMENT CHARACTER}"
 
-_PLAIN = (
+_DEFAULT_TEMPLATE = (
     "{% for m in messages %}{{ m.role + ':\n' + m.content + eos_token + '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant:\n' }}{% endif %}"
 )
 
 
-class Template:
-    """A chat template, rendered as transformers renders it. ``special``: tokens it may name, such as ``bos_token``."""
+class ChatTemplate:
+    """A chat template, rendered as transformers renders it. ``special_tokens``: names such as ``bos_token``."""
 
-    def __init__(self, source: str, special: Mapping[str, str] | None = None):
-        self.source, self.special = source, dict(special or {})
-        self._compiled = _compiled(source)
+    def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None):
+        self.source, self.special_tokens = source, dict(special_tokens or {})
+        self._compiled = _compile_template(source)
 
-    def __call__(self, messages: Sequence[Message], *, prompt: bool = True, **more: Any) -> str:
-        """The text of messages, with the beginning of an answer if ``prompt``.
+    def __call__(
+        self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **template_kwargs: Any
+    ) -> str:
+        """The text of messages, with the beginning of a response if ``add_generation_prompt``.
 
-        Raises ``UserError`` where the template refuses them (roles that must alternate, say).
+        Raises ``UserError`` where the template refuses them (e.g. roles that must alternate).
         """
         import jinja2
 
         try:
-            return self._compiled.render(messages=messages, add_generation_prompt=prompt, **self.special, **more)
+            return self._compiled.render(
+                messages=messages, add_generation_prompt=add_generation_prompt, **self.special_tokens, **template_kwargs
+            )
         except jinja2.TemplateError as error:
             raise UserError(f"the chat template refuses these messages: {error}") from error
 
 
-def plain(tokenizer: Tokenizer) -> Template:
-    """The template of a checkpoint that has none: ``user:``, a line of its own, the text, the token that stops."""
-    return Template(_PLAIN, {"eos_token": tokenizer.decode(tokenizer.stop[:1])})
+def default_template(tokenizer: Tokenizer) -> ChatTemplate:
+    """The template of checkpoints without one: ``user:``, a line break, the text and the stop token."""
+    return ChatTemplate(_DEFAULT_TEMPLATE, {"eos_token": tokenizer.decode(tokenizer.stop_tokens[:1])})
 
 
-def template_of(directory: Path | str, otherwise: Template | None = None) -> Template:
-    """The chat template of a checkpoint. Raises ``UserError`` if it has none, and there is no other one."""
+def load_template(directory: Path | str, default: ChatTemplate | None = None) -> ChatTemplate:
+    """The chat template of a checkpoint. Raises ``UserError`` if it has none, and ``default`` is ``None``."""
     directory = Path(directory)
     path = directory / "tokenizer_config.json"
     config = read_json(path) if path.exists() else {}
-    alone = directory / "chat_template.jinja"
-    source = alone.read_text() if alone.exists() else config.get("chat_template")
-    if isinstance(source, list):  # several, by name
-        source = {each["name"]: each["template"] for each in source}.get("default")
+    template_path = directory / "chat_template.jinja"
+    source = template_path.read_text() if template_path.exists() else config.get("chat_template")
+    if isinstance(source, list):  # several templates, by name
+        source = {entry["name"]: entry["template"] for entry in source}.get("default")
     if source is None:
-        if otherwise is None:
+        if default is None:
             raise UserError(f"{directory} has no chat template")
-        return otherwise
-    special = {k: v["content"] if isinstance(v, dict) else v for k, v in config.items() if k.endswith("_token") and v}
-    return Template(source, {k: v for k, v in special.items() if isinstance(v, str)})
+        return default
+    special_tokens = {
+        k: v["content"] if isinstance(v, dict) else v for k, v in config.items() if k.endswith("_token") and v
+    }
+    return ChatTemplate(source, {k: v for k, v in special_tokens.items() if isinstance(v, str)})
 
 
 @dataclasses.dataclass(frozen=True)
 class Conversation:
-    """Token ids, the owner of each, and the messages that they are."""
+    """A dialogue: token ids, the owner of each, and the messages that they stand for."""
 
     tokens: tuple[int, ...] = ()
     owners: tuple[int, ...] = ()
     messages: tuple[Message, ...] = ()
 
-    def heard(self, template: Template, tokenizer: Tokenizer, *messages: Message, **more: Any) -> Conversation:
-        """With what the world says next (user, tool or system messages), and the beginning of an answer.
+    def add_messages(
+        self, template: ChatTemplate, tokenizer: Tokenizer, *messages: Message, **template_kwargs: Any
+    ) -> Conversation:
+        """Append messages of the environment (user, tool or system), and the generation prompt of the next response.
 
-        If the actor's last utterance was cut before it stopped, the template's end of a turn is added, as its own.
-        ``more`` goes to the template (``tools``, ``enable_thinking`` ...).
+        If the actor's last response was cut before a stop token, the template's end of a turn is added and owned by the
+        template. ``template_kwargs`` go to the template (``tools``, ``enable_thinking`` ...).
         """
-        whole = (*self.messages, *messages)
-        # The last utterance alone is marked: templates treat what came before it in ways of their own.
+        all_messages = (*self.messages, *messages)
+        # Only the last response becomes a placeholder: templates may treat earlier ones differently.
         last = max((i for i, m in enumerate(self.messages) if m["role"] == "assistant"), default=None)
         if last is None:
-            text = template(whole, **more)
+            text = template(all_messages, **template_kwargs)
         else:
-            marked = [*whole]
-            marked[last] = {**whole[last], "content": _MARK}
-            _, found, text = template(marked, **more).rpartition(_MARK)
-            if not found:
-                raise UserError("the chat template leaves out what was said last: it cannot be used for conversations")
-            if self.tokens[-1] in tokenizer.stop:
+            with_placeholder = [*all_messages]
+            with_placeholder[last] = {**all_messages[last], "content": _PLACEHOLDER}
+            _, separator, text = template(with_placeholder, **template_kwargs).rpartition(_PLACEHOLDER)
+            if not separator:
+                raise UserError("the chat template leaves out the last response: it cannot be used for dialogues")
+            if self.tokens[-1] in tokenizer.stop_tokens:
                 space, _, rest = text.partition(tokenizer.decode(self.tokens[-1:]))
-                text = text if space.strip() else rest  # some put a space before the token that stops
-        ids, spans = tokenizer.spans(text)
-        owners = _owners(text, spans, messages)
-        return Conversation((*self.tokens, *ids), (*self.owners, *owners), whole)
+                text = text if space.strip() else rest  # some templates put a space before the stop token
+        tokens, spans = tokenizer.encode_with_offsets(text)
+        owners = _token_owners(text, spans, messages)
+        return Conversation((*self.tokens, *tokens), (*self.owners, *owners), all_messages)
 
-    def said(self, tokenizer: Tokenizer, ids: Sequence[int], seat: int = 0) -> Conversation:
-        """With an utterance, as it was sampled: these very ids."""
-        spoken = [i for i in ids if i not in tokenizer.stop]
-        message = {"role": "assistant", "content": tokenizer.decode(spoken)}
-        return Conversation((*self.tokens, *ids), (*self.owners, *[ACTOR + seat] * len(ids)), (*self.messages, message))
-
-    def written(self, template: Template, tokenizer: Tokenizer, content: str) -> Conversation:
-        """With an utterance that somebody wrote, tokenised by itself, between what the template puts around it."""
-        before, _, after = template((*self.messages, {"role": "assistant", "content": _MARK}), prompt=False).rpartition(
-            _MARK
+    def add_response(self, tokenizer: Tokenizer, tokens: Sequence[int], player: int = 0) -> Conversation:
+        """Append a response, exactly the tokens that were sampled."""
+        text_tokens = [i for i in tokens if i not in tokenizer.stop_tokens]
+        message = {"role": "assistant", "content": tokenizer.decode(text_tokens)}
+        return Conversation(
+            (*self.tokens, *tokens), (*self.owners, *[ACTOR + player] * len(tokens)), (*self.messages, message)
         )
-        asked = template(self.messages)
-        lead = before.removeprefix(asked) if before.startswith(asked) else ""
-        found = [(after.find(tokenizer.decode([stop])), stop) for stop in tokenizer.stop]
-        at, stop = min([each for each in found if each[0] >= 0], default=(0, tokenizer.stop[0]))
-        return self.said(tokenizer, [*tokenizer.encode(lead + content + after[:at]), stop])
+
+    def add_response_text(self, template: ChatTemplate, tokenizer: Tokenizer, text: str) -> Conversation:
+        """Append a written response, tokenized by itself, with what the template puts around it."""
+        before, _, after = template(
+            (*self.messages, {"role": "assistant", "content": _PLACEHOLDER}), add_generation_prompt=False
+        ).rpartition(_PLACEHOLDER)
+        prompt = template(self.messages)
+        prefix = before.removeprefix(prompt) if before.startswith(prompt) else ""
+        stops = [(after.find(tokenizer.decode([stop])), stop) for stop in tokenizer.stop_tokens]
+        end, stop = min([entry for entry in stops if entry[0] >= 0], default=(0, tokenizer.stop_tokens[0]))
+        return self.add_response(tokenizer, [*tokenizer.encode(prefix + text + after[:end]), stop])
 
 
-def _owners(text: str, spans: Sequence[tuple[int, int]], messages: Sequence[Message]) -> list[int]:
-    """Whose each token is: the world's where it overlaps what a message says, else the template's."""
-    inside, at = [False] * (len(text) + 1), 0
+def _token_owners(text: str, spans: Sequence[tuple[int, int]], messages: Sequence[Message]) -> list[int]:
+    """The owner of each token: the environment where it overlaps the content of a message, otherwise the template."""
+    inside, position = [False] * (len(text) + 1), 0
     for message in messages:
         content = message.get("content")
         content = content.strip() if isinstance(content, str) else ""
-        found = text.find(content, at) if content else -1
-        if found >= 0:
-            at = found + len(content)
-            inside[found:at] = [True] * len(content)
-    return [WORLD if any(inside[begin:end]) else TEMPLATE for begin, end in spans]
+        start = text.find(content, position) if content else -1
+        if start >= 0:
+            position = start + len(content)
+            inside[start:position] = [True] * len(content)
+    return [ENVIRONMENT if any(inside[begin:end]) else TEMPLATE for begin, end in spans]
 
 
-def _compiled(source: str) -> Any:
-    try:
-        import jinja2
-        import jinja2.ext
-        import jinja2.sandbox
-    except ImportError as error:
-        raise missing_extra("jinja2", "language") from error
+def _compile_template(source: str) -> Any:
+    import jinja2
+    import jinja2.ext
+    import jinja2.sandbox
 
     class Generation(jinja2.ext.Extension):
-        """``{% generation %}``, by which some templates mark what the actor says: its body as it is."""
+        """``{% generation %}``, which marks the actor's text in some templates: its body is rendered unchanged."""
 
         tags = {"generation"}  # noqa: RUF012
 
         def parse(self, parser: Any) -> Any:
-            """Leave the tag out."""
+            """Drop the tag and return the statements inside the block."""
             next(parser.stream)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
@@ -155,10 +163,10 @@ def _compiled(source: str) -> Any:
         raise jinja2.TemplateError(message)
 
     extensions: list[Any] = ["jinja2.ext.loopcontrols", Generation]
-    world = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-    world.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    world.globals["raise_exception"] = refuse
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
+    env.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    env.globals["raise_exception"] = refuse
     try:
-        return world.from_string(source)
+        return env.from_string(source)
     except jinja2.TemplateError as error:
         raise UserError(f"the chat template cannot be read: {error}") from error

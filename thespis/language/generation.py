@@ -1,8 +1,8 @@
-"""Utterances of a decoder, a whole batch at once, with a cache that is kept between turns.
+"""Batched generation of responses by a decoder, with a key-value cache that is kept between turns.
 
-Texts differ in length, yet nothing is compiled again: what is new of each text is a block of one width, padding at
-position -1, and the cache has the slots that it was made with. A block is read in one pass (prefill); then every tick
-draws a token for each row. The last token of an utterance is not read: it is part of the next block.
+Texts differ in length, but nothing is recompiled: the new tokens of each text form a block of one width, with padding
+at position -1, and the cache has a fixed number of slots. A block is read in one pass (prefill); then every step
+samples a token for each row. The last token of a response is not read: it is part of the next block.
 """
 
 from __future__ import annotations
@@ -14,132 +14,194 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.core import apart
-from thespis.language.grammar import Free, Grammar
-from thespis.language.sampling import Sampler, Sampling
-from thespis.language.steering import Steering, Unsteered
-from thespis.nets.decoder import Cache, Decoder, Layer
-
-_FREE = Free()
-_UNSTEERED = Unsteered()
+from thespis.language.grammar import Grammar, NoGrammar
+from thespis.language.sampling import TemperatureSampler, TokenSampler
+from thespis.nets.decoder import Decoder, DecoderLayer, KVCache
+from thespis.runtime import vmap_exact
 
 
-class Drawn(eqx.Module):
-    """Utterances: the tokens up to and with the one that stops, then -1; their log-probabilities as sampled, then 0."""
+class CriticLogitsProcessor(eqx.Module):
+    r"""Critic-guided decoding: likely tokens are weighted by how much they raise a critic's value of the text.
+
+    .. math:: p(a|s) \propto \pi(a|s) \left(\frac{\sigma(V(s, a))}{\sigma(V(s))}\right)^{\text{guidance\_scale}}
+
+    for the ``top_k`` tokens of the largest :math:`\pi(a|s)`; all others keep theirs (Kim et al. 2022, CriticControl).
+    The critic is linear in the decoder's features, so each of those tokens is read by the decoder once, and discarded.
+    """
+
+    weight: Float[Array, " width"]
+    bias: Float[Array, ""]
+    guidance_scale: float | Float[Array, ""]
+    top_k: int = eqx.field(static=True)
+
+    def __call__(
+        self,
+        model: Decoder,
+        layers: tuple[DecoderLayer, ...],
+        cache: KVCache,
+        features: Float[Array, "row width"],
+        logits: Float[Array, "row token"],
+        positions: Int[Array, " row"],
+    ) -> Float[Array, "row token"]:
+        """Logits of the weighted distribution; ``positions``: those of the next tokens."""
+        tokens = jax.lax.top_k(logits, min(self.top_k, logits.shape[-1]))[1]
+        extended = _extend_cache(cache)
+
+        def next_value(token: Array) -> Array:
+            next_features, _ = model.forward_with_cache(extended, token[:, None], positions[:, None], layers)
+            return jax.nn.log_sigmoid(linear_value(next_features[:, 0], self.weight, self.bias))
+
+        current_value = jax.nn.log_sigmoid(linear_value(features, self.weight, self.bias))
+        gain = self.guidance_scale * (jax.vmap(next_value, in_axes=1, out_axes=1)(tokens) - current_value[:, None])
+        return logits.at[jnp.arange(len(logits))[:, None], tokens].add(gain.astype(logits.dtype))
+
+
+LogitsProcessor = CriticLogitsProcessor
+
+
+def linear_value(
+    features: Float[Array, "*axes width"], weight: Float[Array, " width"], bias: Float[Array, ""]
+) -> Float[Array, "*axes"]:
+    """Linear value of features divided by their norm ``sqrt(width)``, else its gradient would drown the actor's."""
+    return features @ weight / max(weight.shape[0], 1) ** 0.5 + bias
+
+
+def _extend_cache(cache: KVCache) -> KVCache:
+    """The cache with one more slot, which is the next to be written: the cache may be full."""
+
+    def pad(x: Array, axis: int, filling: int = 0) -> Array:
+        return jnp.pad(x, [(0, int(i == axis)) for i in range(x.ndim)], constant_values=filling)
+
+    keys, values = (tuple(pad(x, axis) for x in arrays) for arrays, axis in ((cache.keys, 3), (cache.values, 2)))
+    slots = jnp.full_like(cache.num_used, cache.positions.shape[1])
+    return dataclasses.replace(cache, keys=keys, values=values, positions=pad(cache.positions, 1, -1), num_used=slots)
+
+
+_FREE = NoGrammar()
+
+
+class GenerationOutput(eqx.Module):
+    """Sampled responses: tokens up to and including the stop token, then -1; log-probabilities as sampled, then 0."""
 
     tokens: Int[Array, "row time"]
     log_probs: Float[Array, "row time"]
 
     @property
-    def counts(self) -> Int[Array, " row"]:
-        """Tokens of each utterance."""
+    def lengths(self) -> Int[Array, " row"]:
+        """The number of tokens of each response."""
         return (self.tokens >= 0).sum(-1)
 
 
-class _Saying(eqx.Module):
-    """Utterances in the making: how many ticks are over, what was said, the grammar's state, who goes on."""
+class _GenerationState(eqx.Module):
+    """State of the decoding loop: number of steps, outputs, cache, state of the grammar, and rows not yet finished."""
 
-    tick: Int[Array, ""]
-    drawn: Drawn
-    cache: Cache
-    state: PyTree
-    going: Bool[Array, " row"]
+    step: Int[Array, ""]
+    output: GenerationOutput
+    cache: KVCache
+    grammar_state: PyTree
+    active: Bool[Array, " row"]
 
 
-def read(
+def forward_block(
     model: Decoder,
-    cache: Cache,
+    cache: KVCache,
     tokens: Int[Array, "row time"],
     positions: Int[Array, "row time"],
-    layers: tuple[Layer, ...],
-) -> tuple[Float[Array, "row width"], Cache]:
-    """Features of the last token of each row's block, and the caches that have read it.
+    layers: tuple[DecoderLayer, ...],
+) -> tuple[Float[Array, "row width"], KVCache]:
+    """Features of the last token of each row's block, and the cache that has read the block.
 
-    The last token is the one at the largest position; a row of padding alone gets features that mean nothing.
+    The last token is the one at the largest position; features of a row of padding alone are meaningless.
     """
     last = jnp.argmax(positions, axis=1)[:, None] if tokens.shape[1] > 1 else None
-    features, cache = model.read(cache, tokens, positions, layers, last)
+    features, cache = model.forward_with_cache(cache, tokens, positions, layers, last)
     return features[:, 0], cache
 
 
-class Speaker(eqx.Module):
-    """What says something to each row of a batch: at most ``length`` tokens, up to one of ``stop``.
+class ResponseGenerator(eqx.Module):
+    """Sampler of responses for each row of a batch: at most ``max_tokens`` tokens, up to one of ``stop_tokens``.
 
-    ``until``: end as soon as all rows have stopped; without it every utterance takes ``length`` ticks, which under
-    ``vmap`` (of seeds) is quicker. ``steering``: what changes the model's word before a token is drawn.
+    ``early_stop``: end as soon as all rows have stopped; without it generation always takes ``max_tokens`` steps, which
+    is faster under ``vmap`` (over seeds). ``logits_processor``: changes the logits before a token is sampled.
     """
 
     model: Decoder
-    sampling: Sampler = Sampling()
-    length: int = eqx.field(static=True, default=16)
-    stop: tuple[int, ...] = eqx.field(static=True, default=())
-    until: bool = eqx.field(static=True, default=True)
-    steering: Steering = _UNSTEERED
+    sampler: TokenSampler = TemperatureSampler()
+    max_tokens: int = eqx.field(static=True, default=16)
+    stop_tokens: tuple[int, ...] = eqx.field(static=True, default=())
+    early_stop: bool = eqx.field(static=True, default=True)
+    logits_processor: LogitsProcessor | None = None
 
-    @apart.lone
+    @vmap_exact.skip_unit_vmap
     def __call__(
         self,
-        cache: Cache,
+        cache: KVCache,
         tokens: Int[Array, "row block"],
         positions: Int[Array, "row block"],
         key: Key[Array, "*rows"],
         grammar: Grammar = _FREE,
-    ) -> tuple[Drawn, Cache]:
-        """What each row says after its block, and the caches that have read all of it but its last token.
+    ) -> tuple[GenerationOutput, KVCache]:
+        """Generate a response for each row after its block; returns it with the cache, which lacks its last token.
 
-        ``key``: one for all rows, or one for each: then a row draws the same whatever the others are. ``grammar`` says
-        what may be said. A row whose block is padding alone says nothing. The caches need room for
-        ``block + length - 1`` more.
+        ``key``: one for all rows, or one for each: then the sample of a row does not depend on the others. ``grammar``
+        restricts the tokens. A row whose block is padding alone generates nothing. The cache needs room for
+        ``block + max_tokens - 1`` more tokens.
         """
-        self = dataclasses.replace(self, model=self.model.untied())
-        layers = self.model.apart()
-        features, cache = read(self.model, cache, tokens, positions, layers)
-        rows, first = tokens.shape[0], positions.max(axis=1) + 1
-        none = Drawn(jnp.full((rows, self.length), -1), jnp.zeros((rows, self.length)))
-        saying = _Saying(jnp.array(0), none, cache, grammar.start(rows), first > 0)
-        saying = self._said(saying, layers, features, first, key, grammar)
+        self = dataclasses.replace(self, model=self.model.untie_head())
+        layers = self.model.unstack_layers()
+        features, cache = forward_block(self.model, cache, tokens, positions, layers)
+        rows, start = tokens.shape[0], positions.max(axis=1) + 1
+        empty_output = GenerationOutput(jnp.full((rows, self.max_tokens), -1), jnp.zeros((rows, self.max_tokens)))
+        saying = _GenerationState(jnp.array(0), empty_output, cache, grammar.init_state(rows), start > 0)
+        saying = self._sample_token(saying, layers, features, start, key, grammar)
 
-        def tick(saying: _Saying) -> _Saying:
-            last = jax.lax.dynamic_index_in_dim(saying.drawn.tokens, saying.tick - 1, axis=1)
-            at = jnp.where(saying.going, first + saying.tick - 1, -1)[:, None]
-            features, cache = read(self.model, saying.cache, jnp.maximum(last, 0), at, layers)
-            return self._said(dataclasses.replace(saying, cache=cache), layers, features, first, key, grammar)
+        def next_step(saying: _GenerationState) -> _GenerationState:
+            last = jax.lax.dynamic_index_in_dim(saying.output.tokens, saying.step - 1, axis=1)
+            position = jnp.where(saying.active, start + saying.step - 1, -1)[:, None]
+            features, cache = forward_block(self.model, saying.cache, jnp.maximum(last, 0), position, layers)
+            return self._sample_token(dataclasses.replace(saying, cache=cache), layers, features, start, key, grammar)
 
-        if self.until:
-            saying = jax.lax.while_loop(lambda s: (s.tick < self.length) & s.going.any(), tick, saying)
+        if self.early_stop:
+            saying = jax.lax.while_loop(
+                lambda loop_state: (loop_state.step < self.max_tokens) & loop_state.active.any(), next_step, saying
+            )
         else:
-            saying = jax.lax.fori_loop(1, self.length, lambda _, s: tick(s), saying)
-        return saying.drawn, saying.cache
+            saying = jax.lax.fori_loop(1, self.max_tokens, lambda _, loop_state: next_step(loop_state), saying)
+        return saying.output, saying.cache
 
-    def _said(
+    def _sample_token(
         self,
-        saying: _Saying,
-        layers: tuple[Layer, ...],
+        saying: _GenerationState,
+        layers: tuple[DecoderLayer, ...],
         features: Float[Array, "row width"],
-        first: Int[Array, " row"],
+        start: Int[Array, " row"],
         key: Key[Array, "*rows"],
         grammar: Grammar,
-    ) -> _Saying:
-        """One more token of each row that is not done."""
-        coming = jnp.where(saying.going, first + saying.tick, -1)
-        logits = self.steering(self.model, layers, saying.cache, features, self.model.logits(features), coming)
-        allowed = grammar.allowed(saying.state, self.model.shape.vocabulary)
-        token, log = self.sampling.draw(logits, _at(key, saying.tick), allowed)
-        state, complete = grammar.after(saying.state, token)
-        going, at = saying.going, (0, saying.tick)
-        tokens, logs = (
-            jax.lax.dynamic_update_slice(old, jnp.where(going, new, nothing)[:, None], at)
-            for old, new, nothing in ((saying.drawn.tokens, token, -1), (saying.drawn.log_probs, log, 0.0))
+    ) -> _GenerationState:
+        """Sample one more token for each row that has not finished."""
+        positions = jnp.where(saying.active, start + saying.step, -1)
+        logits = self.model.logits(features)
+        if self.logits_processor is not None:
+            logits = self.logits_processor(self.model, layers, saying.cache, features, logits, positions)
+        allowed = grammar.allowed_tokens(saying.grammar_state, self.model.config.vocab_size)
+        token, log_prob = self.sampler.sample(logits, _step_key(key, saying.step), allowed)
+        state, complete = grammar.advance(saying.grammar_state, token)
+        active, column = saying.active, (0, saying.step)
+        tokens, log_probs = (
+            jax.lax.dynamic_update_slice(old, jnp.where(active, new, padding)[:, None], column)
+            for old, new, padding in ((saying.output.tokens, token, -1), (saying.output.log_probs, log_prob, 0.0))
         )
-        stops = (token[:, None] == jnp.array(self.stop, "int32")).any(axis=1) | complete
-        return _Saying(saying.tick + 1, Drawn(tokens, logs), saying.cache, state, going & ~stops)
+        stops = (token[:, None] == jnp.array(self.stop_tokens, "int32")).any(axis=1) | complete
+        return _GenerationState(
+            saying.step + 1, GenerationOutput(tokens, log_probs), saying.cache, state, active & ~stops
+        )
 
 
-def _at(key: Key[Array, "*rows"], tick: Int[Array, ""]) -> Key[Array, "*rows"]:
+def _step_key(key: Key[Array, "*rows"], tick: Int[Array, ""]) -> Key[Array, "*rows"]:
     return jax.vmap(jax.random.fold_in, (0, None))(key, tick) if key.ndim else jax.random.fold_in(key, tick)
 
 
-def place(counts: Int[Array, " row"], begin: Int[Array, " row"], width: int) -> Int[Array, "row time"]:
-    """Positions of blocks of ``width`` whose first ``counts`` tokens are real and begin at position ``begin``."""
+def block_positions(lengths: Int[Array, " row"], starts: Int[Array, " row"], width: int) -> Int[Array, "row time"]:
+    """Positions of blocks of ``width`` tokens, the first ``lengths`` of which are real and start at ``starts``."""
     offsets = jnp.arange(width)
-    return jnp.where(offsets < counts[:, None], begin[:, None] + offsets, -1)
+    return jnp.where(offsets < lengths[:, None], starts[:, None] + offsets, -1)

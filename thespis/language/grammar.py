@@ -1,7 +1,7 @@
-"""What may be said: rules over token ids that a sampler follows and a learner can follow again.
+"""Grammars for constrained decoding: which tokens are allowed next, for sampling and again for learning.
 
-A grammar is an automaton, batched over rows: where it starts, what it allows, where a token leads. A learner runs it
-over the tokens that were sampled to know among which tokens each was chosen.
+A grammar is an automaton, batched over rows: its initial state, the tokens it allows, and its transitions. A learner
+runs it over the sampled tokens to know among which tokens each was chosen.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ from jaxtyping import Array, Bool, Int, PyTree
 class Grammar(Protocol):
     """An automaton over tokens."""
 
-    def start(self, rows: int) -> PyTree:
+    def init_state(self, batch_size: int) -> PyTree:
         """The state before the first token."""
         ...
 
-    def allowed(self, state: PyTree, vocabulary: int) -> Bool[Array, "row vocabulary"] | None:
-        """What may come next, never nothing; ``None``: anything."""
+    def allowed_tokens(self, state: PyTree, vocab_size: int) -> Bool[Array, "row vocabulary"] | None:
+        """The mask of tokens allowed next, never empty; ``None``: all tokens."""
         ...
 
-    def after(self, state: PyTree, token: Int[Array, " row"]) -> tuple[PyTree, Bool[Array, " row"]]:
-        """The state after a token, and whether the utterance is complete with it."""
+    def advance(self, state: PyTree, token: Int[Array, " row"]) -> tuple[PyTree, Bool[Array, " row"]]:
+        """The state after a token, and whether the response is complete with it."""
         ...
 
 
-class Free(eqx.Module):
-    """Anything may be said."""
+class NoGrammar(eqx.Module):
+    """Unconstrained decoding: all tokens are allowed."""
 
-    def start(self, rows: int) -> PyTree:
-        """Nothing to remember but how many rows there are."""
-        return jnp.zeros(rows, bool)
+    def init_state(self, batch_size: int) -> PyTree:
+        """A state without information, of the right batch size."""
+        return jnp.zeros(batch_size, bool)
 
-    def allowed(self, state: PyTree, vocabulary: int) -> Bool[Array, "row vocabulary"] | None:
-        """Anything."""
+    def allowed_tokens(self, state: PyTree, vocab_size: int) -> Bool[Array, "row vocabulary"] | None:
+        """Tokens allowed next; ``None``, as all tokens are."""
         return None
 
-    def after(self, state: PyTree, token: Int[Array, " row"]) -> tuple[PyTree, Bool[Array, " row"]]:
-        """Never complete by itself."""
+    def advance(self, state: PyTree, token: Int[Array, " row"]) -> tuple[PyTree, Bool[Array, " row"]]:
+        """Responses are never complete by grammar."""
         return state, state
 
 
-class OneOf(eqx.Module):
-    """One of the listed utterances of each row, padded with -1; a list may be padded with empty ones.
+class ChoiceGrammar(eqx.Module):
+    """A list of allowed responses for each row, padded with -1; lists may be padded with empty responses.
 
-    None may be the beginning of another: let all end with a token that stops.
+    No response may be a prefix of another: let all end with a stop token.
     """
 
     choices: Int[Array, "row choice time"]
 
-    def start(self, rows: int) -> PyTree:
-        """The tick, and which choices fit what was said."""
+    def init_state(self, batch_size: int) -> PyTree:
+        """The step, and which choices match the tokens so far."""
         return jnp.array(0), self.choices[..., 0] >= 0
 
-    def allowed(self, state: PyTree, vocabulary: int) -> Bool[Array, "row vocabulary"] | None:
-        """The next tokens of the choices that still fit."""
-        tick, fits = state
-        following = jnp.where(fits, jnp.take(self.choices, tick, axis=2, mode="clip"), -1)
-        named = (following[..., None] == jnp.arange(vocabulary)).any(axis=1)
-        return named | ~named.any(axis=-1, keepdims=True)  # a row that has ended is drawn too, and not looked at
+    def allowed_tokens(self, state: PyTree, vocab_size: int) -> Bool[Array, "row vocabulary"] | None:
+        """The next tokens of the choices that still match."""
+        step, matches = state
+        next_tokens = jnp.where(matches, jnp.take(self.choices, step, axis=2, mode="clip"), -1)
+        named = (next_tokens[..., None] == jnp.arange(vocab_size)).any(axis=1)
+        return named | ~named.any(axis=-1, keepdims=True)  # rows that have ended are sampled too, and ignored
 
-    def after(self, state: PyTree, token: Int[Array, " row"]) -> tuple[PyTree, Bool[Array, " row"]]:
-        """Complete when what fits is at its end."""
-        tick, fits = state
-        fits &= jnp.take(self.choices, tick, axis=2, mode="clip") == token[:, None]
+    def advance(self, state: PyTree, token: Int[Array, " row"]) -> tuple[PyTree, Bool[Array, " row"]]:
+        """Complete when the matching choices are at their end."""
+        step, matches = state
+        matches &= jnp.take(self.choices, step, axis=2, mode="clip") == token[:, None]
         padded = jnp.pad(self.choices, ((0, 0), (0, 0), (0, 1)), constant_values=-1)
-        goes_on = fits & (jnp.take(padded, tick + 1, axis=2, mode="clip") >= 0)
-        return (tick + 1, fits), ~goes_on.any(axis=1)
+        continues = matches & (jnp.take(padded, step + 1, axis=2, mode="clip") >= 0)
+        return (step + 1, matches), ~continues.any(axis=1)

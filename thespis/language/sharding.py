@@ -1,8 +1,8 @@
-"""How a decoder lies on a mesh of devices: rows of a batch along one axis, heads and hidden units along the other.
+"""Tensor-parallel sharding of a decoder on a device mesh: batch rows on one axis, heads and hidden units on the other.
 
-Weights that make heads or hidden units are cut by what they make, those that take them by what they take, so that a
-layer needs one sum over devices after attention and one after the feed-forward part (Shoeybi et al., 2019). The
-compiler puts them in; nothing else of the model changes.
+Weights that produce heads or hidden units are split by outputs, weights that consume them by inputs, so that a layer
+needs one sum over devices after attention and one after the feed-forward part (Shoeybi et al., 2019). The compiler
+inserts these sums; nothing else of the model changes.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from jaxtyping import PyTree
 
 from thespis.nets.decoder import Decoder
 
-_MAKE, _TAKE = ("q", "k", "v", "gate", "up"), ("o", "down")
+_COLUMN_PARALLEL, _ROW_PARALLEL = ("q", "k", "v", "gate", "up"), ("o", "down")
 
 
-def specs(model: Decoder, tensor: str, devices: int) -> PyTree:
-    """A ``PartitionSpec`` for each leaf; ``tensor`` names the mesh's axis of ``devices`` devices.
+def partition_specs(model: Decoder, tensor_axis: str, num_devices: int) -> PyTree:
+    """A ``PartitionSpec`` for each leaf of ``model``; ``tensor_axis`` names the mesh axis of ``num_devices`` devices.
 
-    What does not divide evenly is whole everywhere: keys and values where there are fewer of them than devices, say.
-    Norms always are.
+    Dimensions that do not divide evenly are replicated, e.g. keys and values where there are fewer heads than devices.
+    Norms are always replicated.
     """
-    shape = model.shape
-    counts = {"q": shape.heads, "o": shape.heads, "k": shape.kv_heads, "v": shape.kv_heads}
+    shape = model.config
+    counts = {"q": shape.num_heads, "o": shape.num_heads, "k": shape.num_kv_heads, "v": shape.num_kv_heads}
 
-    def one(path: tuple[Any, ...], leaf: Any) -> PartitionSpec:
+    def leaf_spec(path: tuple[Any, ...], leaf: Any) -> PartitionSpec:
         names = [step.name for step in path if isinstance(step, jax.tree_util.GetAttrKey)]
         if names == ["embedding"]:
             return _cut(leaf, 0)
-        if names == ["head"]:
+        if names == ["lm_head"]:
             return _cut(leaf, 1)
         part, last = (names[1], names[-1]) if len(names) > 2 else ("", "")
-        if counts.get(part, devices) % devices:
+        if counts.get(part, num_devices) % num_devices:
             return PartitionSpec()
-        if part in _MAKE and last in ("weight", "bias", "up"):
+        if part in _COLUMN_PARALLEL and last in ("weight", "bias", "lora_b"):
             return _cut(leaf, leaf.ndim - 1)
-        if part in _TAKE and last in ("weight", "down"):
+        if part in _ROW_PARALLEL and last in ("weight", "lora_a"):
             return _cut(leaf, leaf.ndim - 2)
         return PartitionSpec()
 
     def _cut(leaf: Any, axis: int) -> PartitionSpec:
-        if leaf.shape[axis] % devices:
+        if leaf.shape[axis] % num_devices:
             return PartitionSpec()
-        return PartitionSpec(*[tensor if i == axis else None for i in range(leaf.ndim)])
+        return PartitionSpec(*[tensor_axis if i == axis else None for i in range(leaf.ndim)])
 
-    return jax.tree_util.tree_map_with_path(one, model)
+    return jax.tree_util.tree_map_with_path(leaf_spec, model)
 
 
-def spread(model: Decoder, mesh: Mesh, tensor: str = "tensor") -> Decoder:
-    """The model, each leaf laid on the mesh as :func:`specs` says; all axes but ``tensor`` hold copies."""
-    found = specs(model, tensor, mesh.shape[tensor])
-    return jax.tree.map(lambda leaf, spec: jax.device_put(leaf, NamedSharding(mesh, spec)), model, found)
+def shard_model(model: Decoder, mesh: Mesh, tensor_axis: str = "tensor") -> Decoder:
+    """Place a model on the mesh by :func:`partition_specs`; it is replicated along all axes but ``tensor_axis``."""
+    specs = partition_specs(model, tensor_axis, mesh.shape[tensor_axis])
+    return jax.tree.map(lambda leaf, spec: jax.device_put(leaf, NamedSharding(mesh, spec)), model, specs)

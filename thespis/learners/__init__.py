@@ -1,1 +1,1 @@
-"""Changes parameters."""
+"""Learners: update rules, losses and learner states."""

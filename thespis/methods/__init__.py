@@ -1,1 +1,1 @@
-"""Recipes only, a file each."""
+"""Reinforcement learning methods, one file per method."""

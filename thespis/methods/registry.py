@@ -1,88 +1,113 @@
-"""Methods by name. Nothing is imported before it is asked for."""
+"""Method registry: loads method classes by name, and imports each only on request."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 from collections.abc import Callable
+from typing import Any
 
-from thespis.core.contracts import Method
-from thespis.core.errors import UserError
+from thespis.core.errors import UserError  # and nothing heavy: names are listed without JAX
+from thespis.core.renames import notice
 
-NAMES = {
-    "a2c": "thespis.methods.online.a2c:A2C",
-    "a-lol": "thespis.methods.language.alol:ALoL",
-    "acorm": "thespis.methods.teams.acorm:ACORM",
-    "alphazero": "thespis.methods.games.alphazero:AlphaZero",
-    "archer": "thespis.methods.language.archer:ArCHer",
-    "aro-ddpg": "thespis.methods.online.aro_ddpg:ARODDPG",
-    "bayesian": "thespis.methods.teams.bayesian:Bayesian",
-    "bc": "thespis.methods.imitation.bc:BC",
-    "c51": "thespis.methods.online.c51:C51",
-    "cfr": "thespis.methods.games.cfr:CFR",
-    "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
-    "clam": "thespis.methods.online.clam:CLAM",
-    "convex-scoring": "thespis.methods.online.convex_scoring:ConvexScoring",
-    "cqn": "thespis.methods.online.cqn:CQN",
-    "cqn-as": "thespis.methods.online.cqn_as:CQNAS",
-    "critic-control": "thespis.methods.language.critic_control:CriticControl",
-    "ddpg": "thespis.methods.online.ddpg:DDPG",
-    "decentralized": "thespis.methods.teams.decentralized:Decentralized",
-    "decqn": "thespis.methods.online.decqn:DecQN",
-    "direct-advantage": "thespis.methods.language.direct_advantage:DirectAdvantage",
-    "dpo": "thespis.methods.language.dpo:DPO",
-    "dqn": "thespis.methods.online.dqn:DQN",
-    "drq-v2": "thespis.methods.online.drq:DrQ",
-    "dsac": "thespis.methods.online.dsac:DSAC",
-    "ensemble-c51": "thespis.methods.online.ensemble_c51:EnsembleC51",
-    "es": "thespis.methods.online.es:ES",
-    "glam": "thespis.methods.language.glam:GLAM",
-    "gmah": "thespis.methods.teams.gmah:GMAH",
-    "grpo": "thespis.methods.language.grpo:GRPO",
-    "i-dqn": "thespis.methods.online.i_dqn:IDQN",
-    "impala": "thespis.methods.online.impala:IMPALA",
-    "ippo": "thespis.methods.teams.ippo:IPPO",
-    "kto": "thespis.methods.language.kto:KTO",
-    "mac": "thespis.methods.online.mac:MAC",
-    "maddpg": "thespis.methods.teams.maddpg:MADDPG",
-    "mappo": "thespis.methods.teams.mappo:MAPPO",
-    "masac": "thespis.methods.teams.masac:MASAC",
-    "mdpo": "thespis.methods.online.mdpo:MDPO",
-    "mdpo-off": "thespis.methods.online.mdpo_off:OffPolicyMDPO",
-    "meow": "thespis.methods.online.meow:MEow",
-    "meta-a2c": "thespis.methods.online.meta_a2c:MetaA2C",
-    "mmd": "thespis.methods.games.mmd:MMD",
-    "mra": "thespis.methods.teams.mra:MRA",
-    "nfsp": "thespis.methods.games.nfsp:NFSP",
-    "nq": "thespis.methods.online.nq:NQ",
-    "oreo": "thespis.methods.language.oreo:OREO",
-    "ppo": "thespis.methods.online.ppo:PPO",
-    "ppo-lm": "thespis.methods.language.ppo_lm:LanguagePPO",
-    "qmix": "thespis.methods.teams.qmix:QMIX",
-    "r2ac": "thespis.methods.online.r2ac:R2AC",
-    "reinforce": "thespis.methods.language.reinforce:REINFORCE",
-    "revalued": "thespis.methods.online.revalued:REValueD",
-    "rloo": "thespis.methods.language.rloo:RLOO",
-    "rode": "thespis.methods.teams.rode:RODE",
-    "sac": "thespis.methods.online.sac:SAC",
-    "sac-glam": "thespis.methods.language.sac_glam:SACGLAM",
-    "sac-v": "thespis.methods.online.sac_v:SACV",
-    "score": "thespis.methods.language.score:SCoRe",
-    "sft": "thespis.methods.language.sft:SFT",
-    "spin": "thespis.methods.language.spin:SPIN",
-    "spiral": "thespis.methods.language.spiral:Spiral",
-    "subpo": "thespis.methods.online.subpo:SubPO",
-    "srl": "thespis.methods.online.srl:SRL",
-    "sweet-rl": "thespis.methods.language.sweet:SWEET",
-    "td3": "thespis.methods.online.td3:TD3",
-    "vdn": "thespis.methods.teams.vdn:VDN",
+FAMILIES = {
+    "online": {
+        "a2c": "thespis.methods.online.a2c:A2C",
+        "aro-ddpg": "thespis.papers.aro_ddpg.method:ARODDPG",
+        "c51": "thespis.methods.online.c51:C51",
+        "clam": "thespis.papers.clam.method:CLAM",
+        "convex-scoring": "thespis.papers.convex_scoring_risk_sensitive_ac.method:ConvexScoring",
+        "cqn": "thespis.papers.action_sequence_critic_rl.method:CQN",
+        "cqn-as": "thespis.papers.action_sequence_critic_rl.method:CQNAS",
+        "ddpg": "thespis.methods.online.ddpg:DDPG",
+        "decqn": "thespis.papers.revalued.method:DecQN",
+        "dqn": "thespis.methods.online.dqn:DQN",
+        "drq-v2": "thespis.methods.online.drq_v2:DrQv2",
+        "dsac": "thespis.methods.online.dsac:DSAC",
+        "ensemble-c51": "thespis.papers.ensemble_categorical_rl.method:EnsembleC51",
+        "es": "thespis.papers.adversarial_cheap_talk.method:ES",
+        "i-dqn": "thespis.papers.i_qn.method:IDQN",
+        "impala": "thespis.methods.online.impala:IMPALA",
+        "mac": "thespis.papers.mac.method:MAC",
+        "mdpo": "thespis.papers.mdpo.method:MDPO",
+        "mdpo-off": "thespis.papers.mdpo.method:OffPolicyMDPO",
+        "meow": "thespis.papers.meow.method:MEow",
+        "meta-a2c": "thespis.papers.outer_value_function_meta_gradient.method:MetaA2C",
+        "n-step-q": "thespis.methods.online.n_step_q:NStepQ",
+        "ppo": "thespis.methods.online.ppo:PPO",
+        "r2ac": "thespis.papers.rtrl_actor_critic.method:R2AC",
+        "revalued": "thespis.papers.revalued.method:REValueD",
+        "sac": "thespis.methods.online.sac:SAC",
+        "sac-v": "thespis.methods.online.sac_v:SACV",
+        "subpo": "thespis.papers.subpo.method:SubPO",
+        "srl": "thespis.papers.srl.method:SRL",
+        "td3": "thespis.methods.online.td3:TD3",
+    },
+    "imitation": {
+        "bc": "thespis.methods.imitation.bc:BC",
+    },
+    "multi_agent": {
+        "acorm": "thespis.papers.acorm.method:ACORM",
+        "bayesian": "thespis.papers.bayesian_joint_policy.method:BayesianNetworkPPO",
+        "decentralized": "thespis.papers.decentralized_policy_optimization.method:DecentralizedPolicyOptimization",
+        "gmah": "thespis.papers.gmah.method:GMAH",
+        "ippo": "thespis.methods.multi_agent.ippo:IPPO",
+        "maddpg": "thespis.methods.multi_agent.maddpg:MADDPG",
+        "mappo": "thespis.methods.multi_agent.mappo:MAPPO",
+        "masac": "thespis.methods.multi_agent.masac:MASAC",
+        "mra": "thespis.papers.mra.method:MRA",
+        "qmix": "thespis.methods.multi_agent.qmix:QMIX",
+        "rode": "thespis.papers.rode.method:RODE",
+        "vdn": "thespis.methods.multi_agent.vdn:VDN",
+    },
+    "games": {
+        "alphazero": "thespis.methods.games.alphazero:AlphaZero",
+        "cfr": "thespis.methods.games.cfr:CFR",
+        "cfr-plus": "thespis.methods.games.cfr_plus:CFRPlus",
+        "mmd": "thespis.methods.games.mmd:MMD",
+        "nfsp": "thespis.methods.games.nfsp:NFSP",
+    },
+    "language": {
+        "a-lol": "thespis.papers.a_lol.method:ALoL",
+        "archer": "thespis.methods.language.archer:ArCHer",
+        "critic-control": "thespis.papers.criticcontrol.method:CriticControl",
+        "direct-advantage": "thespis.papers.direct_advantage_policy_optimization.method:"
+        "DirectAdvantagePolicyOptimization",
+        "dpo": "thespis.methods.language.dpo:DPO",
+        "glam": "thespis.methods.language.glam:GLAM",
+        "grpo": "thespis.methods.language.grpo:GRPO",
+        "kto": "thespis.methods.language.kto:KTO",
+        "oreo": "thespis.papers.oreo.method:OREO",
+        "ppo-lm": "thespis.methods.language.ppo_lm:LanguagePPO",
+        "reinforce": "thespis.methods.language.reinforce:REINFORCE",
+        "rloo": "thespis.methods.language.rloo:RLOO",
+        "sac-glam": "thespis.papers.sac_glam.method:SACGLAM",
+        "score": "thespis.papers.score.method:SCoRe",
+        "sft": "thespis.methods.language.sft:SFT",
+        "spin": "thespis.methods.language.spin:SPIN",
+        "spiral": "thespis.papers.spiral.method:SPIRAL",
+        "sweet-rl": "thespis.papers.sweet_rl.method:SWEET",
+    },
 }
+"""Methods by family; a method of one paper stands in the folder of its paper."""
+
+METHODS = dict(sorted((name, path) for methods in FAMILIES.values() for name, path in methods.items()))
+
+RENAMED_METHODS = {"nq": "n-step-q"}
+"""Names that methods had in earlier versions."""
 
 
-def load(name: str) -> Callable[..., Method]:
-    """The class of a method. Raises ``UserError`` with the nearest names for an unknown one."""
-    if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, n=3) or sorted(NAMES)
+def load_method(name: str) -> Callable[..., Any]:
+    """Import and return the class of a method; a name of an earlier version is accepted with a warning.
+
+    Raises:
+        UserError: for an unknown name, with the nearest ones.
+    """
+    if name in RENAMED_METHODS:
+        notice(f"method {name} is now called {RENAMED_METHODS[name]}")
+        name = RENAMED_METHODS[name]
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=3) or sorted(METHODS)
         raise UserError(f"unknown method {name!r}; did you mean {', '.join(near)}? (thespis list methods)")
-    module, cls = NAMES[name].split(":")
+    module, cls = METHODS[name].split(":")
     return getattr(importlib.import_module(module), cls)

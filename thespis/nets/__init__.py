@@ -1,1 +1,1 @@
-"""Bodies that actors and critics share."""
+"""Network modules that actors and critics share."""

@@ -1,8 +1,8 @@
-"""From any observation to a feature vector, with or without memory.
+"""Encoders and bodies: from any observation to a feature vector, with or without memory.
 
-``Encoder`` turns a tree of boxes, choices, images and, if asked for, sets into one flat vector; ``Body`` adds hidden
-layers and, if asked for, a recurrent core. A body without a core has the memory ``()``, so its callers have one code
-path; :func:`unroll` replays either over a whole rollout.
+``Encoder`` turns a tree of boxes, choices, images and, optionally, sets of entities into one flat vector; ``Body`` adds
+hidden layers and, optionally, a recurrent core. A body without a core has the memory ``()``, so its callers have one
+code path; :func:`unroll` replays either over a whole rollout.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, leaves, map_space
+from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, leaf_spaces, map_space
 from thespis.nets.cnn import CNN
 from thespis.nets.elstm import ELSTM, ELSTMCell
-from thespis.nets.mlp import MLP, Initialiser
-from thespis.nets.relations import Attended, Attention, attend, is_set
+from thespis.nets.mlp import MLP, Initializer
+from thespis.nets.set_attention import SetAttention, SetAttentionLayer, build_set_attention, is_entity_set
 
 
 def is_image(space: Space) -> bool:
@@ -30,7 +30,7 @@ def is_image(space: Space) -> bool:
 
 
 def flatten(space: Space, value: Array) -> Float[Array, " features"]:
-    """A leaf value as floats: boxes ravelled, choices one-hot."""
+    """Flatten a leaf value to a vector of floats: boxes flattened, choices one-hot."""
     match space:
         case Discrete():
             return jax.nn.one_hot(value, space.n)
@@ -40,59 +40,66 @@ def flatten(space: Space, value: Array) -> Float[Array, " features"]:
             return jnp.ravel(value).astype("float32")
 
 
-Image = Callable[[tuple[int, ...], Key[Array, ""]], Callable[[Array], Array] | None]
-"""What makes the net that an image of some shape passes through; where it makes none, an image is a flat vector."""
+ImageEncoderFactory = Callable[[tuple[int, ...], Key[Array, ""]], Callable[[Array], Array] | None]
+"""Builds the network that images of some shape pass through; ``None`` means that an image is a flat vector."""
 
 
 class Encoder(eqx.Module):
-    """One observation (any tree) to one flat vector; images pass through a net of their own.
+    """Encoder network: one observation (any tree) to one flat vector; images pass through a network of their own.
 
-    With ``others`` each set is read by attention, in which the rest of what is seen asks; else it is laid flat.
+    With ``set_encoder`` each set of entities is read by attention whose query comes from the rest of the observation;
+    without, it is flattened.
     """
 
-    convolutions: tuple[Callable[[Array], Array] | None, ...]
-    attended: tuple[Attended, ...]
+    image_encoders: tuple[Callable[[Array], Array] | None, ...]
+    set_encoders: tuple[SetAttentionLayer, ...]
     space: Space = eqx.field(static=True)
 
-    def __init__(self, space: Space, key: Key[Array, ""], image: Image = CNN, others: Attention | None = None):
-        parts = leaves(space)
+    def __init__(
+        self,
+        space: Space,
+        key: Key[Array, ""],
+        image_encoder: ImageEncoderFactory | None = CNN,
+        set_encoder: SetAttention | None = None,
+    ):
+        parts = leaf_spaces(space)
         keys = jax.random.split(key, len(parts))
-        self.convolutions = tuple(
-            image(part.shape, k) if isinstance(part, Box) and is_image(part) else None
+        self.image_encoders = tuple(
+            image_encoder(part.shape, k) if image_encoder and isinstance(part, Box) and is_image(part) else None
             for part, k in zip(parts, keys, strict=True)
         )
-        self.space, self.attended = space, ()
-        if others is not None:
-            shapes = [part.shape for part in parts if isinstance(part, Box) and is_set(part)]
-            rest = self.size - sum(rows * width for rows, width in shapes)
-            self.attended = attend(shapes, rest, others, key)
+        self.space, self.set_encoders = space, ()
+        if set_encoder is not None:
+            shapes = [part.shape for part in parts if isinstance(part, Box) and is_entity_set(part)]
+            rest = self.feature_size - sum(rows * width for rows, width in shapes)
+            self.set_encoders = build_set_attention(shapes, rest, set_encoder, key)
 
     def __call__(self, observation: PyTree) -> Float[Array, " features"]:
         """Features of one observation."""
-        convolutions = iter(self.convolutions)
+        image_encoders = iter(self.image_encoders)
         pieces: list[Array] = []
         rows: list[Array] = []
 
         def leaf(part: Space, value: Array) -> None:
-            cnn = next(convolutions)
-            if self.attended and is_set(part):
+            image_encoder = next(image_encoders)
+            if self.set_encoders and is_entity_set(part):
                 rows.append(value)
             else:
-                pieces.append(flatten(part, value) if cnn is None else cnn(value))
+                pieces.append(flatten(part, value) if image_encoder is None else image_encoder(value))
 
         map_space(leaf, self.space, observation)
         flat = jnp.concatenate(pieces) if len(pieces) > 1 else pieces[0]
-        read = [net(flat, value) for net, value in zip(self.attended, rows, strict=True)]
-        return jnp.concatenate([flat, *read]) if read else flat
+        sets = [set_encoder(flat, value) for set_encoder, value in zip(self.set_encoders, rows, strict=True)]
+        return jnp.concatenate([flat, *sets]) if sets else flat
 
     @property
-    def size(self) -> int:
+    def feature_size(self) -> int:
         """Length of the feature vector."""
-        example = map_space(lambda p: np.zeros(*_leaf(p)), self.space)
+        example = map_space(lambda p: np.zeros(*_shape_and_dtype(p)), self.space)
         return jax.eval_shape(lambda encoder, o: encoder(o), self, example).shape[0]
 
 
-def _leaf(space: Space) -> tuple[tuple[int, ...], str]:
+def _shape_and_dtype(space: Space) -> tuple[tuple[int, ...], str]:
     if isinstance(space, Box):
         return space.shape, space.dtype
     return ((len(space.nvec),) if isinstance(space, MultiDiscrete) else ()), "int32"
@@ -100,13 +107,13 @@ def _leaf(space: Space) -> tuple[tuple[int, ...], str]:
 
 @dataclasses.dataclass(frozen=True)
 class GRU:
-    """Gated recurrent unit (Cho et al., 2014) with ``size`` units, as a choice of memory."""
+    """Gated recurrent unit (Cho et al., 2014) with ``hidden_size`` units, as a setting for memory."""
 
-    size: int = 64
+    hidden_size: int = 64
 
-    def build(self, size_in: int, key: Key[Array, ""]) -> eqx.nn.GRUCell:
-        """The cell with its parameters."""
-        return eqx.nn.GRUCell(size_in, self.size, key=key)
+    def build(self, in_size: int, key: Key[Array, ""]) -> eqx.nn.GRUCell:
+        """The cell with fresh parameters."""
+        return eqx.nn.GRUCell(in_size, self.hidden_size, key=key)
 
 
 class Body(eqx.Module):
@@ -119,39 +126,39 @@ class Body(eqx.Module):
     def __init__(
         self,
         space: Space,
-        hidden: tuple[int, ...],
+        hidden_sizes: tuple[int, ...],
         key: Key[Array, ""],
         *,
-        init: Initialiser,
+        init: Initializer,
         activation: Callable[[Array], Array],
         memory: GRU | ELSTM | None = None,
-        image: Image = CNN,
-        others: Attention | None = None,
+        image_encoder: ImageEncoderFactory | None = CNN,
+        set_encoder: SetAttention | None = None,
     ):
         encoder_key, mlp_key, core_key = jax.random.split(key, 3)
-        self.encoder = Encoder(space, encoder_key, image, others)
-        self.mlp = MLP(self.encoder.size, hidden, init, activation, mlp_key)
-        size = hidden[-1] if hidden else self.encoder.size
+        self.encoder = Encoder(space, encoder_key, image_encoder, set_encoder)
+        self.mlp = MLP(self.encoder.feature_size, hidden_sizes, init, activation, mlp_key)
+        size = hidden_sizes[-1] if hidden_sizes else self.encoder.feature_size
         self.core = memory.build(size, core_key) if memory else None
 
     @property
-    def size(self) -> int:
-        """Length of the features."""
+    def feature_size(self) -> int:
+        """Length of the feature vector."""
         if self.core is not None:
             return self.core.hidden_size
-        return self.mlp.layers[-1].bias.shape[-1] if self.mlp.layers else self.encoder.size
+        return self.mlp.layers[-1].bias.shape[-1] if self.mlp.layers else self.encoder.feature_size
 
-    def begin(self, n: int) -> Any:
-        """Memory of ``n`` fresh episodes: ``Float[n, size]``, ``Cells``, or ``()`` without a core."""
+    def init_memory(self, n: int) -> Any:
+        """Memory of ``n`` fresh episodes: ``Float[n, hidden_size]``, ``ELSTMState``, or ``()`` without a core."""
         if isinstance(self.core, ELSTMCell):
-            return self.core.begin(n)
+            return self.core.init_memory(n)
         return () if self.core is None else jnp.zeros((n, self.core.hidden_size))
 
-    def resumed(self, memory: Any) -> Any:
-        """The memory with which a rollout that is learnt from begins: the same, with its past as a gradient."""
-        return self.core.resumed(memory) if isinstance(self.core, ELSTMCell) else memory
+    def resume_memory(self, memory: Any) -> Any:
+        """The initial memory of a rollout that is trained on: the same values, with their past's gradient if known."""
+        return self.core.resume_memory(memory) if isinstance(self.core, ELSTMCell) else memory
 
-    def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, " size"], Any]:
+    def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, " feature_size"], Any]:
         """Features of one observation, and the memory after it."""
         features = self.mlp(self.encoder(observation))
         if self.core is None:
@@ -163,10 +170,13 @@ class Body(eqx.Module):
 
 
 @runtime_checkable
-class Remembering(Protocol):
-    """A body, or several in a row; the memory is any tree, without leaves where nothing is kept."""
+class RecurrentModule(Protocol):
+    """Interface of recurrent modules: a body, or several in sequence.
 
-    def begin(self, n: int) -> Any:
+    The memory is any tree, without leaves where there is no memory.
+    """
+
+    def init_memory(self, n: int) -> Any:
         """Memory of ``n`` fresh episodes."""
         ...
 
@@ -176,12 +186,12 @@ class Remembering(Protocol):
 
 
 def unroll(
-    body: Remembering, memory: Any, observations: PyTree, first: Bool[Array, "time row"]
+    body: RecurrentModule, memory: Any, observations: PyTree, is_first: Bool[Array, "time row"]
 ) -> tuple[PyTree[Float[Array, "time row ..."]], Any]:
-    """Features of a whole rollout and the memory after each step ``[time, row, ...]`` (``()`` if none).
+    """Unroll a body over a whole rollout: features and the memory after each step, ``[time, row, ...]``.
 
-    ``memory`` is that before the first step, ``[row, ...]``; it is cleared wherever an episode begins, as the
-    loop clears it while acting.
+    The memory after each step is ``()`` without a core. ``memory`` is that before the first step, ``[row, ...]``. It is
+    reset where ``is_first`` says that an episode starts, as the loop resets it while acting.
     """
     if not jax.tree.leaves(memory):
         features = jax.vmap(jax.vmap(lambda o: body(memory, o)[0]))(observations)
@@ -193,5 +203,5 @@ def unroll(
         features, memory = jax.vmap(body)(memory, observation)
         return memory, (features, memory)
 
-    _, (features, memories) = jax.lax.scan(step, memory, (observations, first))
+    _, (features, memories) = jax.lax.scan(step, memory, (observations, is_first))
     return features, memories

@@ -1,4 +1,4 @@
-"""Convolutions for images: the net of Mnih et al. (2015), and a small one for worlds of a few cells."""
+"""Convolutional encoders for images: that of Mnih et al. (2015), and a small one for grids of a few cells."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Num
 
 # (filters, window, stride) of each layer
-NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-SMALL = ((16, 3, 1),)
-NATURE_FROM = 36  # pixels on the shorter side: below this the large windows do not fit
+NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+SMALL_LAYERS = ((16, 3, 1),)
+NATURE_MIN_PIXELS = 36  # pixels on the shorter side: the large kernels need as many
 
 
 class CNN(eqx.Module):
-    """Image to flat features. ``uint8`` is scaled to ``[0, 1]`` here, so images travel and are stored as bytes.
+    """Convolutional encoder from an image to a flat feature vector.
 
-    Channels may come last or first: the smaller of the first and the last axis is taken for channels. A
-    plain ``[height, width]`` image has one channel.
+    ``uint8`` is scaled to ``[0, 1]`` here, so images are passed and stored as bytes. Channels may come last or first:
+    the smaller of the first and the last axis is taken as channels. A plain ``[height, width]`` image has one channel.
     """
 
     kernels: tuple[Float[Array, "window window in out"], ...]
@@ -27,8 +27,8 @@ class CNN(eqx.Module):
 
     def __init__(self, shape: tuple[int, ...], key: Key[Array, ""]):
         self.channels_first = len(shape) == 3 and shape[0] < shape[2]
-        height, width, channels = self._size(shape)
-        layers = NATURE if min(height, width) >= NATURE_FROM else SMALL
+        height, width, channels = self._image_shape(shape)
+        layers = NATURE_LAYERS if min(height, width) >= NATURE_MIN_PIXELS else SMALL_LAYERS
         init = jax.nn.initializers.orthogonal(2**0.5)
         kernels = []
         for (filters, window, _), k in zip(layers, jax.random.split(key, len(layers)), strict=True):
@@ -38,7 +38,7 @@ class CNN(eqx.Module):
         self.biases = tuple(jnp.zeros(filters) for filters, _, _ in layers)
         self.strides = tuple(stride for _, _, stride in layers)
 
-    def _size(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    def _image_shape(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
         if len(shape) == 2:
             return shape[0], shape[1], 1
         return (shape[1], shape[2], shape[0]) if self.channels_first else (shape[0], shape[1], shape[2])
@@ -47,7 +47,7 @@ class CNN(eqx.Module):
         """Features of one image."""
         x = image.astype("float32") / 255 if image.dtype == jnp.uint8 else image.astype("float32")
         x = jnp.moveaxis(x, 0, -1) if self.channels_first else x
-        x = x.reshape(1, *self._size(image.shape))
+        x = x.reshape(1, *self._image_shape(image.shape))
         for kernel, bias, stride in zip(self.kernels, self.biases, self.strides, strict=True):
             x = jax.lax.conv_general_dilated(
                 x, kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")

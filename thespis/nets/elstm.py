@@ -1,20 +1,21 @@
-r"""A recurrent core whose memory is element-wise, so that real-time recurrent learning is exact and cheap.
+r"""Element-wise LSTM: a recurrent core for which real-time recurrent learning (RTRL) is exact and cheap.
 
 .. math:: z_t = \tanh(Z x_t + w^z \odot c_{t-1} + b^z), \quad f_t = \sigma(F x_t + w^f \odot c_{t-1} + b^f)
 .. math:: c_t = f_t \odot c_{t-1} + (1 - f_t) \odot z_t, \quad h_t = \sigma(O [x_t, c_t] + b^o) \odot c_t
 
-A unit's cell depends on its own past alone, so what it would have been with other weights is known from one number for
-each weight: the sensitivity :math:`S_t = \partial c_t / \partial \theta`, carried forward as
+A unit's cell depends on its own past alone, so its derivative needs one number for each weight: the sensitivity
+:math:`S_t = \partial c_t / \partial \theta`, carried forward as
 
 .. math:: S_t = \frac{\partial c_t}{\partial c_{t-1}} \odot S_{t-1} + \frac{\partial c_t}{\partial \theta}.
 
-A stretch that is learnt from begins at :math:`c_0 + S_0 (\theta - \theta_{stop})`, whose second term is zero but has a
-gradient: plain backpropagation through the stretch then gives the gradient through all of the episode, as far as the
-core's own weights go. What stands before the core learns through the stretch alone.
+A rollout that is trained on starts at :math:`c_0 + S_0 (\theta - \theta_{stop})`, whose second term is zero but has a
+gradient: plain backpropagation through the rollout then gives the gradient through all of the episode for the core's
+own weights. Layers before the core get gradients through the rollout alone.
 
-Source: Irie, Gopalakrishnan and Schmidhuber, 2023; cell, start of the weights and what learns how are those of the
-authors' code (``QuasiLSTM`` there), of which nothing is copied. Like theirs, sensitivities are those under the weights
-that acted, and are not worked out again when the weights change. Differs: the output gate's bias begins at 0.
+Source: Irie, Gopalakrishnan and Schmidhuber, 2023; the cell, the initialisation and which weights use RTRL are those of
+the authors' code (``QuasiLSTM`` there), of which nothing is copied. As in theirs, sensitivities are those under the
+weights that acted, and are not recomputed when the weights change. Differs from theirs: the output gate's bias is
+initially 0.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from jaxtyping import Array, Float, Key
 from thespis.nets.mlp import Linear, uniform_fan_in
 
 
-class Cells(eqx.Module):
-    """The memory of an :class:`ELSTMCell`; any leading axes.
+class ELSTMState(eqx.Module):
+    """Memory of an :class:`ELSTMCell`; any leading axes.
 
-    ``sensitivity`` is what each cell changes by with each weight of its candidate and of its forget gate; ``None``
-    where it is not carried.
+    ``sensitivity`` is the derivative of each cell with respect to each weight of its candidate and of its forget gate;
+    ``None`` where it is not carried.
     """
 
     cell: Float[Array, "*row size"]
@@ -41,81 +42,86 @@ class Cells(eqx.Module):
 
 
 class ELSTMCell(eqx.Module):
-    """The cell with its parameters: ``features, memory = cell(x, memory)``.
+    """Element-wise LSTM cell with its parameters: ``features, memory = cell(x, memory)``.
 
-    ``gates`` are the weights of candidates and forget gates, those of one unit in a row: for each input, for the unit's
-    own cell, and the bias.
+    ``gates`` are the weights of candidates and forget gates. A unit's weights are a row: one for each input, one for
+    the unit's own cell, and the bias.
     """
 
     gates: Float[Array, "2 size weights"]
-    output: Linear
-    sensitivities: bool = eqx.field(static=True)
+    output_gate: Linear
+    use_rtrl: bool = eqx.field(static=True)
 
-    def __init__(self, size_in: int, size: int, forget: float, sensitivities: bool, key: Key[Array, ""]):
+    def __init__(self, in_size: int, hidden_size: int, forget_bias: float, use_rtrl: bool, key: Key[Array, ""]):
         gates_key, output_key = jax.random.split(key)
-        gates = 0.1 * jax.random.normal(gates_key, (2, size, size_in + 2))
-        self.gates = gates.at[1, :, -1].add(forget)
-        self.output = Linear(size_in + size, size, uniform_fan_in, output_key)
-        self.sensitivities = sensitivities
+        gates = 0.1 * jax.random.normal(gates_key, (2, hidden_size, in_size + 2))
+        self.gates = gates.at[1, :, -1].add(forget_bias)
+        self.output_gate = Linear(in_size + hidden_size, hidden_size, uniform_fan_in, output_key)
+        self.use_rtrl = use_rtrl
 
     @property
     def hidden_size(self) -> int:
-        """Number of units."""
+        """Number of recurrent units in the cell."""
         return self.gates.shape[1]
 
-    def begin(self, n: int) -> Cells:
+    def init_memory(self, n: int) -> ELSTMState:
         """Memory of ``n`` fresh episodes."""
-        carried = jnp.zeros((n, *self.gates.shape)) if self.sensitivities else None
-        return Cells(jnp.zeros((n, self.hidden_size)), carried)
+        sensitivity = jnp.zeros((n, *self.gates.shape)) if self.use_rtrl else None
+        return ELSTMState(jnp.zeros((n, self.hidden_size)), sensitivity)
 
-    def resumed(self, memory: Cells) -> Cells:
-        """The memory with which a stretch that is learnt from begins: the same cells, with the gradient of their past.
+    def resume_memory(self, memory: ELSTMState) -> ELSTMState:
+        """The initial memory of a rollout that is trained on: the same cells, with the gradient of their past.
 
-        They carry no sensitivities on, for within the stretch gradients flow by themselves.
+        It has no sensitivities, since gradients flow by themselves within the rollout.
         """
         if memory.sensitivity is None:
             return memory
-        moved = self.gates - jax.lax.stop_gradient(self.gates)
-        return Cells(memory.cell + jnp.sum(memory.sensitivity * moved, axis=(-3, -1)))
+        zero = self.gates - jax.lax.stop_gradient(self.gates)
+        return ELSTMState(memory.cell + jnp.sum(memory.sensitivity * zero, axis=(-3, -1)))
 
-    def __call__(self, x: Float[Array, " in"], memory: Cells) -> tuple[Float[Array, " size"], Cells]:
+    def __call__(self, x: Float[Array, " in"], memory: ELSTMState) -> tuple[Float[Array, " size"], ELSTMState]:
         """Features of one input, and the memory after it."""
-        old = memory.cell
-        candidate, forget = self.gates[..., :-2] @ x + self.gates[..., -2] * old + self.gates[..., -1]
+        last_cell = memory.cell
+        candidate, forget = self.gates[..., :-2] @ x + self.gates[..., -2] * last_cell + self.gates[..., -1]
         candidate, forget = jnp.tanh(candidate), jax.nn.sigmoid(forget)
-        cell = forget * old + (1 - forget) * candidate
-        carried = memory.sensitivity
-        if carried is not None:
-            carried = jax.lax.stop_gradient(self._carried(carried, x, old, candidate, forget))
-        features = jax.nn.sigmoid(self.output(jnp.concatenate([x, cell]))) * cell
-        return features, Cells(cell, carried)
+        cell = forget * last_cell + (1 - forget) * candidate
+        sensitivity = memory.sensitivity
+        if sensitivity is not None:
+            sensitivity = jax.lax.stop_gradient(self._update_sensitivity(sensitivity, x, last_cell, candidate, forget))
+        features = jax.nn.sigmoid(self.output_gate(jnp.concatenate([x, cell]))) * cell
+        return features, ELSTMState(cell, sensitivity)
 
-    def _carried(
-        self, before: Float[Array, "2 size weights"], x: Float[Array, " in"], old: Float[Array, " size"],
-        candidate: Float[Array, " size"], forget: Float[Array, " size"],
-    ) -> Float[Array, "2 size weights"]:  # fmt: skip
-        """Sensitivities after a step."""
-        by_candidate = (1 - forget) * (1 - candidate**2)
-        by_forget = (old - candidate) * forget * (1 - forget)
-        by_gates = jnp.stack([by_candidate, by_forget])
-        by_old = forget + jnp.sum(by_gates * self.gates[..., -2], axis=0)
+    def _update_sensitivity(
+        self,
+        sensitivity: Float[Array, "2 size weights"],
+        x: Float[Array, " in"],
+        cell: Float[Array, " size"],
+        candidate: Float[Array, " size"],
+        forget: Float[Array, " size"],
+    ) -> Float[Array, "2 size weights"]:
+        """Sensitivities after one step."""
+        d_candidate = (1 - forget) * (1 - candidate**2)
+        d_forget = (cell - candidate) * forget * (1 - forget)
+        d_gates = jnp.stack([d_candidate, d_forget])
+        d_cell = forget + jnp.sum(d_gates * self.gates[..., -2], axis=0)
         inputs = jnp.broadcast_to(x, (self.hidden_size, len(x)))
-        seen = jnp.concatenate([inputs, old[:, None], jnp.ones((self.hidden_size, 1))], axis=1)
-        return by_old[:, None] * before + by_gates[..., None] * seen
+        gate_inputs = jnp.concatenate([inputs, cell[:, None], jnp.ones((self.hidden_size, 1))], axis=1)
+        return d_cell[:, None] * sensitivity + d_gates[..., None] * gate_inputs
 
 
 @dataclasses.dataclass(frozen=True)
 class ELSTM:
-    """Element-wise LSTM (Irie et al., 2023), as a choice of memory."""
+    """Element-wise LSTM (Irie et al., 2023), as a setting for memory."""
 
-    size: int = 64
-    """Units."""
-    sensitivities: bool = True
-    """Whether the memory carries what the cells change by with each weight: gradients then reach back to an episode's
-    beginning, however short the rollouts. Without, they end where a rollout begins."""
-    forget: float = 0.0
-    """What is added to the forget gates' biases at first: with 3, a cell keeps 95% of itself over a step."""
+    hidden_size: int = 64
+    """Number of units."""
+    use_rtrl: bool = True
+    """Whether the memory carries sensitivities: gradients then reach back to the start of an episode, however short the
+    rollouts. Without, they end where a rollout starts.
+    """
+    forget_bias: float = 0.0
+    """Added to the initial biases of the forget gates: with 3, a cell keeps 95% of its value in one step."""
 
-    def build(self, size_in: int, key: Key[Array, ""]) -> ELSTMCell:
-        """The cell with its parameters."""
-        return ELSTMCell(size_in, self.size, self.forget, self.sensitivities, key)
+    def build(self, in_size: int, key: Key[Array, ""]) -> ELSTMCell:
+        """The cell with fresh parameters."""
+        return ELSTMCell(in_size, self.hidden_size, self.forget_bias, self.use_rtrl, key)

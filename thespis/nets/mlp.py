@@ -1,6 +1,6 @@
 """Linear layers and multi-layer perceptrons on single vectors; batch with ``vmap``.
 
-Weights are ``[in, out]`` and activations static, so every leaf of a net is an array.
+Weights are ``[in, out]`` and activations static, so every leaf of a network is an array.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-Initialiser = Callable[[Array, tuple[int, int]], Array]
+Initializer = Callable[[Array, tuple[int, int]], Array]
 
 
-def orthogonal(scale: float) -> Initialiser:
-    """Orthogonal columns times ``scale`` (Saxe et al., 2014): the usual start of policy-gradient nets."""
+def orthogonal(scale: float) -> Initializer:
+    """Orthogonal initializer, times ``scale`` (Saxe et al., 2014): the usual one of policy-gradient networks."""
     return jax.nn.initializers.orthogonal(scale)
 
 
 def uniform_fan_in(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "in out"]:
-    """Uniform in ``±1/sqrt(in)``: the start with which DDPG, TD3 and SAC were published."""
+    """Uniform initializer in ``±1/sqrt(in)``, with which DDPG, TD3 and SAC were published."""
     bound = shape[0] ** -0.5
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
 class Linear(eqx.Module):
-    """``x @ weight + bias``."""
+    """Linear layer ``x @ weight + bias``."""
 
     weight: Float[Array, "in out"]
     bias: Float[Array, " out"]
 
-    def __init__(self, size_in: int, size_out: int, init: Initialiser, key: Key[Array, ""]):
-        self.weight = init(key, (size_in, size_out))
-        self.bias = jnp.zeros(size_out)
+    def __init__(self, in_size: int, out_size: int, init: Initializer, key: Key[Array, ""]):
+        self.weight = init(key, (in_size, out_size))
+        self.bias = jnp.zeros(out_size)
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         """One vector in, one vector out."""
@@ -42,26 +42,26 @@ class Linear(eqx.Module):
 
 
 class MLP(eqx.Module):
-    """Linear layers, each followed by the activation: features, not outputs."""
+    """Multi-layer perceptron without an output layer: linear layers, each followed by the activation."""
 
     layers: tuple[Linear, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
 
     def __init__(
         self,
-        size_in: int,
-        hidden: tuple[int, ...],
-        init: Initialiser,
+        in_size: int,
+        hidden_sizes: tuple[int, ...],
+        init: Initializer,
         activation: Callable[[Array], Array],
         key: Key[Array, ""],
     ):
-        sizes = (size_in, *hidden)
-        keys = jax.random.split(key, max(len(hidden), 1))
+        sizes = (in_size, *hidden_sizes)
+        keys = jax.random.split(key, max(len(hidden_sizes), 1))
         self.layers = tuple(Linear(a, b, init, k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False))
         self.activation = activation
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
-        """Features of one vector; the vector itself if there is no layer."""
+        """Features of one vector; the vector itself if there are no layers."""
         for layer in self.layers:
             x = self.activation(layer(x))
         return x

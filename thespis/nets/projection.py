@@ -1,4 +1,4 @@
-"""Projections: products with a matrix, whatever lies before the last axis, and what adapters add to them."""
+"""Projections: matrix products along the last axis, with optional biases and LoRA adapters."""
 
 from __future__ import annotations
 
@@ -9,62 +9,67 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float
 
 
-class LowRank(eqx.Module):
-    """What an adapter adds to a projection (LoRA: Hu et al., 2021): ``scale * (x @ down) @ up``."""
+class LoRAWeights(eqx.Module):
+    """LoRA adapter of a projection (Hu et al., 2021): it adds ``scaling * (x @ lora_a) @ lora_b``."""
 
-    down: Float[Array, "*layer in rank"]
-    up: Float[Array, "*layer rank out"]
-    scale: float = eqx.field(static=True)
+    lora_a: Float[Array, "*layer in rank"]
+    lora_b: Float[Array, "*layer rank out"]
+    scaling: float = eqx.field(static=True)
 
 
 class Projection(eqx.Module):
-    """``x @ weight + bias``: products in the dtype of ``x``, sums in float32."""
+    """Projection layer ``x @ weight + bias``: products in the dtype of ``x``, sums in float32."""
 
     weight: Float[Array, "*layer in out"]
     bias: Float[Array, "*layer out"] | None = None
-    adapter: LowRank | None = None
+    adapter: LoRAWeights | None = None
 
     def __call__(self, x: Float[Array, "*axes in"]) -> Float[Array, "*axes out"]:
-        """Project the last axis; float32 whatever comes in."""
-        y = times(x, self.weight.astype(x.dtype))
+        """Project the last axis; the output is float32."""
+        y = matmul(x, self.weight.astype(x.dtype))
         if self.bias is not None:
             y = y + self.bias
         if self.adapter is not None:
-            low = times(x, self.adapter.down.astype(x.dtype)).astype(x.dtype)
-            y = y + self.adapter.scale * times(low, self.adapter.up.astype(x.dtype))
+            low = matmul(x, self.adapter.lora_a.astype(x.dtype)).astype(x.dtype)
+            y = y + self.adapter.scaling * matmul(low, self.adapter.lora_b.astype(x.dtype))
         return y
 
 
-def times(x: Float[Array, "*axes in"], weight: Float[Array, "in out"]) -> Float[Array, "*axes out"]:
-    """The product along the last axis, of two matrices: XLA on CPUs is slow at gradients of more axes.
+def matmul(x: Float[Array, "*axes in"], weight: Float[Array, "in out"]) -> Float[Array, "*axes out"]:
+    """Matrix product along the last axis, as a product of two matrices: XLA on CPUs is slow at gradients of more axes.
 
-    Halves are summed in float32, as CPUs are quick at; so they are in the gradient, for which what comes in is rounded.
+    Half-precision inputs are summed in float32, which is fast on CPUs; so they are in the gradient, for which the
+    incoming gradient is rounded.
     """
-    return _product(x.reshape(-1, x.shape[-1]), weight).reshape(*x.shape[:-1], -1)
+    return _matmul(x.reshape(-1, x.shape[-1]), weight).reshape(*x.shape[:-1], -1)
 
 
-def transposed(x: Float[Array, "row column"]) -> Float[Array, "column row"]:
-    """The transpose. On CPUs one of halves is copied: XLA would compute products of a mere view in float32."""
+def transpose(x: Float[Array, "row column"]) -> Float[Array, "column row"]:
+    """Transpose a matrix; on CPUs half-precision arrays are copied.
+
+    XLA would compute products of a view in float32.
+    """
     if x.dtype.itemsize > 2 or jax.default_backend() != "cpu":
         return x.T
     return with_layout_constraint(x.T, Layout((0, 1)))
 
 
 @jax.custom_vjp
-def _product(x: Float[Array, "row in"], weight: Float[Array, "in out"]) -> Float[Array, "row out"]:
+def _matmul(x: Float[Array, "row in"], weight: Float[Array, "in out"]) -> Float[Array, "row out"]:
     return jnp.dot(x, weight, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return _product(x, weight), (x, weight)
+    return _matmul(x, weight), (x, weight)
 
 
 def _backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
     x, weight = kept
     rounded = gradient.astype(x.dtype)
-    both = _product(rounded, transposed(weight)), _product(transposed(x), rounded)
-    dx, dw = jax.lax.optimization_barrier(both)  # else XLA may turn what it has no product of halves for
+    products = _matmul(rounded, transpose(weight)), _matmul(transpose(x), rounded)
+    # without the barrier XLA may transpose where it has no half-precision product
+    dx, dw = jax.lax.optimization_barrier(products)
     return dx.astype(x.dtype), dw.astype(weight.dtype)
 
 
-_product.defvjp(_forward, _backward)
+_matmul.defvjp(_forward, _backward)

@@ -1,1 +1,1 @@
-"""Formulas: arrays in, arrays out; no parameters, keys or state."""
+"""Formulas as pure functions of arrays: no parameters, keys or state."""

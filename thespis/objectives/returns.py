@@ -1,7 +1,7 @@
 """Returns and advantages of one trajectory, time first; batch with ``vmap`` (``in_axes=1`` for rows).
 
-``terminated`` is where the world itself ended the episode: nothing follows, so the bootstrap is cut.
-``ended`` is where the episode stopped for either reason (terminated or truncated): the next row belongs to
+``terminated`` is where the environment itself ended the episode: nothing follows, so the bootstrap is cut.
+``done`` is where the episode stopped for either reason (terminated or truncated): the next row belongs to
 another episode, so the trace is cut. ``next_value[t]`` is the value of the **true** next observation of row
 ``t``, which at a truncation is not ``value[t + 1]``. Selections are by ``where``, never by multiplying with
 zero, so not even a NaN flows across an episode's end.
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Real
+from jaxtyping import Array, Bool, Float, Int
 
-Number = int | float | Real[Array, ""]
+from thespis.core.records import Number
 
 
 def gae(
@@ -21,37 +21,37 @@ def gae(
     value: Float[Array, " time"],
     next_value: Float[Array, " time"],
     terminated: Bool[Array, " time"],
-    ended: Bool[Array, " time"],
+    done: Bool[Array, " time"],
     discount: Number,
-    trace: Number,
+    gae_lambda: Number,
 ) -> Float[Array, " time"]:
-    r"""Generalised advantage estimation (Schulman et al. 2016, equation 16).
+    r"""Generalised advantage estimation, GAE (Schulman et al. 2016, equation 16).
 
     .. math:: \delta_t = r_t + \gamma V(s'_t) - V(s_t), \qquad
               A_t = \delta_t + \gamma \lambda A_{t+1}
 
-    with :math:`V(s'_t) = 0` where terminated and :math:`A_{t+1} = 0` where ended and past the window.
-    ``discount`` is :math:`\gamma`, ``trace`` is :math:`\lambda`, both in ``[0, 1]``.
+    with :math:`V(s'_t) = 0` where terminated and :math:`A_{t+1} = 0` where done and past the window.
+    ``discount`` is :math:`\gamma`, ``gae_lambda`` is :math:`\lambda`, both in ``[0, 1]``.
     """
     error = reward + discount * jnp.where(terminated, 0.0, next_value) - value
 
     def back(after, step):
-        error, ended = step
-        advantage = error + discount * trace * jnp.where(ended, 0.0, after)
+        error, done = step
+        advantage = error + discount * gae_lambda * jnp.where(done, 0.0, after)
         return advantage, advantage
 
-    return jax.lax.scan(back, jnp.zeros_like(error[0]), (error, ended), reverse=True)[1]
+    return jax.lax.scan(back, jnp.zeros_like(error[0]), (error, done), reverse=True)[1]
 
 
 def lambda_returns(
     reward: Float[Array, " time"],
     next_value: Float[Array, " time"],
     terminated: Bool[Array, " time"],
-    ended: Bool[Array, " time"],
+    done: Bool[Array, " time"],
     discount: Number,
-    trace: Number,
+    td_lambda: Number,
 ) -> Float[Array, " time"]:
-    r"""The TD(lambda) return (Sutton and Barto 2018, equation 12.2, in its recursive form).
+    r"""TD(lambda) return (Sutton and Barto 2018, equation 12.2, in its recursive form).
 
     .. math:: G_t = r_t + \gamma \left[(1 - \lambda) V(s'_t) + \lambda G_{t+1}\right]
 
@@ -59,13 +59,13 @@ def lambda_returns(
     """
 
     def back(after, step):
-        reward, next_value, terminated, ended = step
-        after = jnp.where(ended, next_value, after)
-        following = (1.0 - trace) * next_value + trace * after
+        reward, next_value, terminated, done = step
+        after = jnp.where(done, next_value, after)
+        following = (1.0 - td_lambda) * next_value + td_lambda * after
         result = reward + discount * jnp.where(terminated, 0.0, following)
         return result, result
 
-    rows = (reward, next_value, terminated, ended)
+    rows = (reward, next_value, terminated, done)
     return jax.lax.scan(back, next_value[-1], rows, reverse=True)[1]
 
 
@@ -73,15 +73,15 @@ def discounted_returns(
     reward: Float[Array, " time"],
     next_value: Float[Array, " time"],
     terminated: Bool[Array, " time"],
-    ended: Bool[Array, " time"],
+    done: Bool[Array, " time"],
     discount: Number,
 ) -> Float[Array, " time"]:
-    r"""The realised return :math:`G_t = r_t + \gamma G_{t+1}`: :func:`lambda_returns` with lambda 1.
+    r"""Discounted return :math:`G_t = r_t + \gamma G_{t+1}`: :func:`lambda_returns` with lambda 1.
 
     Nothing follows a termination; at a truncation and at the window's end the rest of the return is
     estimated by ``next_value``.
     """
-    return lambda_returns(reward, next_value, terminated, ended, discount, 1.0)
+    return lambda_returns(reward, next_value, terminated, done, discount, 1.0)
 
 
 def vtrace(
@@ -90,13 +90,13 @@ def vtrace(
     value: Float[Array, " time"],
     next_value: Float[Array, " time"],
     terminated: Bool[Array, " time"],
-    ended: Bool[Array, " time"],
+    done: Bool[Array, " time"],
     discount: Number,
-    trace: Number,
+    gae_lambda: Number,
     rho_bar: Number,
     c_bar: Number,
 ) -> tuple[Float[Array, " time"], Float[Array, " time"]]:
-    r"""V-trace (Espeholt et al. 2018, equation 1 and section 4.2), for steps that another policy took.
+    r"""V-trace targets and advantages (Espeholt et al. 2018, equation 1 and section 4.2), for off-policy steps.
 
     .. math:: \rho_t = \min(\bar\rho, \pi / \mu), \quad c_t = \lambda \min(\bar c, \pi / \mu), \quad
               \delta_t = r_t + \gamma V(s'_t) - V(s_t)
@@ -104,46 +104,46 @@ def vtrace(
               v_t = V(s_t) + e_t, \qquad e_t = \rho_t \delta_t + \gamma c_t e_{t+1}, \qquad
               A_t = \rho_t (\delta_t + \gamma \lambda e_{t+1})
 
-    with :math:`V(s'_t) = 0` where terminated and :math:`e_{t+1} = 0` where ended and past the window.
-    ``log_ratio`` is :math:`\log \pi(a|s) - \log \mu(a|s)` of the policy that learns over the one that acted.
-    ``A`` holds its weight already: multiply it with the gradient of the log-probability. At lambda 1 it is the
-    paper's; below, the lambda-mixture of V-trace and one-step bootstraps. Where both policies are one, ``A`` is
+    with :math:`V(s'_t) = 0` where terminated and :math:`e_{t+1} = 0` where done and past the window.
+    ``log_ratio`` is :math:`\log \pi(a|s) - \log \mu(a|s)` of the policy in training over the one that acted.
+    ``A`` includes its importance weight: multiply it with the gradient of the log-probability. At lambda 1 it is the
+    paper's; below, the lambda-mixture of V-trace and one-step bootstraps. Where both policies are equal, ``A`` is
     :func:`gae`.
 
     Returns:
         The value targets ``v`` and the advantages ``A``.
     """
     ratio = jnp.exp(log_ratio)
-    weight, cut = jnp.minimum(ratio, rho_bar), trace * jnp.minimum(ratio, c_bar)
+    weight, cut = jnp.minimum(ratio, rho_bar), gae_lambda * jnp.minimum(ratio, c_bar)
     error = reward + discount * jnp.where(terminated, 0.0, next_value) - value
 
     def back(after, step):
-        error, weight, cut, ended = step
-        after = jnp.where(ended, 0.0, after)
+        error, weight, cut, done = step
+        after = jnp.where(done, 0.0, after)
         excess = weight * error + discount * cut * after
-        return excess, (excess, weight * (error + discount * trace * after))
+        return excess, (excess, weight * (error + discount * gae_lambda * after))
 
-    rows = (error, weight, cut, ended)
+    rows = (error, weight, cut, done)
     excess, advantage = jax.lax.scan(back, jnp.zeros_like(error[0]), rows, reverse=True)[1]
     return value + excess, advantage
 
 
-def n_step(
+def n_step_return(
     reward: Float[Array, " time"],
     terminated: Bool[Array, " time"],
     mask: Bool[Array, " time"],
     discount: Number,
 ) -> tuple[Float[Array, ""], Float[Array, ""], Int[Array, ""]]:
-    r"""Return of a window from its first step (Sutton and Barto 2018, equation 7.1).
+    r"""N-step return of a window from its first step (Sutton and Barto 2018, equation 7.1).
 
     .. math:: R = \sum_{i < k} \gamma^i r_i, \qquad \text{target} = R + \gamma^k V(s'_{k-1})
 
     Args:
-        reward: of the window's steps.
-        terminated: where the world ended the episode.
-        mask: a prefix of true: the ``k`` steps of the window before the episode's end; all of them if it
-            goes on. What lies past the mask is never looked at.
-        discount: gamma.
+            reward: of the window's steps.
+            terminated: where the environment ended the episode.
+            mask: a prefix of true: the ``k`` steps of the window before the episode's end; all of them if it
+                goes on. Entries outside the mask are ignored.
+            discount: gamma.
 
     Returns:
         The return ``R``; the factor of the bootstrap, ``discount ** k`` with the window's own length ``k``,
@@ -153,5 +153,5 @@ def n_step(
     length = jnp.sum(mask, dtype="int32")
     powers = jnp.power(discount, jnp.arange(reward.shape[0], dtype=reward.dtype)).astype(reward.dtype)
     total = jnp.sum(powers * jnp.where(mask, reward, 0.0))
-    beyond = jnp.power(discount, length.astype(reward.dtype)).astype(reward.dtype)
-    return total, jnp.where(jnp.any(terminated & mask), 0.0, beyond), jnp.maximum(length - 1, 0)
+    bootstrap_discount = jnp.power(discount, length.astype(reward.dtype)).astype(reward.dtype)
+    return total, jnp.where(jnp.any(terminated & mask), 0.0, bootstrap_discount), jnp.maximum(length - 1, 0)

@@ -1,1 +1,1 @@
-"""What outlives the process: events, checkpoints, configurations and the run directory."""
+"""Files of a run: events, checkpoints, configurations and the run directory."""

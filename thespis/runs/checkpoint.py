@@ -1,4 +1,4 @@
-"""Checkpoints: a pytree in one file, written whole or not at all, and never read when damaged.
+"""Checkpoints: a pytree in one file, written atomically and verified by hashes when read.
 
 A file is ``magic | header length | sha256(header) | header | data | sha256(data)``. The header is JSON:
 the user's ``meta`` and, for each leaf in path order, its path, kind and either its value (Python numbers
@@ -7,7 +7,7 @@ of 64. There is no pickle: loading runs no code. Leaves may be JAX and numpy arr
 ``bool``, ``int``, ``float`` and ``str``; ``None`` and containers are structure; functions are not stored
 but taken from ``like`` on loading.
 
-Arrays are hashed and written in pieces straight from where they lie, so that saving a replay buffer
+Arrays are hashed and written in pieces straight from their memory, so that saving a replay buffer
 needs no second copy of it on a CPU.
 """
 
@@ -18,17 +18,131 @@ import enum
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.core import disk
-from thespis.runs import leaves
-from thespis.runs.leaves import CheckpointError, Entry
-from thespis.runs.leaves import hash_tree as hash_tree
+from thespis.core import renames
+from thespis.core.errors import UserError
+from thespis.runtime import disk
+from thespis.runtime.keys import wrap_key_data
+from thespis.runtime.vmap_exact import PerSeedArray
+
+ALIGNMENT = 64
+CHUNK_BYTES = 1 << 20  # bytes hashed and written at a time: small enough to stay in the processor's cache
+
+LeafEntry = dict[str, Any]
+LeafBuffers = tuple[Any, ...]
+"""Arrays on any device, whose bytes follow each other."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint cannot be written or read, or holds another state."""
+
+
+def hash_tree(tree: PyTree) -> str:
+    """The sha256 (hex) of every leaf's path, dtype, shape and bytes, in path order.
+
+    A numpy array and a JAX array with the same content give the same hash.
+    """
+    header, blocks = build_header(tree)
+    digest = hashlib.sha256(json.dumps(header).encode())
+    for piece in iter_bytes(blocks):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def describe_leaf(path: str, leaf: Any) -> LeafEntry:
+    """The header entry of a leaf or ``ShapeDtypeStruct``; :class:`CheckpointError` if it cannot be stored."""
+    if _is_key(leaf):
+        return {"path": path, "kind": str(leaf.dtype), "shape": list(leaf.shape)}
+    if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic | PerSeedArray):
+        dtype = np.dtype(leaf.dtype)
+        if dtype.hasobject or dtype.names:
+            raise CheckpointError(f"leaf {path} cannot be stored: its dtype is {dtype}, not plain numbers")
+        name = dtype.name if dtype.kind == "V" else dtype.str  # bfloat16 and similar dtypes have kind V
+        return {"path": path, "kind": "array", "shape": list(leaf.shape), "dtype": name}
+    if type(leaf) in (bool, int, str):
+        return {"path": path, "kind": type(leaf).__name__, "value": leaf}
+    if type(leaf) is float:
+        return {"path": path, "kind": "float", "value": repr(leaf)}  # JSON has no infinity
+    if callable(leaf):
+        return {"path": path, "kind": "function"}
+    raise CheckpointError(f"leaf {path} cannot be stored: {type(leaf).__name__} is no array, number or text")
+
+
+def leaf_signature(entry: LeafEntry) -> str:
+    """What must agree for one leaf to replace another: ``float32[3, 4]``, ``key<fry>[2]``, ``int``."""
+    kind = np.dtype(entry["dtype"]).name if entry["kind"] == "array" else entry["kind"]
+    return f"{kind}{entry['shape']}" if "shape" in entry else kind
+
+
+def build_header(tree: PyTree) -> tuple[LeafEntry, list[LeafBuffers]]:
+    """The header of a tree, without ``meta``, and the blocks of data, in order."""
+    entries, blocks, total = [], [], 0
+    for where, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        entry = describe_leaf(jax.tree_util.keystr(where), leaf)
+        entries.append(entry)
+        if "shape" not in entry:
+            continue
+        if _is_key(leaf):
+            entry["impl"] = str(jax.random.key_impl(leaf))
+            leaf = jax.random.key_data(leaf)
+            entry |= {"dtype": leaf.dtype.str, "data_shape": list(leaf.shape)}
+        entry["size"] = int(leaf.nbytes)
+        total += entry["size"] + -entry["size"] % ALIGNMENT
+        blocks.append(leaf.buffers if isinstance(leaf, PerSeedArray) else (leaf,))
+    return {"leaves": entries, "size": total}, blocks
+
+
+def iter_bytes(blocks: list[LeafBuffers]) -> Iterator[memoryview | bytes]:
+    """The data section in chunks; each array is fetched from its device when it is reached."""
+    for block in blocks:
+        size = 0
+        for part in block:
+            view = array_bytes(np.ascontiguousarray(np.asarray(part)))
+            size += len(view)
+            for start in range(0, len(view), CHUNK_BYTES):
+                yield view[start : start + CHUNK_BYTES]
+        yield bytes(-size % ALIGNMENT)
+
+
+def empty_array(entry: LeafEntry) -> np.ndarray:
+    """An uninitialized array to read the block of ``entry`` into."""
+    return np.empty(entry.get("data_shape", entry["shape"]), np.dtype(entry["dtype"]))
+
+
+def array_bytes(array: np.ndarray) -> memoryview:
+    """The memory of a contiguous array."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def restore_leaf(entry: LeafEntry, array: np.ndarray | None, like: Any) -> Any:
+    """The leaf from ``entry`` and its block, of the same type as ``like``."""
+    match entry["kind"]:
+        case "array":
+            if isinstance(like, jax.Array | jax.ShapeDtypeStruct):
+                return jnp.array(array)  # a copy: the memory of a numpy array cannot be donated
+            return array[()] if isinstance(like, np.generic) else array  # type: ignore[index]
+        case "function":
+            return like
+        case "float":
+            return float(entry["value"])
+        case "bool" | "int" | "str":
+            return entry["value"]
+        case _:
+            return wrap_key_data(jnp.array(array), like, entry["impl"])
+
+
+def _is_key(leaf: Any) -> bool:
+    arrays = jax.Array | jax.ShapeDtypeStruct
+    return isinstance(leaf, arrays) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
 
 MAGIC = b"THESPIS\x01"  # the last byte is the version of the format
 SUFFIX = ".ckpt"
@@ -36,20 +150,20 @@ _HEADER_LIMIT = 1 << 30
 _DIGEST = hashlib.sha256().digest_size
 
 
-class CorruptCheckpoint(CheckpointError):
-    """The bytes of this file are not those that were saved; an earlier file may still be good."""
+class CorruptCheckpointError(CheckpointError):
+    """The file's bytes are not those that were saved; an earlier checkpoint may still be intact."""
 
 
-class _Open(enum.Enum):
+class _AnyArrays(enum.Enum):
     OPEN = "open"
 
 
-OPEN = _Open.OPEN
-"""A leaf of ``like`` that stands for a dictionary of numpy arrays, whatever names and shapes were saved."""
+ANY_ARRAYS = _AnyArrays.OPEN
+"""A leaf of ``like`` that stands for a dictionary of numpy arrays with any names and shapes."""
 
 
-class Latest(NamedTuple):
-    """What :func:`latest` found; ``warnings`` names each damaged file that was passed over, and why."""
+class LoadedCheckpoint(NamedTuple):
+    """The result of :func:`load_latest`; ``warnings`` names each damaged file that was skipped, and why."""
 
     tree: PyTree
     meta: dict[str, Any]
@@ -58,139 +172,151 @@ class Latest(NamedTuple):
 
 
 def save(path: str | Path, tree: PyTree, meta: dict[str, Any]) -> None:
-    """Write ``tree`` and the JSON-able ``meta`` to ``path``; afterwards they are on the disk.
+    """Write ``tree`` and the JSON-able ``meta`` to ``path``, durably.
 
-    Whatever happens, a kill or a power cut included, ``path`` holds either what it held before or the
-    whole new checkpoint. Raises :class:`CheckpointError` if a leaf cannot be stored or the disk refuses.
+    Even after a kill or a power cut, ``path`` has either its old content or the whole new
+    checkpoint. Raises :class:`CheckpointError` if a leaf cannot be stored or the disk refuses.
     """
     path = Path(path)
-    header, blocks = leaves.plan(tree)
+    header, blocks = build_header(tree)
     text = json.dumps({"meta": meta} | header, allow_nan=False).encode()
-    with disk.one_line(f"checkpoint {path.name}", path.parent, CheckpointError), disk.replacing(path) as file:
+    with disk.as_user_error(f"checkpoint {path.name}", path.parent, CheckpointError), disk.atomic_write(path) as file:
         file.write(MAGIC + len(text).to_bytes(8, "little") + hashlib.sha256(text).digest() + text)
         digest = hashlib.sha256()
-        for piece in leaves.pieces(blocks):
+        for piece in iter_bytes(blocks):
             digest.update(piece)
             file.write(piece)
         file.write(digest.digest())
 
 
-def load(path: str | Path, like: PyTree, under: str = "") -> tuple[PyTree, dict[str, Any]]:
-    """Read a checkpoint into a tree of the structure of ``like``, and its ``meta``.
+def load(path: str | Path, like: PyTree, prefix: str = "") -> tuple[PyTree, dict[str, Any]]:
+    """Read a checkpoint into a tree with the structure of ``like``, and its ``meta``.
 
-    With ``under``, only the part of the stored tree whose leaf paths begin so is kept, and ``like`` is
-    that part. Leaves of ``like`` may be arrays, ``jax.ShapeDtypeStruct``, Python values or :data:`OPEN`; JAX
+    With ``prefix``, only the part of the stored tree whose leaf paths start with it is read, and ``like`` is
+    that part. Leaves of ``like`` may be arrays, ``jax.ShapeDtypeStruct``, Python values or :data:`ANY_ARRAYS`; JAX
     leaves and structs become JAX arrays on the default device, numpy leaves numpy arrays. Raises
-    :class:`CorruptCheckpoint` if the file is damaged, and :class:`CheckpointError` naming the leaf and both
+    :class:`CorruptCheckpointError` if the file is damaged, and :class:`CheckpointError` naming the leaf and both
     shapes if it holds another state.
     """
     path = Path(path)
     flat, structure = jax.tree_util.tree_flatten_with_path(like)
-    wanted = {under + jax.tree_util.keystr(where): leaf for where, leaf in flat}
+    wanted = {prefix + jax.tree_util.keystr(where): leaf for where, leaf in flat}
     try:
         with open(path, "rb") as file:
             header = _read_header(file, path)
-            opened = {where: _inside(header["leaves"], where) for where, leaf in wanted.items() if leaf is OPEN}
-            asked = {where: leaf for where, leaf in wanted.items() if leaf is not OPEN}
-            asked |= {f"{where}[{name!r}]": leaf for where, inside in opened.items() for name, leaf in inside.items()}
-            _match([entry for entry in header["leaves"] if entry["path"].startswith(under)], asked, path)
-            values = _read_leaves(file, path, header["leaves"], asked)
+            stored = [entry["path"] for entry in header["leaves"]]
+            for entry, current_path in zip(header["leaves"], renames.renamed_paths(stored, list(wanted)), strict=True):
+                entry["path"] = current_path
+            dictionaries = {
+                where: _dict_entries(header["leaves"], where) for where, leaf in wanted.items() if leaf is ANY_ARRAYS
+            }
+            expected = {where: leaf for where, leaf in wanted.items() if leaf is not ANY_ARRAYS}
+            expected |= {
+                f"{where}[{name!r}]": leaf for where, arrays in dictionaries.items() for name, leaf in arrays.items()
+            }
+            _check_match([entry for entry in header["leaves"] if entry["path"].startswith(prefix)], expected, path)
+            values = _read_leaves(file, path, header["leaves"], expected)
     except OSError as error:
-        raise CorruptCheckpoint(f"{path} cannot be read: {error.strerror or error}") from error
-    for where, inside in opened.items():
-        values[where] = {name: values[f"{where}[{name!r}]"] for name in inside}
+        raise CorruptCheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    for where, arrays in dictionaries.items():
+        values[where] = {name: values[f"{where}[{name!r}]"] for name in arrays}
     return jax.tree_util.tree_unflatten(structure, [values[where] for where in wanted]), header["meta"]
 
 
-def _inside(entries: list[Entry], where: str) -> dict[str, np.ndarray]:
-    """Examples of the arrays stored in the dictionary at ``where``."""
-    found = {}
+def _dict_entries(entries: list[LeafEntry], where: str) -> dict[str, np.ndarray]:
+    """Empty arrays like those stored in the dictionary at ``where``."""
+    examples = {}
     for entry in entries:
         if entry["path"].startswith(f"{where}["):
-            found[ast.literal_eval(entry["path"][len(where) + 1 : -1])] = leaves.empty(entry)
-    return found
+            examples[ast.literal_eval(entry["path"][len(where) + 1 : -1])] = empty_array(entry)
+    return examples
 
 
-def latest(directory: str | Path, like: PyTree, under: str = "") -> Latest:
-    """The newest undamaged checkpoint of ``directory``, as :func:`load` gives it.
+def load_latest(directory: str | Path, like: PyTree, prefix: str = "") -> LoadedCheckpoint:
+    """The newest undamaged checkpoint in ``directory``, read as by :func:`load`.
 
-    A damaged file is passed over with a warning. Raises :class:`CheckpointError` if no file is left, or
+    Damaged files are skipped with a warning. Raises :class:`CheckpointError` if no file is left, or
     if the newest good one holds another state than ``like``.
     """
     warnings: list[str] = []
-    for path in reversed(listing(directory)):
+    for path in reversed(list_checkpoints(directory)):
         try:
-            tree, meta = load(path, like, under)
-        except CorruptCheckpoint as error:
+            tree, meta = load(path, like, prefix)
+        except CorruptCheckpointError as error:
             warnings.append(str(error))
             continue
-        return Latest(tree, meta, path, warnings)
+        return LoadedCheckpoint(tree, meta, path, warnings)
     if warnings:
         raise CheckpointError(f"no undamaged checkpoint is left: {'; '.join(warnings)}")
     raise CheckpointError(f"{directory} holds no checkpoint")
 
 
-def listing(directory: str | Path) -> list[Path]:
-    """The finished checkpoint files of ``directory``, oldest first."""
+def list_checkpoints(directory: str | Path) -> list[Path]:
+    """The complete checkpoint files in ``directory``, oldest first."""
     return sorted(Path(directory).glob(f"step_*{SUFFIX}"))
 
 
-def file_name(step: int) -> str:
-    """The file name of the checkpoint at ``step``; names sort as their steps do."""
+def checkpoint_name(step: int) -> str:
+    """The file name of the checkpoint at ``step``; names sort by step."""
     return f"step_{step:012d}{SUFFIX}"
 
 
-def _read_header(file: BinaryIO, path: Path) -> Entry:
+def _read_header(file: BinaryIO, path: Path) -> LeafEntry:
     start = file.read(len(MAGIC) + 8 + _DIGEST)
     if len(start) < len(MAGIC) + 8 + _DIGEST or start[: len(MAGIC) - 1] != MAGIC[:-1]:
-        raise CorruptCheckpoint(f"{path} is damaged: it does not begin as a checkpoint does")
+        raise CorruptCheckpointError(f"{path} is damaged: it does not begin as a checkpoint does")
     if start[len(MAGIC) - 1] != MAGIC[-1]:
-        raise CorruptCheckpoint(f"{path} is damaged, or of a newer Thespis: its format is not {MAGIC[-1]}")
+        raise CorruptCheckpointError(f"{path} is damaged, or of a newer Thespis: its format is not {MAGIC[-1]}")
     length = int.from_bytes(start[len(MAGIC) : len(MAGIC) + 8], "little")
     text = file.read(length) if length <= _HEADER_LIMIT else b""
     if hashlib.sha256(text).digest() != start[-_DIGEST:]:
-        raise CorruptCheckpoint(f"{path} is damaged: its header is not what was written")
+        raise CorruptCheckpointError(f"{path} is damaged: its header is not what was written")
     header = json.loads(text)
     if os.fstat(file.fileno()).st_size != file.tell() + header["size"] + _DIGEST:
-        raise CorruptCheckpoint(f"{path} is damaged: it is not as long as it should be")
+        raise CorruptCheckpointError(f"{path} is damaged: it is not as long as it should be")
     return header
 
 
-def _match(entries: list[Entry], wanted: dict[str, Any], path: Path) -> None:
-    """Raise, naming the first leaf that differs, unless the file holds what is wanted."""
+def _check_match(entries: list[LeafEntry], wanted: dict[str, Any], path: Path) -> None:
+    """Raise, naming the first differing leaf, unless the file's leaves match ``wanted``."""
     stored = {entry["path"]: entry for entry in entries}
     for where, leaf in wanted.items():
         if where not in stored:
             raise CheckpointError(f"{path} holds another state: it lacks {where}")
-        have, want = leaves.signature(stored[where]), leaves.signature(leaves.describe(where, leaf))
-        if have != want:
-            raise CheckpointError(f"{path} holds another state: {where} is {have} there, expected {want}")
+        stored_signature, expected_signature = (
+            leaf_signature(stored[where]),
+            leaf_signature(describe_leaf(where, leaf)),
+        )
+        if stored_signature != expected_signature:
+            raise CheckpointError(
+                f"{path} holds another state: {where} is {stored_signature} there, expected {expected_signature}"
+            )
     for where in stored:
         if where not in wanted:
             raise CheckpointError(f"{path} holds another state: {where} is not expected")
 
 
-def _read_leaves(file: BinaryIO, path: Path, entries: list[Entry], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The values of the wanted leaves; all bytes are checked, those of the others without being kept."""
+def _read_leaves(file: BinaryIO, path: Path, entries: list[LeafEntry], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The values of the wanted leaves; the hash covers all bytes, but other leaves are not kept."""
     digest = hashlib.sha256()
     values = {}
-    scratch = memoryview(bytearray(leaves.PIECE))
+    scratch = memoryview(bytearray(CHUNK_BYTES))
 
     def read(piece: memoryview) -> None:
         if file.readinto(piece) != len(piece):  # type: ignore[attr-defined]
-            raise CorruptCheckpoint(f"{path} is damaged: it ends too early")
+            raise CorruptCheckpointError(f"{path} is damaged: it ends too early")
         digest.update(piece)
 
     for entry in entries:
         where, size = entry["path"], entry.get("size", 0)
-        array = leaves.empty(entry) if where in wanted and "shape" in entry else None
-        view = None if array is None else leaves.bytes_of(array)
-        for start in range(0, size, leaves.PIECE):
-            length = min(leaves.PIECE, size - start)
+        array = empty_array(entry) if where in wanted and "shape" in entry else None
+        view = None if array is None else array_bytes(array)
+        for start in range(0, size, CHUNK_BYTES):
+            length = min(CHUNK_BYTES, size - start)
             read(scratch[:length] if view is None else view[start : start + length])
-        read(scratch[: -size % leaves.ALIGN])
+        read(scratch[: -size % ALIGNMENT])
         if where in wanted:
-            values[where] = leaves.restore(entry, array, wanted[where])
+            values[where] = restore_leaf(entry, array, wanted[where])
     if file.read(_DIGEST) != digest.digest():
-        raise CorruptCheckpoint(f"{path} is damaged: its data are not what was written")
+        raise CorruptCheckpointError(f"{path} is damaged: its data are not what was written")
     return values

@@ -1,8 +1,8 @@
-"""Configurations: frozen objects as JSON and back, and settings given as text.
+"""Configurations: frozen dataclass objects as JSON and back, and settings from text.
 
 An object becomes ``{"class": "module:QualifiedName", field: value, ...}``, tuples become lists (and come
-back as tuples), an enum's member, a function or a number that JSON lacks becomes a dictionary that says
-so. The frozen object is the only configuration there is; nothing derived from it is written back.
+back as tuples), an enum's member, a function or a number that JSON lacks becomes a dictionary with a
+key for its kind. The frozen object is the only configuration; nothing derived from it is written back.
 """
 
 from __future__ import annotations
@@ -17,77 +17,99 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from thespis.core import renames
 from thespis.core.errors import UserError
-from thespis.runs.fields import describe_settings as describe_settings
-from thespis.runs.fields import hints_of
-from thespis.runs.settings import parse
+from thespis.runs.settings import describe_settings as describe_settings
+from thespis.runs.settings import parse_setting, type_hints
 
 
-def to_config(obj: Any) -> Any:
-    """``obj`` as JSON-able data. Raises ``TypeError`` for what a configuration cannot hold."""
-    if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
-        values = {field.name: to_config(getattr(obj, field.name)) for field in _fields(obj)}
-        return {"class": class_name(type(obj))} | values
-    match obj:
+def to_config(value: Any) -> Any:
+    """``value`` as JSON-able data. Raises ``TypeError`` for values that a configuration cannot hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        values = {field.name: to_config(getattr(value, field.name)) for field in _fields(value)}
+        return {"class": qualified_name(type(value))} | values
+    match value:
         case enum.Enum():
-            return {"enum": class_name(type(obj)), "name": obj.name}
+            return {"enum": qualified_name(type(value)), "name": value.name}
         case None | bool() | int() | str():
-            return obj
+            return value
         case float():
-            return float(obj) if math.isfinite(obj) else {"float": repr(float(obj))}
+            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
         case list() | tuple():
-            return [to_config(item) for item in obj]
+            return [to_config(item) for item in value]
         case dict():
-            return {"dict": {str(name): to_config(item) for name, item in obj.items()}}
-    if callable(obj) and hasattr(obj, "__qualname__"):
-        return {"function": class_name(obj)}
-    if hasattr(obj, "dtype") and hasattr(obj, "shape"):  # numbers of a sweep may be arrays
-        return to_config(np.asarray(obj).tolist())
-    raise TypeError(f"a configuration cannot hold a {type(obj).__name__}: {obj!r}")
+            return {"dict": {str(name): to_config(item) for name, item in value.items()}}
+    if callable(value) and hasattr(value, "__qualname__"):
+        return {"function": qualified_name(value)}
+    if hasattr(value, "dtype") and hasattr(value, "shape"):  # a sweep's numbers may be arrays
+        return to_config(np.asarray(value).tolist())
+    raise TypeError(f"a configuration cannot hold a {type(value).__name__}: {value!r}")
 
 
 def from_config(config: Any) -> Any:
-    """The inverse of :func:`to_config`. Raises :class:`UserError` if a class is gone or was changed."""
+    """The inverse of :func:`to_config`. Raises :class:`UserError` if a class is missing or was changed."""
     match config:
         case list():
             return tuple(from_config(item) for item in config)
         case {"class": name}:
-            return _build(name, {key: from_config(value) for key, value in config.items() if key != "class"})
+            return _build_object(name, {key: from_config(value) for key, value in config.items() if key != "class"})
         case {"enum": name, "name": member}:
-            return locate(name)[member]
+            return import_object(name)[member]
         case {"float": text}:
             return float(text)
         case {"dict": items}:
             return {key: from_config(value) for key, value in items.items()}
         case {"function": name}:
-            return locate(name)
+            return import_object(name)
     return config
 
 
-def locate(name: str) -> Any:
-    """What ``module:QualifiedName`` stands for. Raises :class:`UserError` if it cannot be imported."""
+def upgrade_config(config: Any) -> Any:
+    """A configuration of an earlier version with today's names, still as JSON-able data."""
+    match config:
+        case list():
+            return [upgrade_config(item) for item in config]
+        case {"class": str(name)} if (renamed := renames.renamed_class(name)) is not None:
+            if renamed.name is None:
+                return None  # a part that did nothing
+            fields = {renamed.fields.get(key, key): upgrade_config(value) for key, value in config.items()}
+            return fields | {"class": renamed.name}
+        case dict():
+            current = {key: upgrade_config(value) for key, value in config.items()}
+            if isinstance(options := current.get("options"), dict) and "class" not in options:  # a run's options
+                names = renames.renamed_fields_of("thespis.options:Options")
+                current["options"] = {names.get(key, key): value for key, value in options.items()}
+            return current
+    return config
+
+
+def import_object(name: str) -> Any:
+    """Import ``module:QualifiedName``. Raises :class:`UserError` if that fails."""
     module, _, qualified = name.partition(":")
     if module == "__main__" or "<locals>" in qualified or "<lambda>" in qualified:
         raise UserError(f"{name} is defined in a script or a function, out of reach of other processes: use a module")
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
         for part in qualified.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except (ImportError, AttributeError) as error:
+        renamed = renames.renamed_class(name)
+        if renamed is not None and renamed.name not in (None, name):
+            return import_object(renamed.name)
         raise UserError(f"{name} cannot be imported ({error}): install the version that wrote it") from error
-    return found
+    return value
 
 
-def class_name(cls: Any) -> str:
+def qualified_name(cls: Any) -> str:
     """``module:QualifiedName`` of a class or function."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def apply_settings(obj: Any, settings: list[str]) -> Any:
-    """A copy of ``obj`` with settings such as ``learning_rate=3e-4`` or ``feed.batch=128``, in that order.
+    """A copy of ``obj`` with settings such as ``learning_rate=3e-4`` or ``feed.batch_size=128``, applied in order.
 
-    A name is a dotted path; its end is enough where only one field ends so (a whole path comes first).
-    Text is read as the field's annotation wants it; for a field that holds one of several classes it is
+    A name is a dotted path, or its last parts where they are unique (a whole path has priority).
+    Text is parsed by the field's annotation; for a field that holds one of several classes it is
     a class's name. Raises :class:`UserError` for an unknown or ambiguous name or an unfit value.
     """
     for setting in settings:
@@ -95,49 +117,78 @@ def apply_settings(obj: Any, settings: list[str]) -> Any:
         name = name.strip()
         if not equals or not name:
             raise UserError(f"setting {setting!r} is not of the form name=value (like learning_rate=3e-4)")
-        obj = _replace(obj, _resolve(obj, name).split("."), text.strip(), name)
+        obj = _replace_field(obj, _resolve_path(obj, name).split("."), text.strip(), name)
     return obj
 
 
-def settable(obj: Any, prefix: str = "") -> Iterator[str]:
+def setting_paths(obj: Any, prefix: str = "") -> Iterator[str]:
     """The dotted paths of all fields of ``obj`` and of the objects in its fields."""
     for field in _fields(obj):
         value = getattr(obj, field.name)
         yield prefix + field.name
         if dataclasses.is_dataclass(value):
-            yield from settable(value, f"{prefix}{field.name}.")
+            yield from setting_paths(value, f"{prefix}{field.name}.")
 
 
 def _fields(obj: Any) -> list[dataclasses.Field]:
     return [field for field in dataclasses.fields(obj) if field.init]
 
 
-def _build(name: str, values: dict[str, Any]) -> Any:
-    cls = locate(name)
+def _build_object(name: str, values: dict[str, Any]) -> Any:
+    renamed = renames.renamed_class(name)
+    if renamed is not None and renamed.name is None:
+        return None  # a part that did nothing
+    cls = import_object(name)
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
         raise UserError(f"{name} is no configuration class: install the version that wrote it")
-    known = [field.name for field in _fields(cls)]
-    if unknown := [key for key in values if key not in known]:
-        raise UserError(f"{name} has no {unknown[0]!r}, only {', '.join(known)}: install the version that wrote it")
+    names = [field.name for field in _fields(cls)]
+    if renamed is not None:
+        values = {key if key in names else renamed.fields.get(key, key): value for key, value in values.items()}
+    if unknown := [key for key in values if key not in names]:
+        raise UserError(f"{name} has no {unknown[0]!r}, only {', '.join(names)}: install the version that wrote it")
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
         raise UserError(f"{name} cannot be built from the configuration: {error}") from error
 
 
-def _resolve(obj: Any, name: str) -> str:
-    paths = list(settable(obj))
+def _resolve_path(obj: Any, name: str) -> str:
+    paths = list(setting_paths(obj))
+    if name not in paths and (new := _renamed_path(obj, name)):
+        renames.notice(f"setting {name} is now called {new}")
+        name = new
     if name in paths:
         return name
-    found = [path for path in paths if path.endswith("." + name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UserError(f"setting {name!r} is ambiguous: write one of {', '.join(found)}")
-    _unknown(obj, name, paths)
+    matches = [path for path in paths if path.endswith("." + name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UserError(f"setting {name!r} is ambiguous: write one of {', '.join(matches)}")
+    _raise_unknown(obj, name, paths)
 
 
-def _unknown(obj: Any, name: str, paths: list[str]) -> NoReturn:
+def _renamed_path(obj: Any, name: str) -> str | None:
+    """The path of a setting by its name in an earlier version; ``None`` if there is none, or several."""
+    paths = [path for path in _paths_with_old(obj, "", "") if path[1] == name or path[1].endswith("." + name)]
+    exact = [new for new, old in paths if old == name and new != old]
+    candidates = exact or [new for new, old in paths if new != old]
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _paths_with_old(obj: Any, prefix: str, old_prefix: str) -> Iterator[tuple[str, str]]:
+    """Paths of all settings: pairs of today's name and the name in today's or an earlier version."""
+    old_names: dict[str, list[str]] = {}
+    for old, new in renames.renamed_fields(type(obj)).items():
+        old_names.setdefault(new, []).append(old)
+    for field in _fields(obj):
+        value = getattr(obj, field.name)
+        for old in (field.name, *old_names.get(field.name, ())):
+            yield prefix + field.name, old_prefix + old
+            if dataclasses.is_dataclass(value):
+                yield from _paths_with_old(value, f"{prefix}{field.name}.", f"{old_prefix}{old}.")
+
+
+def _raise_unknown(obj: Any, name: str, paths: list[str]) -> NoReturn:
     last = {path.rsplit(".", 1)[-1]: path for path in reversed(paths)}
     near = difflib.get_close_matches(name, paths, 3, 0.5) + [
         last[word] for word in difflib.get_close_matches(name.rsplit(".", 1)[-1], last, 3, 0.5)
@@ -146,14 +197,18 @@ def _unknown(obj: Any, name: str, paths: list[str]) -> NoReturn:
     raise UserError(f"{type(obj).__name__} has no setting {name!r}: {hint}")
 
 
-def _replace(obj: Any, path: list[str], text: str, name: str) -> Any:
+def _replace_field(obj: Any, path: list[str], text: str, name: str) -> Any:
     head, *rest = path
     old = getattr(obj, head)
-    new = _replace(old, rest, text, name) if rest else parse(text, hints_of(type(obj)).get(head, Any), old, name)
-    return _checked(lambda: dataclasses.replace(obj, **{head: new}), f"{name}={text}")
+    new = (
+        _replace_field(old, rest, text, name)
+        if rest
+        else parse_setting(text, type_hints(type(obj)).get(head, Any), old, name)
+    )
+    return _raise_user_error(lambda: dataclasses.replace(obj, **{head: new}), f"{name}={text}")
 
 
-def _checked(make: Callable[[], Any], setting: str) -> Any:
+def _raise_user_error(make: Callable[[], Any], setting: str) -> Any:
     try:
         return make()
     except (TypeError, ValueError) as error:

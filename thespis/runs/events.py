@@ -1,4 +1,4 @@
-"""The one stream of events that the terminal, the run store, trackers and a user's callbacks read."""
+"""The event stream of a run, for the terminal, the run directory, trackers and callbacks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-KINDS = ("start", "progress", "metrics", "evaluation", "checkpoint", "warning", "done")
+EVENT_KINDS = ("start", "progress", "metrics", "evaluation", "checkpoint", "warning", "done")
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Something that happened in a run.
+    """An event of a run.
 
-    ``kind`` is one of :data:`KINDS`; ``step`` counts environment steps (transitions) per seed so far;
-    ``data`` holds plain numbers, strings, lists and dictionaries, which JSON can carry:
+    ``kind`` is one of :data:`EVENT_KINDS`; ``step`` counts environment steps (transitions) per seed so far;
+    ``data`` holds plain numbers, strings, lists and dictionaries that fit into JSON:
 
     - ``start``: ``config`` (the content of run.json), ``device``, ``planned_bytes``, ``run`` (directory);
     - ``progress``: ``fraction`` in [0, 1], ``steps_per_second`` (all seeds together), ``seconds_left``,
@@ -32,26 +32,26 @@ class Event:
     data: dict[str, Any]
 
     def __post_init__(self) -> None:
-        """Refuse a kind that no listener knows."""
-        if self.kind not in KINDS:
-            raise ValueError(f"unknown event kind {self.kind!r}: it is one of {', '.join(KINDS)}")
+        """Raise an error for an unknown kind of event."""
+        if self.kind not in EVENT_KINDS:
+            raise ValueError(f"unknown event kind {self.kind!r}: it is one of {', '.join(EVENT_KINDS)}")
 
 
-Listener = Callable[[Event], bool | None]
-"""Receives every event, in order. Returning ``True`` asks the run to stop after this event."""
+Callback = Callable[[Event], bool | None]
+"""Called with every event, in order. Returning ``True`` asks the run to stop after this event."""
 
 
-class Bus:
-    """Hands every event to every listener, in the order in which they were given."""
+class EventBus:
+    """Passes every event to all callbacks, in the order of registration."""
 
-    def __init__(self, listeners: Iterable[Listener] = ()):
-        self.listeners = list(listeners)
+    def __init__(self, callbacks: Iterable[Callback] = ()):
+        self.callbacks = list(callbacks)
 
     def emit(self, kind: str, step: int, **data: Any) -> bool:
-        """Tell all listeners, and return whether any of them asked to stop.
+        """Call all callbacks; returns whether any of them asked to stop.
 
-        What a listener raises is not caught: a callback that fails ends the run with its own traceback.
+        Exceptions are not caught: a callback that fails ends the run with its own traceback.
         """
         event = Event(kind, step, data)
-        answers = [listener(event) for listener in self.listeners]  # a list: all of them hear it
-        return any(answer is True for answer in answers)
+        results = [callback(event) for callback in self.callbacks]  # a list: all of them are called
+        return any(result is True for result in results)

@@ -1,50 +1,168 @@
-"""How text becomes a value of a field of a configuration class."""
+"""Parsing of settings: text to a value of a field of a configuration class."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import functools
 import inspect
+import itertools
+import re
+import textwrap
+import types
 import typing
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, Union
 
+from thespis.core import renames
 from thespis.core.errors import UserError
-from thespis.runs.fields import union_members
-
-TRUE, FALSE, NONE = ("true", "yes", "on", "1"), ("false", "no", "off", "0"), ("none", "null")
 
 
-class Unfit(ValueError):
-    """A text that cannot be read as the type wanted."""
+class SettingInfo(NamedTuple):
+    """One field: dotted path, type as text, default value and description."""
+
+    path: str
+    type: str
+    default: Any
+    doc: str
 
 
-def parse(text: str, annotation: Any, old: Any, name: str) -> Any:
-    """``text`` as a value of ``annotation``; where that says nothing, of the type of the present value.
+def type_hints(cls: type) -> dict[str, Any]:
+    """The evaluated annotations of ``cls``; empty if they cannot be evaluated."""
+    try:
+        return typing.get_type_hints(cls)
+    except Exception:  # one name that exists only for the type checker makes the whole call fail
+        return {}
 
-    Raises :class:`UserError` naming the setting, the text and what would fit.
+
+def describe_settings(cls: Any) -> list[SettingInfo]:
+    """Every setting of a configuration class (or object), including those of the objects in its fields.
+
+    A field's description is the string literal that follows it, else its entry under ``Args`` (or
+    ```name```) in the class's docstring, else empty. The default of a field without one is
+    ``dataclasses.MISSING``.
+    """
+    return list(_iter_settings(cls, ""))
+
+
+def _iter_settings(cls: Any, prefix: str) -> Iterator[SettingInfo]:
+    kind = cls if isinstance(cls, type) else type(cls)
+    hints, docs = type_hints(kind), _field_docs(kind)
+    for field in dataclasses.fields(kind):
+        if not field.init:
+            continue
+        default = _default(field) if isinstance(cls, type) else getattr(cls, field.name)
+        hint = hints.get(field.name, field.type)
+        yield SettingInfo(prefix + field.name, type_name(hint), default, docs.get(field.name, ""))
+        if dataclasses.is_dataclass(default) and not isinstance(default, type):
+            yield from _iter_settings(default, f"{prefix}{field.name}.")
+
+
+def _default(field: dataclasses.Field) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def type_name(annotation: Any) -> str:
+    """A type as text: ``float``, ``tuple[int, ...]``, ``FixedScale | RunningNorm``."""
+    if isinstance(annotation, str):
+        return annotation
+    if members := union_members(annotation):
+        return " | ".join(type_name(member) for member in members)
+    if annotation is type(None):
+        return "none"
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return annotation.__name__
+    return re.sub(r"\b(?:\w+\.)+", "", str(annotation))
+
+
+def union_members(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union that a user may write; ``()`` for other types.
+
+    With ``float`` among them, ``int`` and scalar array types (which numbers become inside a program) are left out.
+    """
+    if typing.get_origin(annotation) not in (Union, types.UnionType):
+        return ()
+    members = typing.get_args(annotation)
+    if float not in members:
+        return members
+    return tuple(m for m in members if m is not int and not hasattr(m, "dtypes"))
+
+
+def _field_docs(cls: type) -> dict[str, str]:
+    docs: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(base):
+            docs |= _docstring_entries(base) | _attribute_docstrings(base)
+    return docs
+
+
+def _attribute_docstrings(cls: type) -> dict[str, str]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):  # a class made at run time has no source
+        return {}
+    body = tree.body[0].body if tree.body and isinstance(tree.body[0], ast.ClassDef) else []
+    docs = {}
+    for node, after in itertools.pairwise(body):
+        match node, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
+    return docs
+
+
+def _docstring_entries(cls: type) -> dict[str, str]:
+    """Entries ``name: description`` of the class docstring, with their indented continuation lines."""
+    docs: dict[str, str] = {}
+    current, depth = "", 0
+    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for line in inspect.cleandoc(cls.__doc__ or "").splitlines():
+        indent = len(line) - len(line.lstrip())
+        entry = re.match(r"\s*(?:[-*] )?`{0,2}(\w+)`{0,2}(?: \([^)]*\))?: (.*)", line)
+        if entry and entry[1] in names:
+            current, depth = entry[1], indent
+            docs[current] = entry[2].strip()
+        elif current and line.strip() and indent > depth:
+            docs[current] += " " + line.strip()
+        else:
+            current = ""
+    return docs
+
+
+TRUE_WORDS, FALSE_WORDS, NONE_WORDS = ("true", "yes", "on", "1"), ("false", "no", "off", "0"), ("none", "null")
+
+
+class SettingError(ValueError):
+    """A text that cannot be parsed as the wanted type."""
+
+
+def parse_setting(text: str, annotation: Any, current: Any, name: str) -> Any:
+    """Parse ``text`` as ``annotation``, or as the current value's type where the annotation cannot be parsed.
+
+    Raises :class:`UserError` with the setting, the text and what would fit.
     """
     try:
-        return _parse(text, annotation if _readable(annotation) else _type_of(old))
-    except Unfit as error:
+        return _parse(text, annotation if _is_parsable(annotation) else _type_of(current))
+    except SettingError as error:
         raise UserError(f"setting {name}={text} does not fit: {error}") from error
 
 
-def slots(cls: type) -> dict[str, dict[str, type]]:
-    """Fields of a configuration class that hold one of several parts, with the classes that fit each, by name.
+def part_choices(cls: type) -> dict[str, dict[str, type]]:
+    """Fields of a configuration class that hold one of several parts, with the possible classes by name.
 
-    A part that may be left out has ``none`` among them.
+    An optional part has ``none`` among them.
     """
     hints = typing.get_type_hints(cls)
-    found = {field.name: _parts(hints[field.name]) for field in dataclasses.fields(cls)}
-    return {name: classes for name, classes in found.items() if len(classes) > 1}
+    choices = {field.name: _part_classes(hints[field.name]) for field in dataclasses.fields(cls)}
+    return {name: classes for name, classes in choices.items() if len(classes) > 1}
 
 
-def _parts(annotation: Any) -> dict[str, type]:
+def _part_classes(annotation: Any) -> dict[str, type]:
     members = union_members(annotation) or (annotation,)
-    found = {name: part for member in members for name, part in _classes(member).items()}
-    return found | {"none": type(None)} if found and type(None) in members else found
+    classes = {name: part for member in members for name, part in _concrete_classes(member).items()}
+    return classes | {"none": type(None)} if classes and type(None) in members else classes
 
 
 def _type_of(old: Any) -> Any:
@@ -53,12 +171,12 @@ def _type_of(old: Any) -> Any:
     return float if hasattr(old, "dtype") else type(old)
 
 
-def _readable(annotation: Any) -> bool:
+def _is_parsable(annotation: Any) -> bool:
     if annotation in (bool, int, float, str, type(None)) or typing.get_origin(annotation) in (tuple, Literal):
         return True
     if members := union_members(annotation):
-        return any(_readable(member) for member in members)
-    return isinstance(annotation, type) and (issubclass(annotation, enum.Enum) or bool(_classes(annotation)))
+        return any(_is_parsable(member) for member in members)
+    return isinstance(annotation, type) and (issubclass(annotation, enum.Enum) or bool(_concrete_classes(annotation)))
 
 
 def _parse(text: str, annotation: Any) -> Any:
@@ -66,47 +184,50 @@ def _parse(text: str, annotation: Any) -> Any:
     if members := union_members(annotation):
         return _parse_union(text, members)
     if origin is Literal:
-        return _choice(text, {str(member): member for member in args})
+        return _parse_choice(text, {str(member): member for member in args})
     if origin is tuple:
         return _parse_tuple(text, args)
     if annotation in _SCALARS:
         return _SCALARS[annotation](text)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return _choice(text, {m.name: m for m in annotation} | {str(m.value): m for m in annotation})
-    return _make(text, _classes(annotation))
+        return _parse_choice(text, {m.name: m for m in annotation} | {str(m.value): m for m in annotation})
+    return _parse_class(text, _concrete_classes(annotation))
 
 
 def _parse_union(text: str, members: tuple[Any, ...]) -> Any:
-    """By the first member that can read it: the strictest first, then classes by name, ``str`` last."""
+    """Parse by the first member that accepts the text: the strictest first, then classes by name, ``str`` last."""
     strictness = [type(None), bool, int, float]
-    plain = [member for member in members if _readable(member) and not _classes(member)]
+    plain = [member for member in members if _is_parsable(member) and not _concrete_classes(member)]
     plain.sort(key=lambda member: strictness.index(member) if member in strictness else len(strictness))
-    classes = {name: cls for member in members for name, cls in _classes(member).items()}
+    classes = {name: cls for member in members for name, cls in _concrete_classes(member).items()}
     readers: list[Callable[[str], Any]] = [
         functools.partial(_parse, annotation=member) for member in plain if member is not str
     ]
     if classes:
-        readers.append(functools.partial(_make, classes=classes))
+        readers.append(functools.partial(_parse_class, classes=classes))
     if str in plain:
         readers.append(str)
+    if type(None) in members and renames.renamed_choice(text.removesuffix("()"), ["none"]):
+        renames.notice(f"{text} is now called none")
+        return None
     reasons = []
     for read in readers:
         try:
             return read(text)
-        except Unfit as error:
+        except SettingError as error:
             reasons.append(str(error))
-    raise Unfit(" or ".join(reasons))
+    raise SettingError(" or ".join(reasons))
 
 
 def _parse_bool(text: str) -> bool:
-    if text.lower() in TRUE + FALSE:
-        return text.lower() in TRUE
-    raise Unfit("true or false is wanted")
+    if text.lower() in TRUE_WORDS + FALSE_WORDS:
+        return text.lower() in TRUE_WORDS
+    raise SettingError("true or false is wanted")
 
 
 def _parse_none(text: str) -> None:
-    if text.lower() not in NONE:
-        raise Unfit("none is wanted")
+    if text.lower() not in NONE_WORDS:
+        raise SettingError("none is wanted")
 
 
 def _parse_int(text: str) -> int:
@@ -117,17 +238,17 @@ def _parse_int(text: str) -> int:
     try:
         number = float(text)
         if number == int(number):
-            return int(number)  # 1e6 is a whole number to everybody
+            return int(number)  # accepts 1e6
     except (ValueError, OverflowError):
         pass
-    raise Unfit("a whole number is wanted")
+    raise SettingError("a whole number is wanted")
 
 
 def _parse_float(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Unfit("a number is wanted") from None
+        raise SettingError("a number is wanted") from None
 
 
 _SCALARS: dict[Any, Any] = {
@@ -144,31 +265,35 @@ def _parse_tuple(text: str, args: tuple[Any, ...]) -> tuple:
     if len(args) == 2 and args[1] is Ellipsis:
         return tuple(_parse(item, args[0]) for item in items)
     if len(items) != len(args):
-        raise Unfit(f"{len(args)} values with commas between them are wanted")
+        raise SettingError(f"{len(args)} values with commas between them are wanted")
     return tuple(_parse(item, arg) for item, arg in zip(items, args, strict=True))
 
 
-def _choice(text: str, choices: dict[str, Any]) -> Any:
+def _parse_choice(text: str, choices: dict[str, Any]) -> Any:
     if text not in choices:
-        raise Unfit(f"one of {', '.join(choices)} is wanted")
+        raise SettingError(f"one of {', '.join(choices)} is wanted")
     return choices[text]
 
 
-def _classes(annotation: Any) -> dict[str, type]:
-    """The concrete configuration classes that ``annotation`` admits, by name."""
+def _concrete_classes(annotation: Any) -> dict[str, type]:
+    """The concrete configuration classes that ``annotation`` allows, by name."""
     if not isinstance(annotation, type) or annotation is object:
         return {}
-    found = {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
+    classes = {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
     for child in type.__subclasses__(annotation):
-        found |= _classes(child)
-    return {name: cls for name, cls in found.items() if dataclasses.is_dataclass(cls)}
+        classes |= _concrete_classes(child)
+    return {name: cls for name, cls in classes.items() if dataclasses.is_dataclass(cls)}
 
 
-def _make(text: str, classes: dict[str, type]) -> Any:
+def _parse_class(text: str, classes: dict[str, type]) -> Any:
     if not classes:
-        raise Unfit("this setting cannot be given as text")
-    cls = _choice(text.removesuffix("()"), classes)
+        raise SettingError("this setting cannot be given as text")
+    text = text.removesuffix("()")
+    if text not in classes and (new := renames.renamed_choice(text, classes)):
+        renames.notice(f"{text} is now called {new}")
+        text = new
+    cls = _parse_choice(text, classes)
     try:
         return cls()
     except TypeError as error:
-        raise Unfit(f"{text} cannot be made without settings of its own ({error})") from error
+        raise SettingError(f"{text} cannot be made without settings of its own ({error})") from error

@@ -1,25 +1,27 @@
-"""The directory of a run: plain CSV and JSON files, readable without Thespis, and the checkpoints.
+"""The run directory: plain CSV and JSON files, readable without Thespis, and the checkpoints.
 
 ========================  ===========================================================================
 ``run.json``              the resolved configuration; written once
 ``metrics.csv``           one row per (step, seed), no wall clock: equal runs give equal bytes
 ``progress.csv``          ``step,elapsed,steps_per_second``
 ``evaluations.jsonl``     one line per evaluation: ``{"step", "greedy", "sampled"}``
-``conversations.jsonl``   samples of what is said: ``{"step", "conversations": [{"return", "turns"}]}``
+``conversations.jsonl``   sample conversations: ``{"step", "conversations": [{"return", "turns"}]}``
 ``checkpoints/``          the latest two
-``final.json`` ...        whatever :meth:`RunDirectory.write_json` is given
+``final.json`` ...        files written by :meth:`RunDirectory.write_json`
 ========================  ===========================================================================
 
 An empty cell means that nothing was measured. Steps are environment steps per seed. In JSON a number
-that is not finite becomes ``null``. Everything that the disk refuses is a :class:`UserError` of one line.
+that is not finite becomes ``null``. Disk errors are raised as a :class:`UserError` of one line.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,22 +29,48 @@ from typing import Any, BinaryIO
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.core import disk
 from thespis.core.errors import UserError
 from thespis.runs import checkpoint
-from thespis.runs.paths import new_run_path as new_run_path
-from thespis.runs.paths import no_run
-from thespis.runs.text import csv_line, parse_json, plain
+from thespis.runs.config import upgrade_config
+from thespis.runs.serialization import csv_line, read_json, to_jsonable
+from thespis.runtime import disk
 
-COLUMNS = ("step", "seed", "episodes", "episode_return", "episode_length")
-"""The columns that every metrics.csv begins with; those of the method follow."""
 
-PROGRESS = ("step", "elapsed", "steps_per_second")
-KEPT = 2  # checkpoints
+def new_run_path(method: str, env: str, root: str | Path = "runs") -> Path:
+    """An unused path: ``runs/<method>-<env>-<date and time>``, with a numeric suffix if needed."""
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{method}-{env}")
+    first = Path(root) / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    others = (first.with_name(f"{first.name}-{i}") for i in itertools.count(2))
+    return next(path for path in itertools.chain([first], others) if not path.exists())
+
+
+def missing_run_message(path: Path) -> str:
+    """What is wrong with ``path``, and what to do."""
+    if not path.exists():
+        nearby_runs = sorted(path.parent.glob("*/run.json")) if path.parent.is_dir() else []
+        hint = f"the latest run there is {nearby_runs[-1].parent}" if nearby_runs else "start one with `thespis train`"
+        return f"{path} does not exist: {hint}"
+    inner_runs = sorted(path.glob("*/run.json")) if path.is_dir() else []
+    outer_runs = [parent for parent in path.resolve().parents if (parent / "run.json").is_file()]
+    if inner_runs:
+        return f"{path} is not a run but holds {len(inner_runs)}: name one, for instance {inner_runs[-1].parent}"
+    if outer_runs:
+        return f"{path} is not a run but lies in one: name {outer_runs[0]}"
+    return f"{path} is not a run (it has no run.json): start one with `thespis train`"
+
+
+BASE_COLUMNS = ("step", "seed", "episodes", "episode_return", "episode_length")
+"""The first columns of every metrics.csv; those of the method follow."""
+
+PROGRESS_COLUMNS = ("step", "elapsed", "steps_per_second")
+NUM_KEPT_CHECKPOINTS = 2
+
+
+_OLD_TURN = {"heard": "observation", "said": "response"}  # keys of a turn in earlier versions
 
 
 class RunDirectory:
-    """One run on disk. Make one with :meth:`create` or :meth:`open`."""
+    """A run on disk. Use :meth:`create` or :meth:`open`."""
 
     def __init__(self, path: Path, config: dict[str, Any], columns: tuple[str, ...]):
         self.path = path
@@ -54,11 +82,11 @@ class RunDirectory:
     def create(cls, path: str | Path, config: dict[str, Any], columns: Sequence[str]) -> RunDirectory:
         """Start a run in ``path``, which must not exist or be empty.
 
-        ``config`` is the content of run.json; ``columns`` names the metrics beyond :data:`COLUMNS`.
+        ``config`` is the content of run.json; ``columns`` names the metrics after :data:`BASE_COLUMNS`.
         """
         path = Path(path)
-        columns = COLUMNS + tuple(name for name in columns if name not in COLUMNS)
-        with disk.one_line("the run", path):
+        columns = BASE_COLUMNS + tuple(name for name in columns if name not in BASE_COLUMNS)
+        with disk.as_user_error("the run", path):
             if (path / "run.json").exists():
                 raise UserError(
                     f"{path} already holds a run: continue with `thespis resume {path}` or take another path"
@@ -66,40 +94,40 @@ class RunDirectory:
             if path.is_dir() and any(path.iterdir()):
                 raise UserError(f"{path} is not empty: choose another directory for the run")
             (path / "checkpoints").mkdir(parents=True, exist_ok=True)
-            headers = {"metrics.csv": columns, "progress.csv": PROGRESS, "evaluations.jsonl": ()}
+            headers = {"metrics.csv": columns, "progress.csv": PROGRESS_COLUMNS, "evaluations.jsonl": ()}
             for name, header in headers.items():
-                with disk.replacing(path / name) as file:
+                with disk.atomic_write(path / name) as file:
                     file.write(csv_line(header) if header else b"")
         run = cls(path, config, columns)
-        run.write_json("run.json", config)  # last: a directory with a run.json is whole
+        run.write_json("run.json", config)  # last: a directory with a run.json is complete
         return run
 
     @classmethod
     def open(cls, path: str | Path) -> RunDirectory:
-        """The run in ``path``. Raises :class:`UserError` if there is none."""
+        """Open the run in ``path``. Raises :class:`UserError` if there is none."""
         path = Path(path)
         if not (path / "run.json").is_file():
-            raise UserError(no_run(path))
-        config = parse_json(path / "run.json")
+            raise UserError(missing_run_message(path))
+        config = upgrade_config(read_json(path / "run.json"))
         if config.get("format", 1) != 1:
             raise UserError(f"{path} has run format {config['format']}: install a newer Thespis")
-        with disk.one_line("metrics.csv", path), open(path / "metrics.csv", newline="") as file:
+        with disk.as_user_error("metrics.csv", path), open(path / "metrics.csv", newline="") as file:
             columns = tuple(next(csv.reader(file), ()))
         return cls(path, config, columns)
 
     @property
-    def checkpoints(self) -> Path:
-        """Where the checkpoints lie."""
+    def checkpoint_dir(self) -> Path:
+        """Directory of the checkpoints."""
         return self.path / "checkpoints"
 
     def lock(self) -> None:
-        """Claim the run for this process until it ends or :meth:`unlock`: two would mix their rows."""
+        """Lock the run for this process until it ends or :meth:`unlock`: two processes would mix their rows."""
         try:
             import fcntl
-        except ImportError:  # no such lock outside POSIX: the user has to watch
+        except ImportError:  # no such lock outside POSIX
             return
-        with disk.one_line("the lock", self.path):
-            file = open(self.path / ".lock", "ab")  # noqa: SIM115 (held open: the lock lives with it)
+        with disk.as_user_error("the lock", self.path):
+            file = open(self.path / ".lock", "ab")  # noqa: SIM115 (stays open: closing it releases the lock)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -108,113 +136,116 @@ class RunDirectory:
         self._lock = file
 
     def unlock(self) -> None:
-        """Give the run free."""
+        """Release the lock on the run's directory."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    # -- what happened
+    # -- metrics, evaluations and conversations
 
     def append_metrics(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Add rows keyed by column; what is missing or ``None`` stays empty."""
+        """Append rows keyed by column; missing or ``None`` values leave cells empty."""
         for row in rows:
             if unknown := [name for name in row if name not in self.columns]:
                 raise ValueError(f"no column {unknown[0]!r} in metrics.csv: {', '.join(self.columns)}")
         self._append("metrics.csv", b"".join(csv_line([row.get(c) for c in self.columns]) for row in rows))
 
     def metrics(self) -> dict[str, np.ndarray]:
-        """The columns of metrics.csv, float64, ``NaN`` where a cell is empty, in the order of the rows."""
-        return self._table("metrics.csv", self.columns)
+        """The columns of metrics.csv in row order: float64, ``NaN`` for empty cells."""
+        return self._read_table("metrics.csv", self.columns)
 
     def append_progress(self, step: int, elapsed: float, steps_per_second: float) -> None:
-        """Add a line of wall-clock time: seconds since the start, and steps per second of all seeds."""
+        """Append a line of wall-clock progress: seconds since the start, and steps per second of all seeds."""
         self._append("progress.csv", csv_line([step, elapsed, steps_per_second]))
 
     def progress(self) -> dict[str, np.ndarray]:
         """The columns of progress.csv, float64."""
-        return self._table("progress.csv", PROGRESS)
+        return self._read_table("progress.csv", PROGRESS_COLUMNS)
 
     def append_evaluation(
         self, step: int, greedy: Sequence[Sequence[float]], sampled: Sequence[Sequence[float]] | None
     ) -> None:
-        """Add one evaluation: episode returns per seed."""
+        """Append one evaluation: episode returns per seed."""
         line = {"step": step, "greedy": greedy, "sampled": sampled}
-        self._append("evaluations.jsonl", (json.dumps(plain(line), allow_nan=False) + "\n").encode())
+        self._append("evaluations.jsonl", (json.dumps(to_jsonable(line), allow_nan=False) + "\n").encode())
 
     def evaluations(self) -> list[dict[str, Any]]:
         """All evaluations, in order."""
-        return [json.loads(line) for line in self._lines("evaluations.jsonl")]
+        return [json.loads(line) for line in self._read_lines("evaluations.jsonl")]
 
     def append_conversations(self, step: int, conversations: Sequence[dict[str, Any]]) -> None:
-        """Add samples of what was said at a time."""
+        """Append sample conversations at a step."""
         line = {"step": step, "conversations": conversations}
-        text = json.dumps(plain(line), allow_nan=False, ensure_ascii=False) + "\n"
+        text = json.dumps(to_jsonable(line), allow_nan=False, ensure_ascii=False) + "\n"
         self._append("conversations.jsonl", text.encode())
 
     def conversations(self) -> list[dict[str, Any]]:
-        """All samples of what was said, in order; none for actors that do not speak."""
+        """All sample conversations, in order; none for actors without text actions."""
         name = "conversations.jsonl"
-        return [json.loads(line) for line in self._lines(name)] if (self.path / name).exists() else []
+        samples = [json.loads(line) for line in self._read_lines(name)] if (self.path / name).exists() else []
+        for dialogue in (dialogue for sample in samples for dialogue in sample["conversations"]):
+            dialogue["turns"] = [{_OLD_TURN.get(key, key): x for key, x in turn.items()} for turn in dialogue["turns"]]
+        return samples
 
     def rewind(self, step: int) -> None:
-        """Forget every row later than ``step`` and a torn last line; ``-1`` forgets all.
+        """Delete every row later than ``step`` and an incomplete last line; ``-1`` deletes all rows.
 
-        To be called on resuming from a checkpoint at ``step``, so that the files continue from there.
-        Later checkpoints, which must have been damaged, are set aside under the ending ``.damaged``.
+        Called when resuming from a checkpoint at ``step``, so that the files continue from there.
+        Later checkpoints, which must have been damaged, are renamed to ``.damaged``.
         """
-        self._keep("metrics.csv", lambda line: float(line.split(b",", 1)[0]) <= step)
-        self._keep("progress.csv", lambda line: float(line.split(b",", 1)[0]) <= step)
-        self._keep("evaluations.jsonl", lambda line: json.loads(line)["step"] <= step)
+        self._filter_lines("metrics.csv", lambda line: float(line.split(b",", 1)[0]) <= step)
+        self._filter_lines("progress.csv", lambda line: float(line.split(b",", 1)[0]) <= step)
+        self._filter_lines("evaluations.jsonl", lambda line: json.loads(line)["step"] <= step)
         if (self.path / "conversations.jsonl").exists():
-            self._keep("conversations.jsonl", lambda line: json.loads(line)["step"] <= step)
-        with disk.one_line("the checkpoints", self.path):
-            for path in checkpoint.listing(self.checkpoints):
-                if path.name > checkpoint.file_name(max(step, 0)) or step < 0:
+            self._filter_lines("conversations.jsonl", lambda line: json.loads(line)["step"] <= step)
+        with disk.as_user_error("the checkpoints", self.path):
+            for path in checkpoint.list_checkpoints(self.checkpoint_dir):
+                if path.name > checkpoint.checkpoint_name(max(step, 0)) or step < 0:
                     path.rename(path.with_suffix(".damaged"))
 
     def write_json(self, name: str, data: Any) -> None:
         """Write ``data`` to the file ``name``, atomically."""
-        text = json.dumps(plain(data), indent=1, allow_nan=False) + "\n"
-        with disk.one_line(name, self.path), disk.replacing(self.path / name) as file:
+        text = json.dumps(to_jsonable(data), indent=1, allow_nan=False) + "\n"
+        with disk.as_user_error(name, self.path), disk.atomic_write(self.path / name) as file:
             file.write(text.encode())
 
     def read_json(self, name: str) -> Any:
-        """The content of the file ``name``; ``None`` if there is no such file."""
-        return parse_json(self.path / name) if (self.path / name).exists() else None
+        """The content of the file ``name``; ``None`` if it does not exist."""
+        return read_json(self.path / name) if (self.path / name).exists() else None
 
     # -- checkpoints
 
     def save_checkpoint(self, step: int, tree: PyTree, meta: dict[str, Any]) -> Path:
         """Save the state at ``step`` and delete all checkpoints but the latest two. Returns its path.
 
-        What was appended to the run's files before is on the disk before the checkpoint is.
+        Rows appended earlier are on disk before the checkpoint is.
         """
-        with disk.one_line("the run", self.path):
-            self.checkpoints.mkdir(exist_ok=True)
-            disk.remove_parts(self.checkpoints)
+        with disk.as_user_error("the run", self.path):
+            self.checkpoint_dir.mkdir(exist_ok=True)
+            disk.remove_partial_files(self.checkpoint_dir)
             for name in ("metrics.csv", "progress.csv", "evaluations.jsonl"):
-                disk.sync_file(self.path / name)
-        path = self.checkpoints / checkpoint.file_name(step)
+                disk.fsync_file(self.path / name)
+        path = self.checkpoint_dir / checkpoint.checkpoint_name(step)
         checkpoint.save(path, tree, meta)
-        for old in checkpoint.listing(self.checkpoints)[:-KEPT]:
+        for old in checkpoint.list_checkpoints(self.checkpoint_dir)[:-NUM_KEPT_CHECKPOINTS]:
             with contextlib.suppress(OSError):
                 old.unlink()
         return path
 
-    def load_checkpoint(self, like: PyTree, under: str = "") -> checkpoint.Latest | None:
-        """The newest undamaged checkpoint, or its part ``under`` a path; ``None`` if none was ever saved.
+    def load_checkpoint(self, like: PyTree, prefix: str = "") -> checkpoint.LoadedCheckpoint | None:
+        """The newest undamaged checkpoint, or its part below ``prefix``; ``None`` if none was ever saved.
 
         Raises :class:`thespis.runs.checkpoint.CheckpointError` if all are damaged or of another state.
         """
-        if not checkpoint.listing(self.checkpoints):
+        if not checkpoint.list_checkpoints(self.checkpoint_dir):
             return None
-        return checkpoint.latest(self.checkpoints, like, under)
+        return checkpoint.load_latest(self.checkpoint_dir, like, prefix)
 
     # -- files
 
     def _append(self, name: str, text: bytes) -> None:
         path = self.path / name
-        with disk.one_line(name, self.path), open(path, "ab", buffering=0) as file:
+        with disk.as_user_error(name, self.path), open(path, "ab", buffering=0) as file:
             size = file.tell()
             try:
                 written = file.write(text)
@@ -224,21 +255,21 @@ class RunDirectory:
                 file.truncate(size)
                 raise
 
-    def _lines(self, name: str) -> list[bytes]:
-        """Whole lines; the last one may be torn by a kill."""
-        with disk.one_line(name, self.path):
+    def _read_lines(self, name: str) -> list[bytes]:
+        """All complete lines; the last one may be incomplete after a kill."""
+        with disk.as_user_error(name, self.path):
             content = (self.path / name).read_bytes()
         return content.split(b"\n")[:-1]
 
-    def _table(self, name: str, columns: tuple[str, ...]) -> dict[str, np.ndarray]:
-        rows = list(csv.reader(line.decode() for line in self._lines(name)[1:]))
+    def _read_table(self, name: str, columns: tuple[str, ...]) -> dict[str, np.ndarray]:
+        rows = list(csv.reader(line.decode() for line in self._read_lines(name)[1:]))
         cells = [[float(cell) if cell else math.nan for cell in row] for row in rows]
         table = np.array(cells, np.float64).reshape(len(cells), len(columns))
         return {column: table[:, i] for i, column in enumerate(columns)}
 
-    def _keep(self, name: str, wanted: Callable[[bytes], bool]) -> None:
-        lines = self._lines(name)
+    def _filter_lines(self, name: str, wanted: Callable[[bytes], bool]) -> None:
+        lines = self._read_lines(name)
         header = lines[: 1 if name.endswith(".csv") else 0]
-        kept = header + [line for line in lines[len(header) :] if wanted(line)]
-        with disk.one_line(name, self.path), disk.replacing(self.path / name) as file:
-            file.write(b"".join(line + b"\n" for line in kept))
+        remaining = header + [line for line in lines[len(header) :] if wanted(line)]
+        with disk.as_user_error(name, self.path), disk.atomic_write(self.path / name) as file:
+            file.write(b"".join(line + b"\n" for line in remaining))

@@ -1,4 +1,4 @@
-"""TensorBoard and Weights & Biases, fed from the event stream. Their libraries are optional."""
+"""Trackers: TensorBoard and Weights & Biases, as callbacks of the event stream. Their libraries are optional."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from thespis.core import disk
 from thespis.core.errors import missing_extra
 from thespis.runs.events import Event
+from thespis.runtime import disk
 
 _NOT_METRICS = ("step", "seed")
 
 
 class TensorBoard:
-    """A listener that writes TensorBoard files: one TensorBoard run per training seed under ``directory``.
+    """A callback that writes TensorBoard files: one TensorBoard run per training seed under ``directory``.
 
-    Steps are environment steps per seed. When a run is resumed, points later than where it resumes are
+    Steps are environment steps per seed. When a run is resumed, points after the resumed step are
     superseded. Raises :class:`UserError` if tensorboardX is not installed.
     """
 
@@ -35,7 +35,7 @@ class TensorBoard:
         self._seeds: list[int] = []
 
     def __call__(self, event: Event) -> None:
-        """Write one event."""
+        """Write one event of the run to the tracker."""
         match event.kind:
             case "start":
                 self._start, self._seeds = event.step, list(event.data.get("config", {}).get("seeds", []))
@@ -51,7 +51,7 @@ class TensorBoard:
             self._writer(f"seed_{seed}").add_scalar(name, value, event.step)
 
     def close(self) -> None:
-        """Write out what is buffered and release the files."""
+        """Flush the buffers and close the files."""
         for writer in self._writers.values():
             writer.close()
         self._writers.clear()
@@ -68,9 +68,9 @@ class TensorBoard:
 
 
 class WandB:
-    """A listener that logs to Weights & Biases: every metric of every seed, and its mean over seeds.
+    """A callback that logs to Weights & Biases: every metric of every seed, and its mean over seeds.
 
-    ``mode`` is ``online``, ``offline`` (written below the run's directory, to be sent later with
+    ``mode`` is ``online``, ``offline`` (written below the run's directory, to be uploaded later with
     ``wandb sync``) or ``disabled``. A resumed run continues its W&B run. Raises :class:`UserError` if wandb
     is not installed.
     """
@@ -87,9 +87,9 @@ class WandB:
         self._seeds: list[int] = []
 
     def __call__(self, event: Event) -> None:
-        """Log one event."""
+        """Log one event of the run to the tracker."""
         if event.kind == "start":
-            self._begin(event.data)
+            self._start_run(event.data)
         if self._run is None:
             return
         if values := _by_seed_and_mean(event, self._seeds):
@@ -104,59 +104,59 @@ class WandB:
                 self.close()
 
     def close(self) -> None:
-        """Send what is buffered and end the W&B run. May be called twice."""
+        """Upload what is buffered and end the W&B run. May be called twice."""
         if self._run is not None:
             self._run.finish()
             self._run = None
 
-    def _begin(self, data: dict[str, Any]) -> None:
+    def _start_run(self, data: dict[str, Any]) -> None:
         self._seeds = list(data.get("config", {}).get("seeds", []))
         directory = Path(data["run"]).resolve()
         self._run = self._library.init(
             project=self.project,
             mode=self.mode,
             dir=str(directory),
-            id=self._identity(directory),
+            id=self._run_id(directory),
             name=directory.name,
             resume="allow" if self.mode == "online" else None,
             config=data.get("config", {}),
-            settings=self._library.Settings(console="off"),  # it would record every redrawing of the panel
+            settings=self._library.Settings(console="off"),  # the console log would contain every redraw of the panel
         )
         self._run.define_metric("*", step_metric="step")
 
-    def _identity(self, directory: Path) -> str:
-        """W&B's name of this run, kept in its directory so that a resumed run is the same one."""
-        kept = directory / "wandb" / "id.txt"
-        with disk.one_line("the W&B id", directory):
-            kept.parent.mkdir(exist_ok=True)
-            if not kept.exists():
-                kept.write_text(secrets.token_hex(8))
-            return kept.read_text()
+    def _run_id(self, directory: Path) -> str:
+        """The W&B run id, stored in the run's directory so that a resumed run continues it."""
+        id_file = directory / "wandb" / "id.txt"
+        with disk.as_user_error("the W&B id", directory):
+            id_file.parent.mkdir(exist_ok=True)
+            if not id_file.exists():
+                id_file.write_text(secrets.token_hex(8))
+            return id_file.read_text()
 
 
 def _scalars(event: Event, seeds: list[int]) -> Iterator[tuple[int, str, float]]:
-    """Seed, name and value of all that an event measured; evaluations come in the order of ``seeds``."""
+    """Seed, name and value of every measurement in an event; evaluations come in the order of ``seeds``."""
     if event.kind == "metrics":
         for row in event.data["rows"]:
             for name, value in row.items():
                 if name not in _NOT_METRICS and value is not None and math.isfinite(value):
                     yield row["seed"], f"train/{name}", float(value)
     if event.kind == "evaluation":
-        for way in ("greedy", "sampled"):
-            for row, returns in enumerate(event.data.get(way) or []):
-                known = [value for value in returns if value is not None and math.isfinite(value)]
-                if known:
+        for mode in ("greedy", "sampled"):
+            for row, returns in enumerate(event.data.get(mode) or []):
+                finite = [value for value in returns if value is not None and math.isfinite(value)]
+                if finite:
                     yield (
                         (seeds[row] if row < len(seeds) else row),
-                        f"evaluation/{way}_return",
-                        sum(known) / len(known),
+                        f"evaluation/{mode}_return",
+                        sum(finite) / len(finite),
                     )
 
 
 def _by_seed_and_mean(event: Event, seeds: list[int]) -> dict[str, float]:
     values: dict[str, float] = {}
-    together: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for seed, name, value in _scalars(event, seeds):
         values[f"{name}/seed_{seed}"] = value
-        together.setdefault(name, []).append(value)
-    return values | {name: sum(found) / len(found) for name, found in together.items()}
+        by_name.setdefault(name, []).append(value)
+    return values | {name: sum(per_seed) / len(per_seed) for name, per_seed in by_name.items()}

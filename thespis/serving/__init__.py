@@ -1,1 +1,1 @@
-"""Language models behind HTTP, in the form that OpenAI's clients speak."""
+"""HTTP server for language models with an OpenAI-compatible API."""

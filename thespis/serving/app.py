@@ -1,4 +1,4 @@
-"""The server: ``/v1/chat/completions``, ``/v1/completions``, ``/v1/models`` and ``/health`` over one engine."""
+"""ASGI application: ``/v1/chat/completions``, ``/v1/completions``, ``/v1/models`` and ``/health`` over one engine."""
 
 from __future__ import annotations
 
@@ -9,145 +9,165 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from thespis.core.errors import UserError, missing_extra
-from thespis.language.engine import Answer, Piece, Refused, Usage, collected
-from thespis.language.local import Ask
-from thespis.serving.asked import Asked, chat_asked, text_asked
-from thespis.serving.desk import Desk
-from thespis.serving.door import Door, body_of, refusal
-from thespis.serving.shown import Shown
+from thespis.language.engine import Completion, CompletionChunk, RequestError, Usage, join_chunks
+from thespis.language.local_engine import TokenizedPrompt
+from thespis.serving.auth import AuthMiddleware, error_json, read_json_body
+from thespis.serving.batcher import RequestBatcher
+from thespis.serving.request import CompletionRequest, parse_chat_request, parse_text_request
+from thespis.serving.response import ResponseFormatter
 
-_LOOK = 0.5  # seconds between two looks at whether a client still waits
-
-
-_LATER = "1"  # seconds after which a client that found the queue full may ask again
+_DISCONNECT_INTERVAL = 0.5  # seconds between two checks for a disconnected client
 
 
-class Server:
-    """The handlers. ``name``: what clients call the model; ``length``: tokens of an answer if they do not say."""
+_RETRY_AFTER = "1"  # seconds, sent to clients when the queue is full
 
-    def __init__(self, desk: Desk, name: str, length: int):
-        self.desk, self.name, self.length = desk, name, length
+
+class CompletionHandlers:
+    """Request handlers. ``model_name``: the name in the API; ``max_tokens``: limit where a request has none."""
+
+    def __init__(self, batcher: RequestBatcher, model_name: str, max_tokens: int):
+        self.batcher, self.model_name, self.max_tokens = batcher, model_name, max_tokens
 
     async def health(self, request: Any) -> Any:
-        """``GET /health``: it listens."""
-        return _json({"status": "ok"})
+        """``GET /health``: status of the server."""
+        return _json_response({"status": "ok"})
 
     async def models(self, request: Any) -> Any:
-        """``GET /v1/models``: the one there is."""
-        return _json({"object": "list", "data": [self._model()]})
+        """``GET /v1/models``: a list with the served model."""
+        return _json_response({"object": "list", "data": [self._model_json()]})
 
     async def model(self, request: Any) -> Any:
-        """``GET /v1/models/NAME``."""
-        self._known(request.path_params["name"])
-        return _json(self._model())
+        """``GET /v1/models/NAME``: the served model, or an error for another name."""
+        self._check_model_name(request.path_params["name"])
+        return _json_response(self._model_json())
 
-    async def chat(self, request: Any) -> Any:
-        """``POST /v1/chat/completions``."""
-        return await self._completed(request, chat_asked(await body_of(request), self.length), chat=True)
+    async def chat_completions(self, request: Any) -> Any:
+        """``POST /v1/chat/completions``: a chat completion, whole or streamed."""
+        return await self._respond(
+            request, parse_chat_request(await read_json_body(request), self.max_tokens), chat=True
+        )
 
-    async def text(self, request: Any) -> Any:
-        """``POST /v1/completions``."""
-        encode = self.desk.engine.tokenizer.encode
-        return await self._completed(request, text_asked(await body_of(request), self.length, encode), chat=False)
+    async def completions(self, request: Any) -> Any:
+        """``POST /v1/completions``: a text completion, whole or streamed."""
+        encode = self.batcher.engine.tokenizer.encode
+        return await self._respond(
+            request, parse_text_request(await read_json_body(request), self.max_tokens, encode), chat=False
+        )
 
-    async def _completed(self, request: Any, asked: Asked, *, chat: bool) -> Any:
-        self._known(asked.model)
-        if self.desk.full:
-            raise Refused(f"{self.desk.limit} requests are waiting already: ask again later", code="queue_full")
+    async def _respond(self, request: Any, completion_request: CompletionRequest, *, chat: bool) -> Any:
+        self._check_model_name(completion_request.model)
+        if self.batcher.is_full:
+            raise RequestError(
+                f"{self.batcher.max_pending} requests are already waiting: retry later", code="queue_full"
+            )
         try:
-            ask = self.desk.engine.ask(asked.talk, asked.request, asked.shorten)
-        except Refused as error:
-            raise error if chat else Refused(str(error), "prompt", error.code) from None
-        except UserError as error:  # the chat template's own words
-            raise Refused(str(error), "messages") from None
-        vocabulary = self.desk.engine.model.shape.vocabulary
-        if max(ask.ids) >= vocabulary:
-            raise Refused(f"token ids are below {vocabulary}", "prompt")
-        shown = Shown(asked, ask.ids, self.desk.engine.tokenizer, chat=chat)
-        if asked.stream:
-            return _streaming(self._events(request, ask, shown))
-        answer = await self._whole(request, ask)
-        return _json(shown.document(answer.replies, answer.usage or Usage()))
+            tokenized = self.batcher.engine.tokenize_prompt(
+                completion_request.prompt, completion_request.config, completion_request.clip_max_tokens
+            )
+        except RequestError as error:
+            raise error if chat else RequestError(str(error), "prompt", error.code) from None
+        except UserError as error:  # raised by the chat template
+            raise RequestError(str(error), "messages") from None
+        vocab_size = self.batcher.engine.model.config.vocab_size
+        if max(tokenized.tokens) >= vocab_size:
+            raise RequestError(f"tokens must be below {vocab_size}", "prompt")
+        formatter = ResponseFormatter(completion_request, tokenized.tokens, self.batcher.engine.tokenizer, is_chat=chat)
+        if completion_request.stream:
+            return _sse_response(self._stream_events(request, tokenized, formatter))
+        completion = await self._complete(request, tokenized)
+        return _json_response(formatter.completion_json(completion.choices, completion.usage or Usage()))
 
-    async def _whole(self, request: Any, ask: Ask) -> Answer:
-        """The answer; if the client leaves before it is complete, nobody goes on with it."""
-        pieces = self.desk.pieces(ask)
-        task = asyncio.create_task(_listed(pieces))
+    async def _complete(self, request: Any, prompt: TokenizedPrompt) -> Completion:
+        """The whole completion; generation is cancelled if the client disconnects."""
+        stream = self.batcher.stream(prompt)
+        task = asyncio.create_task(_collect_chunks(stream))
         try:
             while not task.done():
-                await asyncio.wait({task}, timeout=_LOOK)
+                await asyncio.wait({task}, timeout=_DISCONNECT_INTERVAL)
                 if not task.done() and await request.is_disconnected():
-                    raise Refused("the client has left")
+                    raise RequestError("the client has disconnected")
         finally:
             task.cancel()
-        found = task.result()
-        usage = Usage(len(ask.ids), sum(len(piece.tokens or ()) for piece in found))
+        chunks = task.result()
+        usage = Usage(len(prompt.tokens), sum(len(chunk.tokens or ()) for chunk in chunks))
         request.state.usage = usage
-        return Answer(collected(found, ask.request.n).replies, usage)
+        return Completion(join_chunks(chunks, prompt.config.n).choices, usage)
 
-    async def _events(self, request: Any, ask: Ask, shown: Shown) -> AsyncIterator[str]:
-        said = 0
+    async def _stream_events(
+        self, request: Any, prompt: TokenizedPrompt, formatter: ResponseFormatter
+    ) -> AsyncIterator[str]:
+        num_tokens = 0
         try:
-            async with contextlib.aclosing(self.desk.pieces(ask)) as pieces:
-                async for piece in pieces:
-                    said += len(piece.tokens or ())
-                    request.state.usage = Usage(len(ask.ids), said)
-                    yield _event(shown.event(piece))
-            if shown.asked.usage:
-                yield _event(shown.end(Usage(len(ask.ids), said)))
-        except Exception as error:  # the status is sent already: what is left is to say it here
-            yield _event(refusal(500, str(error) if isinstance(error, UserError) else "the engine failed"))
+            async with contextlib.aclosing(self.batcher.stream(prompt)) as stream:
+                async for chunk in stream:
+                    num_tokens += len(chunk.tokens or ())
+                    request.state.usage = Usage(len(prompt.tokens), num_tokens)
+                    yield _sse_event(formatter.chunk_json(chunk))
+            if formatter.request.include_usage:
+                yield _sse_event(formatter.usage_chunk_json(Usage(len(prompt.tokens), num_tokens)))
+        except Exception as error:  # the status has already been sent
+            yield _sse_event(error_json(500, str(error) if isinstance(error, UserError) else "the engine failed"))
             return
         yield "data: [DONE]\n\n"
 
-    def _known(self, name: str) -> None:
-        if name != self.name:
-            raise Refused(f"there is no model {name[:80]!r} here, only {self.name!r}", "model", "model_not_found")
+    def _check_model_name(self, name: str) -> None:
+        if name != self.model_name:
+            raise RequestError(
+                f"there is no model {name[:80]!r}: the server has only {self.model_name!r}", "model", "model_not_found"
+            )
 
-    def _model(self) -> dict[str, Any]:
-        return {"id": self.name, "object": "model", "created": 0, "owned_by": "thespis"}
+    def _model_json(self) -> dict[str, Any]:
+        return {"id": self.model_name, "object": "model", "created": 0, "owned_by": "thespis"}
 
 
-def application(desk: Desk, name: str, *, key: str | None, length: int, log: Callable[[str], None]) -> Any:
-    """The ASGI application; ``key``: what clients must show, ``log``: is given one line a request."""
+def create_app(
+    batcher: RequestBatcher, model_name: str, *, api_key: str | None, max_tokens: int, log: Callable[[str], None]
+) -> Any:
+    """The ASGI application; ``api_key``: required from clients, ``log``: called with one line per request."""
     require_starlette()
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
-    async def refused(request: Any, error: Any) -> Any:
+    async def on_request_error(request: Any, error: Any) -> Any:
         status = {"model_not_found": 404, "queue_full": 429}.get(error.code, 400)
-        response = _json(refusal(status, str(error), error.field, error.code), status)
+        response = _json_response(error_json(status, str(error), error.field, error.code), status)
         if status == 429:
-            response.headers["Retry-After"] = _LATER
+            response.headers["Retry-After"] = _RETRY_AFTER
         return response
 
-    async def unknown(request: Any, error: Any) -> Any:
-        return _json(
-            refusal(error.status_code, f"{request.method} {request.url.path[:80]}: {error.detail}"), error.status_code
+    async def on_http_error(request: Any, error: Any) -> Any:
+        return _json_response(
+            error_json(error.status_code, f"{request.method} {request.url.path[:80]}: {error.detail}"),
+            error.status_code,
         )
 
-    async def stopping(request: Any, error: Any) -> Any:
-        return _json(refusal(503, str(error)), 503)
+    async def on_shutdown(request: Any, error: Any) -> Any:
+        return _json_response(error_json(503, str(error)), 503)
 
-    async def failed(request: Any, error: Exception) -> Any:
+    async def on_engine_error(request: Any, error: Exception) -> Any:
         log(f"the engine failed: {type(error).__name__}: {error}")
-        return _json(refusal(500, "the engine failed"), 500)
+        return _json_response(error_json(500, "the engine failed"), 500)
 
-    server = Server(desk, name, length)
+    server = CompletionHandlers(batcher, model_name, max_tokens)
     routes = [
         Route("/health", server.health),
         Route("/v1/models", server.models),
         Route("/v1/models/{name:path}", server.model),
-        Route("/v1/chat/completions", server.chat, methods=["POST"]),
-        Route("/v1/completions", server.text, methods=["POST"]),
+        Route("/v1/chat/completions", server.chat_completions, methods=["POST"]),
+        Route("/v1/completions", server.completions, methods=["POST"]),
     ]
-    told: Any = {Refused: refused, HTTPException: unknown, UserError: stopping, Exception: failed}
-    return Door(Starlette(routes=routes, exception_handlers=told), key, log)
+    handlers: Any = {
+        RequestError: on_request_error,
+        HTTPException: on_http_error,
+        UserError: on_shutdown,
+        Exception: on_engine_error,
+    }
+    return AuthMiddleware(Starlette(routes=routes, exception_handlers=handlers), api_key, log)
 
 
 def require_starlette() -> None:
-    """Raises ``UserError`` if what serves is not installed."""
+    """Raise ``UserError`` if starlette or uvicorn is not installed."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -155,21 +175,21 @@ def require_starlette() -> None:
         raise missing_extra("starlette or uvicorn", "serve") from error
 
 
-async def _listed(pieces: AsyncIterator[Piece]) -> list[Piece]:
-    return [piece async for piece in pieces]
+async def _collect_chunks(chunks: AsyncIterator[CompletionChunk]) -> list[CompletionChunk]:
+    return [chunk async for chunk in chunks]
 
 
-def _event(document: dict[str, Any]) -> str:
-    return f"data: {json.dumps(document)}\n\n"
+def _sse_event(body: dict[str, Any]) -> str:
+    return f"data: {json.dumps(body)}\n\n"
 
 
-def _json(document: dict[str, Any], status: int = 200) -> Any:
+def _json_response(body: dict[str, Any], status: int = 200) -> Any:
     from starlette.responses import JSONResponse
 
-    return JSONResponse(document, status)
+    return JSONResponse(body, status)
 
 
-def _streaming(events: AsyncIterator[str]) -> Any:
+def _sse_response(events: AsyncIterator[str]) -> Any:
     from starlette.responses import StreamingResponse
 
     return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})

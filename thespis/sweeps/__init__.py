@@ -1,1 +1,1 @@
-"""A grid of settings times seeds: ordinary runs, spread over the processes of a Ray."""
+"""Sweeps: a grid of settings times seeds as ordinary runs, distributed over processes by Ray."""

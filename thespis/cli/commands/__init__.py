@@ -1,1 +1,1 @@
-"""The commands: one dataclass each, whose fields are its options and whose ``run`` does the work."""
+"""Commands: one dataclass each, with options as fields and a ``run`` method."""

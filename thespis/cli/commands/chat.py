@@ -1,4 +1,4 @@
-"""``thespis chat``."""
+"""Command ``thespis chat``: dialogue with a trained language model."""
 
 from __future__ import annotations
 
@@ -7,74 +7,78 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from thespis.cli.options import Count, JsonFlag, optional
-from thespis.cli.output import Output
-from thespis.cli.training import INTERRUPTED
+from thespis.cli.options import Count, JsonFlag, optional_arg
+from thespis.cli.output import CommandOutput
+from thespis.cli.train_session import EXIT_INTERRUPTED
 from thespis.core.errors import UserError
 
 if TYPE_CHECKING:
-    from thespis.cli.talking import AsActor
+    from thespis.cli.chat_session import ActorRoleChat
 
 
 @dataclasses.dataclass(frozen=True)
-class Chat:
-    """Talk with an actor that speaks, at the terminal. Ctrl-D leaves.
+class ChatCommand:
+    """Chat with a trained language model at the terminal. Ctrl-D quits.
 
     thespis chat runs/talk --role actor
     """
 
     directory: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
-    """A run that has learnt to speak (runs/talk, or runs/talk@3 for its seed 3), or the directory of a checkpoint."""
-    role: Literal["world", "actor"] = "world"
-    """Who you are: the world, free in what you say, and the actor answers; or the actor, in the run's own world, beside
-    what the actor itself would say."""
+    """A run of a language model method (runs/talk, or runs/talk@3 for its seed 3), or the directory of a checkpoint."""
+    role: Literal["environment", "actor"] = "environment"
+    """Your role: environment (you write observations, and the model responds), or actor (you respond in the run's own
+    environment, and see the model's suggestions)."""
     greedy: bool = False
-    """Take the likeliest words instead of sampling."""
-    length: Annotated[Count | None, optional("N")] = None
-    """Tokens of an answer at most; by default those of the run, 256 for a checkpoint."""
-    seed: Annotated[int | None, optional("S")] = None
-    """Begin the same episode and draw the same answers again; by default others each time."""
+    """Decode greedily instead of sampling."""
+    length: Annotated[Count | None, optional_arg("N")] = None
+    """Maximum number of tokens of a response; by default that of the run, 256 for a checkpoint."""
+    seed: Annotated[int | None, optional_arg("S")] = None
+    """Random seed of the episode and of sampling; by default a new one each time."""
     json: JsonFlag = False
 
-    def run(self, out: Output) -> int:
-        """Talk."""
+    def run(self, out: CommandOutput) -> int:
+        """Run the dialogue until a side ends it."""
         import secrets
 
         from thespis import api
-        from thespis.arena.naming import parted
-        from thespis.assembly import use_compilation_cache
-        from thespis.cli.talking import AsActor, AsWorld, known_words, opening
-        from thespis.language.engine import Request
-        from thespis.serving.model import engine_in, model_in, speaker_of
+        from thespis.arena.player_names import parse_run_name
+        from thespis.cli.chat_session import ActorRoleChat, EnvironmentRoleChat, first_message, vocabulary_line
+        from thespis.language.engine import GenerationConfig
+        from thespis.serving.model_io import engine_from_path, engine_from_run, find_model
+        from thespis.training.assembly import enable_compilation_cache
 
-        use_compilation_cache()
-        path, chosen, _ = parted(self.directory)
-        found = model_in(path)
-        run = None if (found / "config.json").exists() else api.load(found)
+        enable_compilation_cache()
+        path, seed_choice, _ = parse_run_name(self.directory)
+        model_path = find_model(path)
+        run = None if (model_path / "config.json").exists() else api.load(model_path)
         if run is None and self.role == "actor":
-            raise UserError(
-                f"{path} is a checkpoint and has no world to speak in: leave out --role actor, or give a run"
-            )
+            raise UserError(f"{path} is a checkpoint and has no environment: leave out --role actor, or give a run")
         seed = secrets.randbits(31) if self.seed is None else self.seed
-        engine, request = (engine_in(found, rows=1), Request()) if run is None else speaker_of(run, chosen, rows=1)
-        changed: dict[str, Any] = {"seed": seed, "length": self.length or request.length}
-        request = dataclasses.replace(request, **changed | ({"temperature": 0.0} if self.greedy else {}))
-        who = "you are the world, and it answers" if self.role == "world" else "you are the actor"
-        out.say(f"{self.directory}: {who} (--seed {seed}); Ctrl-D leaves", markup=False)
+        engine, config = (
+            (engine_from_path(model_path, batch_size=1), GenerationConfig())
+            if run is None
+            else engine_from_run(run, seed_choice, batch_size=1)
+        )
+        overrides: dict[str, Any] = {"seed": seed, "max_tokens": self.length or config.max_tokens}
+        config = dataclasses.replace(config, **overrides | ({"temperature": 0.0} if self.greedy else {}))
+        role_text = (
+            "you are the environment, and the model responds" if self.role == "environment" else "you are the actor"
+        )
+        out.print(f"{self.directory}: {role_text} (--seed {seed}); Ctrl-D quits", markup=False)
         if run is not None and self.role == "actor":
-            return self._in_world(AsActor(run, engine, request, out), out)
-        known = None if run is None else run.spec.action.vocabulary  # pyright: ignore
+            return self._chat_as_actor(ActorRoleChat(run, engine, config, out), out)
+        vocabulary = None if run is None else run.spec.action_space.vocabulary  # pyright: ignore
         if run is not None:
-            out.say(f"the world would begin: {opening(run, seed)}", markup=False)
-            out.say(known_words(known), markup=False)
-        out.result({"seed": seed, "conversation": AsWorld(engine, request, known, out).run()})
+            out.print(f"the environment would start with: {first_message(run, seed)}", markup=False)
+            out.print(vocabulary_line(vocabulary), markup=False)
+        out.write_result({"seed": seed, "conversation": EnvironmentRoleChat(engine, config, vocabulary, out).run()})
         return 0
 
-    def _in_world(self, talk: AsActor, out: Output) -> int:
+    def _chat_as_actor(self, session: ActorRoleChat, out: CommandOutput) -> int:
         try:
-            told = talk.run()
+            result = session.run()
         except EOFError:
-            out.say("\nyou left before it was over")
-            return INTERRUPTED
-        out.result({"seed": talk.request.seed} | told)
+            out.print("\nyou quit before the end of the episode")
+            return EXIT_INTERRUPTED
+        out.write_result({"seed": session.config.seed} | result)
         return 0

@@ -1,4 +1,4 @@
-"""``thespis compare``."""
+"""Command ``thespis compare``: statistical comparison of runs."""
 
 from __future__ import annotations
 
@@ -7,56 +7,61 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.text import Text
 
-from thespis.cli.options import JsonFlag, RunPaths, optional
-from thespis.cli.output import Output
-from thespis.cli.tables import summaries
+from thespis.cli.options import JsonFlag, RunPaths, optional_arg
+from thespis.cli.output import CommandOutput
+from thespis.cli.tables import summary_table
 
 if TYPE_CHECKING:
-    from thespis.evaluation.comparison import Comparison
+    from thespis.evaluation.comparison import RunComparison
 
 
 @dataclasses.dataclass(frozen=True)
-class Compare:
-    """Compare runs on one environment: is one better, and do the seeds suffice to say so?
+class CompareCommand:
+    """Compare runs on one environment: is one better, and are there enough seeds to say so?
 
-    Runs of the same settings count as one group with the seeds of all of them.
+    Runs with the same settings form one group with all their seeds.
     """
 
     directories: RunPaths
     """Directories of finished runs."""
     sampled: bool = False
     """Compare sampled instead of greedy play."""
-    plot: Annotated[str | None, optional("FILE")] = None
-    """Draw the comparison there, as .svg or .png."""
+    plot: Annotated[str | None, optional_arg("FILE")] = None
+    """Plot the comparison to this file, .svg or .png."""
     json: JsonFlag = False
 
-    def run(self, out: Output) -> int:
-        """Compare and print."""
+    def run(self, out: CommandOutput) -> int:
+        """Compare the runs and print the result."""
         import numpy as np
 
-        from thespis.evaluation.comparison import compare, group_runs
+        from thespis.evaluation.comparison import compare_groups, group_runs
 
         mode = "sampled" if self.sampled else "greedy"
         groups = group_runs(self.directories, mode)
-        comparison = compare({group.name: np.array(group.scores) for group in groups})
+        comparison = compare_groups({group.name: np.array(group.scores) for group in groups})
         if self.plot:
             from thespis.evaluation.report import write_comparison_plot
 
             write_comparison_plot(groups, comparison, self.plot)
-        _show(out, comparison, f"{mode.capitalize()} return on {groups[0].env}")
+        _print_comparison(out, comparison, f"{mode.capitalize()} return on {groups[0].env}")
         if self.plot:
-            out.say(f"plot: {self.plot}")
-        out.result({"env": groups[0].env, "mode": mode, "plot": self.plot} | comparison.to_json())
+            out.print(f"plot: {self.plot}")
+        out.write_result({"env": groups[0].env, "mode": mode, "plot": self.plot} | comparison.to_json())
         return 0
 
 
-def _show(out: Output, comparison: Comparison, title: str) -> None:
-    from thespis.evaluation import words
+def _print_comparison(out: CommandOutput, comparison: RunComparison, title: str) -> None:
+    from thespis.evaluation import formatting
 
-    rows = [(g.name, words.number(g.iqm), words.interval(g.interval), str(len(g.scores))) for g in comparison.groups]
-    out.say(summaries(title, "group", rows))
+    rows = [
+        (g.name, formatting.format_number(g.iqm), formatting.format_interval(g.interval), str(len(g.scores)))
+        for g in comparison.groups
+    ]
+    out.print(summary_table(title, "group", rows))
     for pair in comparison.pairs:
-        out.say(Text(f"{pair.sentence}.", style="bold"))
-        span = words.interval(pair.interval)
-        span = f"95% interval {span}" if pair.interval else f"{span} for an interval"
-        out.say(Text(f"probability that a seed of {pair.a} beats one of {pair.b}: {pair.probability:.2f} ({span})"))
+        out.print(Text(f"{pair.sentence}.", style="bold"))
+        interval = formatting.format_interval(pair.interval)
+        interval = f"95% interval {interval}" if pair.interval else f"{interval} for an interval"
+        out.print(
+            Text(f"probability that a seed of {pair.a} beats one of {pair.b}: {pair.probability:.2f} ({interval})")
+        )

@@ -1,4 +1,4 @@
-"""``thespis doctor``."""
+"""Command ``thespis doctor``: checks of the installation and of an environment."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from typing import Annotated
 import tyro
 
 from thespis.cli.options import Count, JsonFlag
-from thespis.cli.output import Output
+from thespis.cli.output import CommandOutput
 
-_MARKS = {True: "[green]ok    [/]", False: "[bold red]FAILED[/]", None: "[yellow]note  [/]"}
+_STATUS_LABELS = {True: "[green]ok    [/]", False: "[bold red]FAILED[/]", None: "[yellow]note  [/]"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Doctor:
-    """Check this installation on worlds with known answers, and your environment if you name it."""
+class DoctorCommand:
+    """Check this installation on probe environments with known solutions, and your environment if you name it."""
 
     env: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
     """An environment to check as well: a name, or my_module:MyEnv."""
     seconds: Count = 60
-    """Time it may take."""
+    """Time limit in seconds, approximately."""
     json: JsonFlag = False
 
-    def run(self, out: Output) -> int:
-        """Check, print, and return 1 if anything failed."""
+    def run(self, out: CommandOutput) -> int:
+        """Run the checks and print results; returns 1 if a check failed."""
         from rich.markup import escape
 
         from thespis.cli.doctor import doctor
-        from thespis.runs.environment_info import device_line
+        from thespis.runs.system_info import describe_device
 
-        out.say(f"{device_line()}\nchecking, which takes about {self.seconds} seconds at most")
+        out.print(f"{describe_device()}\nchecking, at most about {self.seconds} seconds")
         checks = doctor(self.env, seconds=self.seconds)
         for check in checks:
-            out.say(
-                f"{_MARKS[check.passed]}  {escape(check.name)}: {escape(check.message)} [dim]({check.seconds:.1f} s)[/]"
+            out.print(
+                f"{_STATUS_LABELS[check.passed]}  {escape(check.name)}: {escape(check.message)} "
+                f"[dim]({check.seconds:.1f} s)[/]"
             )
         failed = [check.name for check in checks if check.passed is False]
         passed = sum(check.passed is True for check in checks)
-        out.say()
+        out.print()
         if failed:
-            out.say(f"[bold red]{len(failed)} of {len(checks)} checks failed; the first one: {escape(failed[0])}[/]")
+            out.print(f"[bold red]{len(failed)} of {len(checks)} checks failed; the first one: {escape(failed[0])}[/]")
         else:
-            out.say(f"[bold green]nothing failed[/]: {passed} of {len(checks)} checks passed")
-        listed = [dataclasses.asdict(check) for check in checks]
-        out.result({"failed": failed, "first_failing": failed[0] if failed else None, "checks": listed})
+            out.print(f"[bold green]nothing failed[/]: {passed} of {len(checks)} checks passed")
+        check_dicts = [dataclasses.asdict(check) for check in checks]
+        out.write_result({"failed": failed, "first_failing": failed[0] if failed else None, "checks": check_dicts})
         return 1 if failed else 0

@@ -1,16 +1,16 @@
-"""``thespis evaluate``."""
+"""Command ``thespis evaluate``: evaluation of a trained run."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from thespis.cli.options import Count, JsonFlag, RunPath
-from thespis.cli.output import Output
+from thespis.cli.output import CommandOutput
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluate:
-    """Play a trained run, greedily and by sampling. Changes nothing of the run."""
+class EvaluateCommand:
+    """Evaluate a trained run, with greedy and with sampled actions. The run is not changed."""
 
     directory: RunPath
     """The run's directory."""
@@ -18,20 +18,20 @@ class Evaluate:
     """Episodes per training seed, greedy and sampled each."""
     json: JsonFlag = False
 
-    def run(self, out: Output) -> int:
-        """Play and print."""
+    def run(self, out: CommandOutput) -> int:
+        """Evaluate and print the results."""
         from thespis import api
-        from thespis.cli.live import final_table
+        from thespis.cli.progress import final_table
         from thespis.core.errors import UserError
         from thespis.runs.checkpoint import hash_tree
 
         if self.episodes < 1:
             raise UserError("an evaluation needs at least one episode: --episodes 10")
         run = api.load(self.directory)
-        before = hash_tree(run.states)
+        state_hash = hash_tree(run.states)
         result = run.evaluate(self.episodes)
-        assert result["state_hash"] == before, "playing changed the state"
-        out.say(final_table(result))
-        out.say(f"at step {result['step']:,} of {run.path}, state {before[:16]}")
-        out.result({key: result[key] for key in ("run", "step", "greedy", "sampled", "state_hash")})
+        assert result["state_hash"] == state_hash, "playing changed the state"
+        out.print(final_table(result))
+        out.print(f"at step {result['step']:,} of {run.path}, state {state_hash[:16]}")
+        out.write_result({key: result[key] for key in ("run", "step", "greedy", "sampled", "state_hash")})
         return 0

@@ -1,4 +1,4 @@
-"""``thespis export``."""
+"""Command ``thespis export``: checkpoints from language model runs."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Annotated
 
 import tyro
 
-from thespis.cli.options import JsonFlag, RunPath, optional
-from thespis.cli.output import Output
+from thespis.cli.options import JsonFlag, RunPath, optional_arg
+from thespis.cli.output import CommandOutput
 
 
 @dataclasses.dataclass(frozen=True)
-class Export:
-    """Write what a run has learnt to say as a checkpoint: for --model, for ``serve``, for transformers and vLLM."""
+class ExportCommand:
+    """Write a run's language model as a checkpoint: for --model, for ``serve``, for transformers and vLLM."""
 
     directory: RunPath
     """The run's directory."""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")]
     """The checkpoint's directory: new, or empty."""
-    seed: Annotated[int | None, optional("N")] = None
-    """The training seed; the first if none is named."""
+    seed: Annotated[int | None, optional_arg("N")] = None
+    """The training seed; by default the first."""
     adapters: bool = False
-    """Write the adapters alone that it has learnt (``tuned=Adapters``), as PEFT reads them."""
+    """Write the learned LoRA adapters alone (``trainable=LoRA``), in PEFT's format."""
     json: JsonFlag = False
 
-    def run(self, out: Output) -> int:
-        """Load and write."""
+    def run(self, out: CommandOutput) -> int:
+        """Load the run and write the checkpoint."""
         from thespis import api
-        from thespis.serving.model import exported
+        from thespis.serving.model_io import export_checkpoint
 
         run = api.load(self.directory)
-        exported(run, self.out, self.seed, adapters=self.adapters)
-        out.say(f"what {run.path} says at step {run.step:,}: {self.out}")
+        export_checkpoint(run, self.out, self.seed, adapters_only=self.adapters)
+        out.print(f"model of {run.path} at step {run.step:,}: {self.out}")
         if (env := run.config["env"]) and not self.adapters:
-            out.say(f"go on from it: thespis train grpo --env {env} --model {self.out}")
-        out.result({"out": self.out, "step": run.step})
+            out.print(f"continue training: thespis train grpo --env {env} --model {self.out}")
+        out.write_result({"out": self.out, "step": run.step})
         return 0

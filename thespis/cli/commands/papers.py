@@ -1,4 +1,4 @@
-"""``thespis papers``."""
+"""Command ``thespis papers``: papers with testable claims."""
 
 from __future__ import annotations
 
@@ -10,90 +10,96 @@ import tyro
 from rich.table import Table
 from rich.text import Text
 
-from thespis.cli.options import JsonFlag, optional
-from thespis.cli.output import Output
+from thespis.cli.options import JsonFlag, optional_arg
+from thespis.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from thespis.evidence.paper import Paper
 
-Verdict = Literal["shown", "not shown", "contradicted", "outdated", "none yet"]
+VerdictLabel = Literal["shown", "not shown", "contradicted", "outdated", "none yet"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Papers:
-    """List the papers whose claims can be tested, or tell all about one."""
+class PapersCommand:
+    """List the papers whose claims can be tested, or show the details of one."""
 
     id: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[ID]", help_behavior_hint="")] = None
-    """The paper to tell about; all, if none is named."""
-    family: Annotated[str | None, optional("FAMILY")] = None
+    """The paper to show; by default all are listed."""
+    family: Annotated[str | None, optional_arg("FAMILY")] = None
     """Only papers of this family."""
-    verdict: Annotated[Verdict | None, optional("VERDICT")] = None
+    verdict: Annotated[VerdictLabel | None, optional_arg("VERDICT")] = None
     """Only papers with this verdict."""
     evidence: Annotated[str, tyro.conf.arg(metavar="DIR")] = "evidence"
-    """Where the evidence lies."""
-    write: Annotated[str | None, optional("DIR")] = None
-    """Write the pages there: papers.md, and papers/ID.md for each."""
+    """The directory with the evidence."""
+    write: Annotated[str | None, optional_arg("DIR")] = None
+    """Write the pages to this directory: papers.md, and papers/ID.md for each paper."""
     json: JsonFlag = False
 
-    def run(self, out: Output) -> int:
-        """Print what was asked for."""
+    def run(self, out: CommandOutput) -> int:
+        """Print the list or the details of one paper, or write the pages."""
         from thespis.core.errors import UserError
-        from thespis.evidence.page import write
+        from thespis.evidence.pages import write_pages
         from thespis.papers import registry
 
         if self.write:
-            write([registry.load(id) for id in registry.ids()], Path(self.evidence), Path(self.write))
-            out.say(f"written: {Path(self.write) / 'papers.md'}")
+            write_pages([registry.load_paper(id) for id in registry.paper_ids()], Path(self.evidence), Path(self.write))
+            out.print(f"written: {Path(self.write) / 'papers.md'}")
             return 0
         if self.id is not None:
-            return self._tell(out, registry.load(self.id))
-        papers = [registry.load(id) for id in registry.ids()]
+            return self._show_paper(out, registry.load_paper(self.id))
+        papers = [registry.load_paper(id) for id in registry.paper_ids()]
         families = sorted({paper.family for paper in papers})
         if self.family not in (None, *families):
             raise UserError(f"unknown family {self.family!r}: it is one of {', '.join(families)}")
-        told = [self._row(paper) for paper in papers]
-        told = [row for row in told if self.family in (None, row["family"]) and self.verdict in (None, row["verdict"])]
+        rows = [self._paper_row(paper) for paper in papers]
+        rows = [row for row in rows if self.family in (None, row["family"]) and self.verdict in (None, row["verdict"])]
         table = Table(title="Papers", title_justify="left", title_style="bold")
-        for head in ("id", "family", "verdict", "seeds", "minutes"):
-            table.add_column(head, justify="right" if head in ("seeds", "minutes") else "left", overflow="fold")
-        for row in told:
+        for header in ("id", "family", "verdict", "seeds", "minutes"):
+            table.add_column(header, justify="right" if header in ("seeds", "minutes") else "left", overflow="fold")
+        for row in rows:
             minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
             table.add_row(row["id"], row["family"], row["verdict"], str(row["seeds"] or ""), minutes)
-        out.say(table)
-        out.result(told)
+        out.print(table)
+        out.write_result(rows)
         return 0
 
-    def _row(self, paper: Paper) -> dict[str, Any]:
+    def _paper_row(self, paper: Paper) -> dict[str, Any]:
         from thespis.evidence import record
-        from thespis.evidence.page import state
+        from thespis.evidence.pages import verdict_status
 
-        found = record.read(Path(self.evidence), paper.id)
+        evidence_record = record.read_record(Path(self.evidence), paper.id)
         return {
             "id": paper.id,
             "title": paper.citation.title,
             "family": paper.family,
-            "verdict": state(paper, found),
-            "seeds": len(found["seeds"]) if found else None,
-            "minutes": found["minutes"] if found else None,
+            "verdict": verdict_status(paper, evidence_record),
+            "seeds": len(evidence_record["seeds"]) if evidence_record else None,
+            "minutes": evidence_record["minutes"] if evidence_record else None,
         }
 
-    def _tell(self, out: Output, paper: Paper) -> int:
-        from thespis.cli.commands.reproduce import show
+    def _show_paper(self, out: CommandOutput, paper: Paper) -> int:
+        from thespis.cli.commands.reproduce import print_record
         from thespis.evidence import record
 
-        cited, found = paper.citation, record.read(Path(self.evidence), paper.id)
+        citation, evidence_record = paper.citation, record.read_record(Path(self.evidence), paper.id)
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
-        rows = [("paper", f"{cited.authors} {cited.year}: {cited.title}, {cited.id}"), ("does", paper.does)]
-        rows += [("claim", paper.claim), *(("part", part) for part in paper.parts), ("use", paper.use)]
+        rows = [
+            ("paper", f"{citation.authors} {citation.year}: {citation.title}, {citation.id}"),
+            ("does", paper.summary),
+        ]
+        rows += [("claim", paper.claim), *(("part", part) for part in paper.parts), ("use", paper.command)]
         rows += [("test", claim.sentence) for claim in paper.miniature.claims]
-        rows += [("verdict", self._row(paper)["verdict"])]
+        rows += [("verdict", self._paper_row(paper)["verdict"])]
         rows += [("remarks", paper.remarks)] if paper.remarks else []
         for name, text in rows:
             grid.add_row(name, Text(text))
-        out.say(grid)
-        if found:
-            show(out, found)
-        out.result(self._row(paper) | {"claim": paper.claim, "parts": paper.parts, "use": paper.use, "record": found})
+        out.print(grid)
+        if evidence_record:
+            print_record(out, evidence_record)
+        out.write_result(
+            self._paper_row(paper)
+            | {"claim": paper.claim, "parts": paper.parts, "use": paper.command, "record": evidence_record}
+        )
         return 0

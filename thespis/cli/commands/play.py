@@ -1,4 +1,4 @@
-"""``thespis play``."""
+"""Command ``thespis play``: a game against a trained run."""
 
 from __future__ import annotations
 
@@ -8,56 +8,58 @@ from typing import Annotated
 
 import tyro
 
-from thespis.cli.options import JsonFlag, optional
-from thespis.cli.output import Output
-from thespis.cli.training import INTERRUPTED
+from thespis.cli.options import JsonFlag, optional_arg
+from thespis.cli.output import CommandOutput
+from thespis.cli.train_session import EXIT_INTERRUPTED
 from thespis.core.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class Play:
-    """Play a game against a trained run, at the terminal. Ctrl-D leaves.
+class PlayCommand:
+    """Play a game against a trained run at the terminal. Ctrl-D quits.
 
     thespis play runs/ppo --seat 1
     """
 
     player: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PLAYER")]
-    """Against whom: a run (runs/ppo, or runs/ppo@3 for its seed 3), bot:random, bot:mcts-100 or module:attribute. In a
-    game of more than two it sits in all other seats."""
-    env: Annotated[str | None, optional("NAME")] = None
-    """Which game; by default the one that the run was trained in."""
+    """The opponent: a run (runs/ppo, or runs/ppo@3 for its seed 3), bot:random, bot:mcts-100 or module:attribute. In a
+    game of more than two players it plays all other seats."""
+    env: Annotated[str | None, optional_arg("NAME")] = None
+    """The game; by default the one on which the run was trained."""
     seat: Annotated[int, tyro.conf.arg(metavar="I")] = 0
-    """Where you sit; 0 moves first."""
+    """Your seat; 0 moves first."""
     greedy: bool = False
     """Let a run take its best action instead of sampling."""
-    seed: Annotated[int | None, optional("S")] = None
-    """Deal these cards and draw these actions again; by default others each time."""
+    seed: Annotated[int | None, optional_arg("S")] = None
+    """Random seed of cards and sampled actions; by default a new one each time."""
     json: JsonFlag = False
 
-    def run(self, out: Output) -> int:
-        """Play one game."""
-        from thespis.arena.naming import entrant, environment
-        from thespis.arena.tournament import short
-        from thespis.assembly import use_compilation_cache
-        from thespis.cli.person import Match
+    def run(self, out: CommandOutput) -> int:
+        """Play one game against the given players."""
+        from thespis.arena.player_names import resolve_match_env, resolve_player
+        from thespis.arena.tournament import short_names
+        from thespis.cli.human_match import HumanMatch
         from thespis.core.contracts import Mode
+        from thespis.training.assembly import enable_compilation_cache
 
-        use_compilation_cache()
-        name, world = environment([self.player], self.env)
-        game = world.spec.game
+        enable_compilation_cache()
+        name, match_env = resolve_match_env([self.player], self.env)
+        game = match_env.spec.game
         if game is None:
-            raise UserError(f"{name} is no game in turn: a person can play those of pgx (thespis list envs)")
-        if not 0 <= self.seat < game.rules.players:
-            raise UserError(f"--seat {self.seat} does not fit: seats of {name} are 0 to {game.rules.players - 1}")
-        (player,) = entrant(self.player, world, name, Mode.EXPLOIT if self.greedy else Mode.SAMPLE).players
-        (called,) = short([self.player])
+            raise UserError(f"{name} is not a turn-based game: play one of pgx (thespis list envs)")
+        if not 0 <= self.seat < game.spec.num_players:
+            raise UserError(f"--seat {self.seat} is out of range: seats of {name} are 0 to {game.spec.num_players - 1}")
+        (player,) = resolve_player(
+            self.player, match_env, name, Mode.EXPLOIT if self.greedy else Mode.SAMPLE
+        ).seed_players
+        (opponent_name,) = short_names([self.player])
         seed = secrets.randbits(31) if self.seed is None else self.seed
-        first = "you move first" if self.seat == 0 else f"you sit in seat {self.seat}"
-        out.say(f"{name} against {called}: {first} (--seed {seed}); Ctrl-D leaves", markup=False)
+        seat_text = "you move first" if self.seat == 0 else f"you sit in seat {self.seat}"
+        out.print(f"{name} against {opponent_name}: {seat_text} (--seed {seed}); Ctrl-D quits", markup=False)
         try:
-            won = Match(game, player, called, self.seat, seed, out).run()
+            payoffs = HumanMatch(game, player, opponent_name, self.seat, seed, out).run()
         except EOFError:
-            out.say("\nyou left before the game was over")
-            return INTERRUPTED
-        out.result({"env": name, "player": self.player, "seat": self.seat, "seed": seed, "payoffs": won})
+            out.print("\nyou quit before the end of the game")
+            return EXIT_INTERRUPTED
+        out.write_result({"env": name, "player": self.player, "seat": self.seat, "seed": seed, "payoffs": payoffs})
         return 0

@@ -1,4 +1,4 @@
-"""``thespis report``."""
+"""Command ``thespis report``: HTML reports of runs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated
 
-from thespis.cli.options import JsonFlag, RunPaths, optional
-from thespis.cli.output import Output
+from thespis.cli.options import JsonFlag, RunPaths, optional_arg
+from thespis.cli.output import CommandOutput
 from thespis.core.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class MakeReport:
-    """Write a report of one run, or of several side by side: one HTML file that opens from disk."""
+class ReportCommand:
+    """Write a report of one run, or of several side by side, as one self-contained HTML file."""
 
     directories: RunPaths
     """Directories of runs."""
-    out: Annotated[str | None, optional("FILE")] = None
-    """Where to; by default report.html in the run, or here for several runs."""
+    out: Annotated[str | None, optional_arg("FILE")] = None
+    """The file; by default report.html in the run, or in the current directory for several runs."""
     json: JsonFlag = False
 
-    def run(self, out: Output) -> int:
-        """Write it."""
+    def run(self, out: CommandOutput) -> int:
+        """Write the report of the given runs."""
         from thespis.evaluation.report import write_report
 
         if not self.directories:
@@ -30,6 +30,6 @@ class MakeReport:
         runs = [Path(name) for name in self.directories]
         default = runs[0] / "report.html" if len(runs) == 1 else Path("report.html")
         written = write_report(runs, Path(self.out) if self.out else default)
-        out.say(f"report: {written}")
-        out.result({"report": written, "runs": list(self.directories)})
+        out.print(f"report: {written}")
+        out.write_result({"report": written, "runs": list(self.directories)})
         return 0

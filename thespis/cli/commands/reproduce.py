@@ -1,4 +1,4 @@
-"""``thespis reproduce``."""
+"""Command ``thespis reproduce``: trials of papers' claims."""
 
 from __future__ import annotations
 
@@ -12,109 +12,125 @@ from rich.table import Table
 from rich.text import Text
 
 from thespis.cli.options import JsonFlag
-from thespis.cli.output import Output, complain
-from thespis.cli.training import INTERRUPTED
+from thespis.cli.output import CommandOutput, print_stderr
+from thespis.cli.train_session import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from thespis.evidence.paper import Paper
-    from thespis.evidence.trial import Piece
-    from thespis.runs.events import Listener
+    from thespis.evidence.runner import TrialJob
+    from thespis.runs.events import Callback
 
 
 @dataclasses.dataclass(frozen=True)
-class Reproduce:
-    """Put a paper's claim to its test: train the arms, print the verdict, write the evidence.
+class ReproduceCommand:
+    """Test a paper's claim: train the arms, print the verdict, write the evidence.
 
-    What is finished is kept, so the same command goes on after an interruption. `all` stands for every paper.
+    Finished runs are kept, so the same command continues after an interruption. `all` stands for every paper.
     """
 
     ids: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="ID ...")]
     """Papers (thespis papers)."""
     full: bool = False
-    """The paper's own environments and budget instead of the miniature; may take hours."""
+    """Use the paper's own environments and budget instead of the miniature; may take hours."""
     evidence: Annotated[str, tyro.conf.arg(metavar="DIR")] = "evidence"
-    """Where the record and its figure are written."""
+    """The directory for the record and its figure."""
     runs: Annotated[str, tyro.conf.arg(metavar="DIR")] = "runs/papers"
-    """Where the arms are trained; papers that have one in common train it once."""
+    """The directory in which the arms are trained; an arm that papers share is trained once."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only the verdicts."""
 
-    def run(self, out: Output) -> int:
+    def run(self, out: CommandOutput) -> int:
         """Run the trials one after the other."""
         from thespis.core.errors import UserError
-        from thespis.evidence.trial import Interrupted
+        from thespis.evidence.runner import TrialInterrupted
         from thespis.papers import registry
 
         if not self.ids:
             raise UserError("name at least one paper (thespis papers), or all")
-        papers = [registry.load(id) for id in (registry.ids() if self.ids == ("all",) else self.ids)]
+        papers = [registry.load_paper(id) for id in (registry.paper_ids() if self.ids == ("all",) else self.ids)]
         for paper in papers:
-            paper.trial(self.full)  # all or none
+            paper.trial(self.full)  # raises before any trial starts
         records = []
         for paper in papers:
             try:
-                records.append(self._one(out, paper))
-            except Interrupted:
-                complain(f"{paper.id} was interrupted and is saved; the same command goes on from there")
-                return INTERRUPTED
+                records.append(self._reproduce_paper(out, paper))
+            except TrialInterrupted:
+                print_stderr(f"{paper.id} was interrupted and is saved; run the same command to continue")
+                return EXIT_INTERRUPTED
         if len(records) > 1:
-            out.say(_summary(records))
-        out.result(records if len(records) > 1 else records[0])
+            out.print(_verdict_table(records))
+        out.write_result(records if len(records) > 1 else records[0])
         return 0
 
-    def _one(self, out: Output, paper: Paper) -> dict[str, Any]:
+    def _reproduce_paper(self, out: CommandOutput, paper: Paper) -> dict[str, Any]:
         from thespis.evidence import figure, record
-        from thespis.evidence.trial import run_trial
+        from thespis.evidence.runner import run_trial
 
         trial = paper.trial(self.full)
-        out.say(Text(f"{paper.id}: {paper.claim}", style="bold"))
-        declared_in = record.committed(paper)
-        if declared_in is None:
-            complain(f"warning: the declaration of {paper.id} is not committed: nobody can see that it came first")
-        with contextlib.ExitStack() as displays:  # whatever happens, the terminal is given back
-            outcome = run_trial(trial, Path(self.runs), lambda piece: self._watch(out, piece, displays))
-        found = record.recorded(paper, self.full, outcome, declared_in)
-        path = record.write(Path(self.evidence), found, figure.draw(found))
-        show(out, found)
-        out.say(f"evidence: {path} and {path.with_suffix('.svg').name}")
-        return found
+        out.print(Text(f"{paper.id}: {paper.claim}", style="bold"))
+        commit = record.declaration_commit(paper)
+        if commit is None:
+            print_stderr(
+                f"warning: the declaration of {paper.id} is not committed: it cannot be shown to precede the results"
+            )
+        with contextlib.ExitStack() as displays:  # restores the terminal also after an error
+            outcome = run_trial(trial, Path(self.runs), lambda job: self._progress_listeners(out, job, displays))
+        new_record = record.make_record(paper, self.full, outcome, commit)
+        path = record.write_record(Path(self.evidence), new_record, figure.plot_record(new_record))
+        print_record(out, new_record)
+        out.print(f"evidence: {path} and {path.with_suffix('.svg').name}")
+        return new_record
 
-    def _watch(self, out: Output, piece: Piece, displays: contextlib.ExitStack) -> list[Listener]:
+    def _progress_listeners(
+        self, out: CommandOutput, piece: TrialJob, displays: contextlib.ExitStack
+    ) -> list[Callback]:
         if self.quiet:
             return []
-        from thespis.cli.live import Live
+        from thespis.cli.progress import LiveDisplay
 
-        out.say(Text(f"{piece.arm.name} on {piece.env}, seeds {piece.seeds[0]}-{piece.seeds[-1]}"
-                     f" ({piece.number} of {piece.of})"))  # fmt: skip
-        return [displays.enter_context(Live(out.console))]
+        out.print(
+            Text(
+                f"{piece.arm.name} on {piece.env}, seeds {piece.seeds[0]}-{piece.seeds[-1]}"
+                f" ({piece.number} of {piece.total})"
+            )
+        )
+        return [displays.enter_context(LiveDisplay(out.console))]
 
 
-def show(out: Output, found: dict[str, Any]) -> None:
+def print_record(out: CommandOutput, record: dict[str, Any]) -> None:
     """Print a record: a table per measure, every finding, the verdict."""
-    from thespis.evaluation import words
+    from thespis.evaluation import formatting
 
-    for measure in found["measures"]:
+    for measure in record["measures"]:
         table = Table(title=measure["name"].capitalize(), title_justify="left", title_style="bold")
-        for head in ("arm", "environment", "IQM", "95% interval", "seeds"):
-            table.add_column(head, justify="left" if head in ("arm", "environment") else "right", overflow="fold")
+        for header in ("arm", "environment", "IQM", "95% interval", "seeds"):
+            table.add_column(header, justify="left" if header in ("arm", "environment") else "right", overflow="fold")
         for arm, envs in measure["arms"].items():
-            for env, told in envs.items():
-                seeds = str(len(told["scores"]))
+            for env, result in envs.items():
+                seeds = str(len(result["scores"]))
                 table.add_row(
-                    arm, env.rpartition(":")[2], words.number(told["iqm"]), words.interval(told["interval"]), seeds
+                    arm,
+                    env.rpartition(":")[2],
+                    formatting.format_number(result["iqm"]),
+                    formatting.format_interval(result["interval"]),
+                    seeds,
                 )
-        out.say(table)
-    for finding in found["findings"]:
-        span = f" ({found['level']:.1%} interval {words.interval(finding['interval'])})" if finding["interval"] else ""
-        out.say(Text(f"{finding['verdict']}: {finding['claim']}: {finding['estimate']:.3g}{span}"))
-    out.say(Text(f"{found['id']}: {found['verdict']}", style="bold"))
+        out.print(table)
+    for finding in record["findings"]:
+        interval = (
+            f" ({record['level']:.1%} interval {formatting.format_interval(finding['interval'])})"
+            if finding["interval"]
+            else ""
+        )
+        out.print(Text(f"{finding['verdict']}: {finding['claim']}: {finding['estimate']:.3g}{interval}"))
+    out.print(Text(f"{record['id']}: {record['verdict']}", style="bold"))
 
 
-def _summary(records: list[dict[str, Any]]) -> Table:
+def _verdict_table(records: list[dict[str, Any]]) -> Table:
     table = Table(title="Verdicts", title_justify="left", title_style="bold")
-    for head in ("paper", "verdict", "seeds", "minutes"):
-        table.add_column(head, justify="left" if head in ("paper", "verdict") else "right")
-    for found in records:
-        table.add_row(found["id"], found["verdict"], str(len(found["seeds"])), f"{found['minutes']:.1f}")
+    for header in ("paper", "verdict", "seeds", "minutes"):
+        table.add_column(header, justify="left" if header in ("paper", "verdict") else "right")
+    for record in records:
+        table.add_row(record["id"], record["verdict"], str(len(record["seeds"])), f"{record['minutes']:.1f}")
     return table

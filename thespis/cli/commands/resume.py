@@ -1,47 +1,51 @@
-"""``thespis resume``."""
+"""Command ``thespis resume``: continue an interrupted run."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Annotated
 
-from thespis.cli.options import Count, JsonFlag, RunPath, optional
-from thespis.cli.output import Output
-from thespis.cli.training import follow, meet, show, trackers
-from thespis.runs.events import Listener
+from thespis.cli.options import Count, JsonFlag, RunPath, optional_arg
+from thespis.cli.output import CommandOutput
+from thespis.cli.train_session import join_processes, make_trackers, train_silently, train_with_display
+from thespis.runs.events import Callback
 
 
 @dataclasses.dataclass(frozen=True)
-class Resume:
-    """Continue an interrupted run to its end, as if it had not been interrupted."""
+class ResumeCommand:
+    """Continue an interrupted run to its end, with the same results as without interruption."""
 
     directory: RunPath
     """The run's directory."""
-    cluster: Annotated[str | None, optional("HOST:PORT")] = None
-    """Where the Ray cluster is by now, for a run whose workers live in one."""
-    tensorboard: Annotated[str | None, optional("DIR")] = None
-    """Write TensorBoard files there as well."""
-    wandb: Annotated[str | None, optional("PROJECT")] = None
-    """Log to this Weights & Biases project as well."""
-    devices: Annotated[Count | None, optional("N")] = None
-    """Another number of devices than it had."""
+    cluster: Annotated[str | None, optional_arg("HOST:PORT")] = None
+    """The current address of the Ray cluster, for a run with workers in one."""
+    tensorboard: Annotated[str | None, optional_arg("DIR")] = None
+    """Also write TensorBoard files to this directory."""
+    wandb: Annotated[str | None, optional_arg("PROJECT")] = None
+    """Also log to this Weights & Biases project."""
+    devices: Annotated[Count | None, optional_arg("N")] = None
+    """Use another number of devices than before."""
     processes: Count = 1
-    """How many processes run this command together, each with devices of its own."""
+    """Number of processes that run this command together, each with its own devices."""
     process: Count = 0
-    """Which of them this is, 0 .. N-1: 0 writes and prints."""
-    coordinator: Annotated[str | None, optional("HOST:PORT")] = None
-    """Where they meet: the host of process 0, and a free port."""
+    """Index of this process, 0 .. N-1: process 0 writes and prints."""
+    coordinator: Annotated[str | None, optional_arg("HOST:PORT")] = None
+    """Address for the processes to connect: the host of process 0, and a free port."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only warnings and the result."""
 
-    def run(self, out: Output) -> int:
-        """Continue the run."""
-        speaks = meet(self.coordinator, self.processes, self.process)
-        listeners = trackers(self.tensorboard, self.wandb) if speaks else []
+    def run(self, out: CommandOutput) -> int:
+        """Continue the run from its latest checkpoint."""
+        is_main = join_processes(self.coordinator, self.processes, self.process)
+        trackers = make_trackers(self.tensorboard, self.wandb) if is_main else []
         from thespis import api
 
-        def go(listening: list[Listener]) -> api.Run:
+        def resume_run(listening: list[Callback]) -> api.Run:
             return api.resume(self.directory, devices=self.devices, cluster=self.cluster, callbacks=listening)
 
-        return show(out, go, quiet=self.quiet, trackers=listeners) if speaks else follow(go)
+        return (
+            train_with_display(out, resume_run, quiet=self.quiet, trackers=trackers)
+            if is_main
+            else train_silently(resume_run)
+        )

@@ -1,4 +1,4 @@
-"""``thespis sweep``."""
+"""Command ``thespis sweep``: training over a grid of settings."""
 
 from __future__ import annotations
 
@@ -7,121 +7,133 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from thespis.cli.asked import Asked, flat
-from thespis.cli.options import Count, JsonFlag, optional
-from thespis.cli.output import Output, complain
-from thespis.cli.training import DIVERGED, INTERRUPTED
+from thespis.cli.options import Count, JsonFlag, optional_arg
+from thespis.cli.output import CommandOutput, print_stderr
+from thespis.cli.train_args import TrainArgs, flatten_option
+from thespis.cli.train_session import EXIT_DIVERGED, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from thespis.runs.events import Event
-    from thespis.sweeps.results import Row
-    from thespis.sweeps.results import Sweep as Done
+    from thespis.sweeps.sweep import SweepResult, SweepRow
 
-CODES = {"failed": 2, "diverged": DIVERGED, "lost": 2, "broken": 1}
-"""Exit codes by the reason why a job has no finished run."""
+EXIT_CODES = {"failed": 2, "diverged": EXIT_DIVERGED, "lost": 2, "broken": 1}
+"""Exit codes by reason of a failed job."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Sweep(Asked):
-    """Train every setting of a grid with every seed, several runs at once, and say which setting is best.
+class SweepCommand(TrainArgs):
+    """Train every setting of a grid with every seed, several runs in parallel, and rank the settings.
 
     thespis sweep sac --env Pendulum-v1 --steps 20000 --seeds 4 --grid learning_rate=1e-3,3e-4 batch=64,128
 
-    What is finished is kept, so the same command with the same --out goes on after an interruption.
+    Finished runs are kept, so the same command with the same --out continues after an interruption.
     """
 
     grid: Annotated[
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE,VALUE ..")
     ] = ()
     """Settings of the method and the values to try; all combinations are trained. Tuples in brackets:
-    hidden=[64,64],[256,256]."""
-    jobs: Annotated[Count | None, optional("N")] = None
-    """Runs at once, with one CPU each; by default as many as there are CPUs."""
-    seeds_per_job: Annotated[Count | None, optional("N")] = None
-    """Seeds of one run, which train side by side; by default all of them. 1 makes every seed a run of its own."""
-    cluster: Annotated[str | None, optional("HOST:PORT")] = None
-    """The Ray cluster to run in, or auto for the one of this machine; by default a Ray of the sweep's own here."""
-    out: Annotated[str | None, optional("DIR")] = None
-    """Where the runs are written; by default a new directory under runs/."""
+    hidden_sizes=[64,64],[256,256]."""
+    jobs: Annotated[Count | None, optional_arg("N")] = None
+    """Number of parallel runs, with one CPU each; by default the number of CPUs."""
+    seeds_per_job: Annotated[Count | None, optional_arg("N")] = None
+    """Seeds per run, which train in parallel; by default all of them. 1 makes every seed a separate run."""
+    cluster: Annotated[str | None, optional_arg("HOST:PORT")] = None
+    """The Ray cluster to run in, or auto for the one of this machine; by default a new one on this machine."""
+    out: Annotated[str | None, optional_arg("DIR")] = None
+    """The directory for the runs; by default a new one under runs/."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only warnings and the result."""
 
-    def run(self, out: Output) -> int:
-        """Train and print the table."""
-        from thespis.sweeps.sweeping import sweep
+    def run(self, out: CommandOutput) -> int:
+        """Run the sweep and print the table of results."""
+        from thespis.sweeps.sweep import sweep
 
-        done = sweep(
-            **self.arguments(), grid=flat(self.grid), jobs=self.jobs, seeds_per_job=self.seeds_per_job,
-            cluster=self.cluster, out=self.out, callbacks=[_Told(out, self.quiet)],
-        )  # fmt: skip
-        _show(out, done)
-        out.result(done.to_json())
-        if done.reason == "interrupted":
-            complain("interrupted: what was finished is kept, and the same command with this --out goes on from there")
-            return INTERRUPTED
-        return max((CODES[failure.reason] for failure in done.failures), default=0)
+        result = sweep(
+            **self.train_kwargs(),
+            grid=flatten_option(self.grid),
+            jobs=self.jobs,
+            seeds_per_job=self.seeds_per_job,
+            cluster=self.cluster,
+            out=self.out,
+            callbacks=[_SweepListener(out, self.quiet)],
+        )
+        _print_results(out, result)
+        out.write_result(result.to_json())
+        if result.reason == "interrupted":
+            print_stderr("interrupted: finished runs are kept; run the same command with this --out to continue")
+            return EXIT_INTERRUPTED
+        return max((EXIT_CODES[failure.reason] for failure in result.failures), default=0)
 
 
-class _Told:
-    """A listener that says what becomes of the jobs, a line each."""
+class _SweepListener:
+    """Callback that prints a line for each job that ends."""
 
-    def __init__(self, out: Output, quiet: bool):
+    def __init__(self, out: CommandOutput, quiet: bool):
         self._out, self._quiet = out, quiet
         self._jobs = self._over = 0
 
     def __call__(self, event: Event) -> None:
-        """Say one event."""
+        """Print one event of the run as a line."""
         match event.kind:
             case "start":
                 self._start(event.data)
             case "warning":
-                complain(f"warning: {event.data['message']}")
+                print_stderr(f"warning: {event.data['message']}")
             case "done":
                 self._over += 1
                 self._done(event.data)
 
     def _start(self, data: dict[str, Any]) -> None:
-        from thespis.evaluation import words
+        from thespis.evaluation import formatting
 
         self._jobs, self._over = data["jobs"], data["finished"]
-        kept = f", {self._over:,} of them finished before" if self._over else ""
+        finished = f", {self._over:,} of them already finished" if self._over else ""
         if not self._quiet:
-            self._out.say(f"{words.count(self._jobs, 'run')} in {data['run']}{kept}")
+            self._out.print(f"{formatting.format_count(self._jobs, 'run')} in {data['run']}{finished}")
 
     def _done(self, data: dict[str, Any]) -> None:
         match data["reason"]:
             case "finished" if not self._quiet:
-                self._out.say(f"{self._over} of {self._jobs}: {data['run']}{_greedy(data['run'])}")
+                self._out.print(f"{self._over} of {self._jobs}: {data['run']}{_greedy_return(data['run'])}")
             case "failed" | "diverged" | "lost":
-                complain(f"{data['run']}: {data['message']}")
+                print_stderr(f"{data['run']}: {data['message']}")
             case "broken":
-                complain(f"{data['run']}: this was not foreseen: please report these lines\n{data['message']}")
+                print_stderr(f"{data['run']}: unexpected error: please report these lines\n{data['message']}")
 
 
-def _greedy(path: str) -> str:
-    from thespis.evaluation import words
+def _greedy_return(path: str) -> str:
+    from thespis.evaluation import formatting
     from thespis.runs.store import RunDirectory
 
     final = RunDirectory.open(path).read_json("final.json")
-    return f": greedy return {words.number(final['greedy']['iqm'])}" if final else ""
+    return f": greedy return {formatting.format_number(final['greedy']['iqm'])}" if final else ""
 
 
-def _show(out: Output, done: Done) -> None:
+def _print_results(out: CommandOutput, result: SweepResult) -> None:
     from rich.text import Text
 
-    from thespis.cli.tables import summaries
+    from thespis.cli.tables import summary_table
 
-    out.say(summaries(f"Greedy return on {done.env or 'a dataset'}", "setting", [_cells(row) for row in done.rows]))
-    out.say(Text(f"runs: {done.path}"))
-    if command := done.compare_command():
-        out.say(Text(f"compare the first two: {command}"))
+    out.print(
+        summary_table(
+            f"Greedy return on {result.env or 'a dataset'}", "setting", [_table_cells(row) for row in result.rows]
+        )
+    )
+    out.print(Text(f"runs: {result.path}"))
+    if command := result.compare_command():
+        out.print(Text(f"compare the best two: {command}"))
 
 
-def _cells(row: Row) -> tuple[str, str, str, str]:
-    from thespis.evaluation import words
+def _table_cells(row: SweepRow) -> tuple[str, str, str, str]:
+    from thespis.evaluation import formatting
 
-    seeds = str(len(row.seeds)) if len(row.seeds) == row.wanted else f"{len(row.seeds)} of {row.wanted}"
+    seeds = (
+        str(len(row.seeds))
+        if len(row.seeds) == row.num_planned_seeds
+        else f"{len(row.seeds)} of {row.num_planned_seeds}"
+    )
     if row.summary is None:
         return row.name, "–", "–", seeds
-    return row.name, words.number(row.summary.iqm), words.interval(row.summary.interval), seeds
+    return row.name, formatting.format_number(row.summary.iqm), formatting.format_interval(row.summary.interval), seeds

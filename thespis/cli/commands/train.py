@@ -1,60 +1,63 @@
-"""``thespis train``."""
+"""Command ``thespis train``: train a method."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Annotated
 
-from thespis.cli.asked import Asked
-from thespis.cli.options import Count, JsonFlag, optional
-from thespis.cli.output import Output
-from thespis.cli.training import follow, meet, show, trackers
-from thespis.runs.events import Listener
+from thespis.cli.options import Count, JsonFlag, optional_arg
+from thespis.cli.output import CommandOutput
+from thespis.cli.train_args import TrainArgs
+from thespis.cli.train_session import join_processes, make_trackers, train_silently, train_with_display
+from thespis.runs.events import Callback
 
 
 @dataclasses.dataclass(frozen=True)
-class Train(Asked):
-    """Train a method in an environment, judge it, and write a report.
+class TrainCommand(TrainArgs):
+    """Train a method on an environment, evaluate it, and write a report.
 
     thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3
     """
 
-    out: Annotated[str | None, optional("DIR")] = None
+    out: Annotated[str | None, optional_arg("DIR")] = None
     """The run's directory; by default a new one under runs/."""
     devices: Count = 1
-    """Devices that share the seeds, or else each seed's environments (docs/scaling.md)."""
+    """Number of devices, which share the seeds or else each seed's environments (docs/scaling.md)."""
     processes: Count = 1
-    """How many processes run this command together, each with devices of its own."""
+    """Number of processes that run this command together, each with its own devices."""
     process: Count = 0
-    """Which of them this is, 0 .. N-1: 0 writes and prints."""
-    coordinator: Annotated[str | None, optional("HOST:PORT")] = None
-    """Where they meet: the host of process 0, and a free port."""
+    """Index of this process, 0 .. N-1: process 0 writes and prints."""
+    coordinator: Annotated[str | None, optional_arg("HOST:PORT")] = None
+    """Address for the processes to connect: the host of process 0, and a free port."""
     workers: Count = 0
-    """Processes (of Ray's) that act in host environments, each with its share of them; 0 for none beside this one.
-    Results depend on their number, not on their speed."""
-    cluster: Annotated[str | None, optional("HOST:PORT")] = None
-    """The Ray cluster in which the workers live, or auto for the one of this machine; by default a Ray of the run's
-    own on this machine."""
+    """Ray processes that act in host environments, each with its share of them; 0 to act in the main process. Results
+    depend on their number, not on their speed."""
+    cluster: Annotated[str | None, optional_arg("HOST:PORT")] = None
+    """The Ray cluster of the workers, or auto for the one of this machine; by default a new one on this machine."""
     cores: Count = 0
-    """Threads that XLA computes with on a CPU; 0 for one a core. One is faster for small networks that learn from small
-    minibatches; the last digits of wide ones depend on it."""
-    tensorboard: Annotated[str | None, optional("DIR")] = None
-    """Write TensorBoard files there as well."""
-    wandb: Annotated[str | None, optional("PROJECT")] = None
-    """Log to this Weights & Biases project as well."""
+    """XLA's threads on a CPU; 0 for one per core. One is faster for small networks with small minibatches; for wide
+    networks the last digits depend on it."""
+    tensorboard: Annotated[str | None, optional_arg("DIR")] = None
+    """Also write TensorBoard files to this directory."""
+    wandb: Annotated[str | None, optional_arg("PROJECT")] = None
+    """Also log to this Weights & Biases project."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only warnings and the result."""
 
-    def run(self, out: Output) -> int:
-        """Train."""
-        arguments = self.arguments()
-        speaks = meet(self.coordinator, self.processes, self.process)
-        listeners = trackers(self.tensorboard, self.wandb) if speaks else []
+    def run(self, out: CommandOutput) -> int:
+        """Train the method and print the result."""
+        arguments = self.train_kwargs()
+        is_main = join_processes(self.coordinator, self.processes, self.process)
+        trackers = make_trackers(self.tensorboard, self.wandb) if is_main else []
         from thespis import api
 
-        def go(listening: list[Listener]) -> api.Run:
-            where = {"devices": self.devices, "workers": self.workers, "cluster": self.cluster, "cores": self.cores}
-            return api.train(**arguments, **where, out=self.out, callbacks=listening)
+        def train_run(listening: list[Callback]) -> api.Run:
+            resources = {"devices": self.devices, "workers": self.workers, "cluster": self.cluster, "cores": self.cores}
+            return api.train(**arguments, **resources, out=self.out, callbacks=listening)
 
-        return show(out, go, quiet=self.quiet, trackers=listeners) if speaks else follow(go)
+        return (
+            train_with_display(out, train_run, quiet=self.quiet, trackers=trackers)
+            if is_main
+            else train_silently(train_run)
+        )

@@ -1,1 +1,1 @@
-"""What the doctor looks at: probe worlds with known answers, and the user's own world."""
+"""Checks of ``thespis doctor``: probe environments with known solutions, and the user's environment."""

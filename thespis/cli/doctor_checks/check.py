@@ -1,16 +1,19 @@
-"""What a check is, and the clock all checks share."""
+"""Results of checks, and the time budget that they share."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import jax
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
-    """One thing the doctor looked at. ``passed`` is ``None`` for what was skipped or is only a warning."""
+class CheckResult:
+    """Result of one check. ``passed`` is ``None`` for a skipped check or a warning."""
 
     name: str
     passed: bool | None
@@ -18,43 +21,57 @@ class Check:
     seconds: float = 0.0
 
 
-class Failed(Exception):
-    """A check failed; the text says what is wrong and what to do."""
+class CheckFailure(Exception):
+    """Raised by a failed check; the text says what is wrong and what to do."""
 
 
-class Warned(Exception):
-    """Nothing is broken, but the text is worth knowing; also why a check could not be made."""
+class CheckWarning(Exception):
+    """Raised for a warning that is not an error, or for a check that could not be run; the text says why."""
 
 
-class Clock:
-    """Seconds that are left of a budget."""
+class TimeBudget:
+    """A budget of time that runs from its creation."""
 
     def __init__(self, seconds: float | int):
         self._end = time.monotonic() + seconds
 
     @property
-    def left(self) -> float:
-        """Seconds left, not below 0."""
+    def seconds_left(self) -> float:
+        """Remaining seconds, not below 0."""
         return max(self._end - time.monotonic(), 0.0)
 
 
-def look(name: str, question: Callable[..., str], *arguments: Any) -> Check:
-    """Make one check: ``question(*arguments)`` returns what it found, or raises :class:`Failed` or :class:`Warned`."""
-    began = time.monotonic()
+def run_check(name: str, function: Callable[..., str], *arguments: Any) -> CheckResult:
+    """Run one check: ``function(*arguments)`` returns a message, or raises ``CheckFailure`` or ``CheckWarning``."""
+    start = time.monotonic()
     try:
-        passed, message = True, question(*arguments)
-    except Failed as failure:
+        passed, message = True, function(*arguments)
+    except CheckFailure as failure:
         passed, message = False, str(failure)
-    except Warned as warning:
+    except CheckWarning as warning:
         passed, message = None, str(warning)
-    return Check(name, passed, message, time.monotonic() - began)
+    return CheckResult(name, passed, message, time.monotonic() - start)
 
 
-def skipped(name: str, why: str) -> Check:
-    """A check that was not made."""
-    return Check(name, None, f"skipped: {why}")
+def skipped_check(name: str, reason: str) -> CheckResult:
+    """Result of a check that was not run."""
+    return CheckResult(name, None, f"skipped: {reason}")
 
 
-def failed(checks: list[Check]) -> list[Check]:
-    """Those that failed, in order."""
+def failed_checks(checks: list[CheckResult]) -> list[CheckResult]:
+    """The failed checks, in order."""
     return [check for check in checks if check.passed is False]
+
+
+@contextlib.contextmanager
+def fast_compilation(enabled: bool = True) -> Iterator[None]:
+    """Context without most of XLA's optimisations, which halves compile time; for programs that run for a second.
+
+    ``enabled=False`` restores normal compilation.
+    """
+    previous = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", enabled)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", previous)

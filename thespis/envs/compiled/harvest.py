@@ -1,9 +1,9 @@
-"""A row of fields that is harvested from both ends at once: a team must split up, and most actions do the same.
+"""Harvest: a row of fields that a team must harvest from both ends at once; most actions are equivalent.
 
-Agents stand in a row of ``cells``. At its left end grows one kind of fruit, at its right end another, each picked with
-a kind of tool of its own; there are ``variants`` tools of either kind, which do not differ. What the team is paid is
-the number of pairs picked in one step, one fruit of either kind, so that half of the agents should go either way. All
-begin in the middle. Whoever walks about without thinking rarely gets anywhere, for few actions are steps.
+Agents stand in a row of ``num_cells`` cells. At its left end grows one kind of fruit, at its right end another, each
+picked with its own kind of tool; there are ``num_tool_variants`` equivalent tools of either kind. The team's reward is
+the number of pairs picked in one step, one fruit of either kind, so half of the agents should go either way. All start
+in the middle. A random policy rarely reaches an end, because few actions are moves.
 """
 
 from __future__ import annotations
@@ -13,74 +13,88 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from thespis.core.agents import Group
-from thespis.core.records import Each, EnvSpec, TimeStep
-from thespis.core.spaces import Box, Discrete, dict_space
+from thespis.core.records import AgentOutcome, EnvSpec, TimeStep
+from thespis.core.spaces import AgentGroup, Box, Discrete, dict_space
 
 GROUP = "pickers"
 
 
-class Row(eqx.Module):
-    """One episode under way: where everyone is, and the tool in hand (0: none, 1: left kind, 2: right kind)."""
+class HarvestState(eqx.Module):
+    """State of one episode: agents' cells, and the tool in hand (0: none, 1: left kind, 2: right kind)."""
 
-    place: Int[Array, " agent"]
-    tool: Int[Array, " agent"]
+    positions: Int[Array, " agent"]
+    tools: Int[Array, " agent"]
     time: Int[Array, ""]
 
 
 class Harvest(eqx.Module):
-    """Actions: stay, left, right, then the tools of the left kind, then those of the right kind.
+    """Harvest environment: a team in a row of cells harvests fruit from both ends at once.
 
-    Each agent sees everyone's place and tool in hand, one-hot, itself first; critics see them in one order. Episodes
-    are cut after ``limit`` steps. The best return of an even number of agents is ``limit - cells // 2`` for each pair.
+    The actions are stay, left, right, then the tools of the left kind, then those of the right kind. Each agent
+    observes all agents' cells and tools in hand, one-hot, its own first; critics observe them in fixed order. Episodes
+    are truncated after ``time_limit`` steps. The best return of an even number of agents is
+    ``time_limit - num_cells // 2`` for each pair.
     """
 
-    agents: int = eqx.field(static=True, default=2)
-    cells: int = eqx.field(static=True, default=7)
-    variants: int = eqx.field(static=True, default=6)
-    limit: int = eqx.field(static=True, default=15)
+    num_agents: int = eqx.field(static=True, default=2)
+    num_cells: int = eqx.field(static=True, default=7)
+    num_tool_variants: int = eqx.field(static=True, default=6)
+    time_limit: int = eqx.field(static=True, default=15)
 
     @property
-    def actions(self) -> int:
-        """Choices of each agent."""
-        return 3 + 2 * self.variants
+    def num_actions(self) -> int:
+        """Number of actions of each agent."""
+        return 3 + 2 * self.num_tool_variants
 
     @property
     def spec(self) -> EnvSpec:
-        """Spaces and limits."""
-        seen = Box((self.agents * (self.cells + 3),), 0.0, 1.0)
-        spaces = dict_space(pickers=seen), dict_space(pickers=Discrete(self.actions))
-        groups = (Group(GROUP, self.agents),)
-        return EnvSpec("harvest", *spaces, time_limit=self.limit, privileged=seen, groups=groups)
+        """Specification of the environment: its spaces and its time limit."""
+        observation_space = Box((self.num_agents * (self.num_cells + 3),), 0.0, 1.0)
+        spaces = dict_space(pickers=observation_space), dict_space(pickers=Discrete(self.num_actions))
+        groups = (AgentGroup(GROUP, self.num_agents),)
+        return EnvSpec(
+            "harvest", *spaces, time_limit=self.time_limit, privileged_space=observation_space, groups=groups
+        )
 
-    def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[Row, TimeStep]:
-        """All in the middle with empty hands."""
-        none = jnp.zeros(self.agents, "int32")
-        state = Row(none + self.cells // 2, none, jnp.zeros((), "int32"))
-        return state, self._answer(state, jnp.zeros(()))
+    def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[HarvestState, TimeStep]:
+        """Starts all agents in the middle, without tools."""
+        zeros = jnp.zeros(self.num_agents, "int32")
+        state = HarvestState(zeros + self.num_cells // 2, zeros, jnp.zeros((), "int32"))
+        return state, self._time_step(state, jnp.zeros(()))
 
-    def step(self, state: Row, action: dict[str, Int[Array, " agent"]], key: Key[Array, ""]) -> tuple[Row, TimeStep]:
-        """Everyone walks or picks; only those who stand at the right end with the right kind of tool pick anything."""
-        done = action[GROUP]
-        walk = jnp.where(done == 2, 1, jnp.where(done == 1, -1, 0))
-        tool = jnp.where(done < 3, 0, 1 + (done - 3) // self.variants)
-        left, right = (tool == 1) & (state.place == 0), (tool == 2) & (state.place == self.cells - 1)
+    def step(
+        self, state: HarvestState, action: dict[str, Int[Array, " agent"]], key: Key[Array, ""]
+    ) -> tuple[HarvestState, TimeStep]:
+        """Agents move or pick; only agents at the right end with the right kind of tool pick anything."""
+        actions = action[GROUP]
+        walk = jnp.where(actions == 2, 1, jnp.where(actions == 1, -1, 0))
+        tool = jnp.where(actions < 3, 0, 1 + (actions - 3) // self.num_tool_variants)
+        left, right = (tool == 1) & (state.positions == 0), (tool == 2) & (state.positions == self.num_cells - 1)
         pairs = jnp.minimum(left.sum(), right.sum()).astype("float32")
-        state = Row(jnp.clip(state.place + walk, 0, self.cells - 1), tool, state.time + 1)
-        return state, self._answer(state, pairs)
+        state = HarvestState(jnp.clip(state.positions + walk, 0, self.num_cells - 1), tool, state.time + 1)
+        return state, self._time_step(state, pairs)
 
-    def _answer(self, state: Row, paid: Float[Array, ""]) -> TimeStep:
-        one = jnp.concatenate([jax.nn.one_hot(state.place, self.cells), jax.nn.one_hot(state.tool, 3)], axis=1)
-        seen = jnp.stack([jnp.roll(one, -i, axis=0).ravel() for i in range(self.agents)])
-        each = Each(jnp.broadcast_to(paid, (self.agents,)), jnp.zeros(self.agents, bool))
-        there, no = jnp.ones(self.agents, bool), jnp.zeros((), bool)
+    def _time_step(self, state: HarvestState, paid: Float[Array, ""]) -> TimeStep:
+        features = jnp.concatenate(
+            [jax.nn.one_hot(state.positions, self.num_cells), jax.nn.one_hot(state.tools, 3)], axis=1
+        )
+        observation = jnp.stack([jnp.roll(features, -i, axis=0).ravel() for i in range(self.num_agents)])
+        outcome = AgentOutcome(jnp.broadcast_to(paid, (self.num_agents,)), jnp.zeros(self.num_agents, bool))
+        alive, no = jnp.ones(self.num_agents, bool), jnp.zeros((), bool)
         return TimeStep(
-            {GROUP: seen}, paid, no, state.time >= self.limit, None, one.ravel(), {GROUP: there}, each={GROUP: each}
+            {GROUP: observation},
+            paid,
+            no,
+            state.time >= self.time_limit,
+            None,
+            features.ravel(),
+            {GROUP: alive},
+            agent_outcomes={GROUP: outcome},
         )
 
 
-MANY_TOOLS = Harvest(cells=5, variants=16)
-"""Two agents and 35 actions, of which two are steps."""
+MANY_TOOLS_HARVEST = Harvest(num_cells=5, num_tool_variants=16)
+"""Two agents and 35 actions, two of which are moves."""
 
-FOUR = Harvest(agents=4, cells=5, variants=4)
-"""Four agents, two of whom should go either way; at best they are paid 26."""
+FOUR_AGENT_HARVEST = Harvest(num_agents=4, num_cells=5, num_tool_variants=4)
+"""Four agents, two of which should go either way; their best return is 26."""

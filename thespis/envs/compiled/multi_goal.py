@@ -1,11 +1,11 @@
-"""A point in a plane and four goals, all alike: which of them is best is a matter of taste.
+"""Multi-goal environment: a point in a plane with four equally good goals, a test of multimodal policies.
 
-A policy that is to be as random as it can while it earns as much as it can must go to all of them, equally often, and
-choose in the middle, where the four are equally good and nothing is gained by standing between them.
+A maximum-entropy policy must go to all of them equally often, and choose in the middle, where the four are equally good
+and nothing is gained by staying between them.
 
-Source: the multi-goal world of soft Q-learning (Haarnoja et al. 2017, arXiv:1702.08165), with the numbers of its
-authors' code, which cuts episodes after 30 steps; their later code has the reward a tenth as large or so, with
-``goal_reward=1, effort=1, distance=0.1``.
+Source: the multi-goal environment of soft Q-learning (Haarnoja et al. 2017, arXiv:1702.08165), with the numbers of its
+authors' code, which truncates episodes after 30 steps. Their later code has about a tenth of the reward:
+``goal_reward=1, action_cost=1, distance_cost=0.1``.
 """
 
 from __future__ import annotations
@@ -19,61 +19,71 @@ from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Box
 
 GOALS = ((5.0, 0.0), (-5.0, 0.0), (0.0, 5.0), (0.0, -5.0))
-"""Where the goals are: east, west, north, south."""
-REACH = 1.0
-"""How near a goal is near enough."""
-EDGE = 7.0
-"""The plane ends this far from the middle, on all four sides."""
+"""Positions of the goals: east, west, north, south."""
+GOAL_RADIUS = 1.0
+"""The episode terminates within this distance of a goal."""
+ARENA_HALF_SIZE = 7.0
+"""Distance from the middle to each of the plane's four edges."""
 
-Place = Float[Array, "2"]
+Point2D = Float[Array, "2"]
 
 
-class Point(eqx.Module):
-    """One episode under way."""
+class MultiGoalState(eqx.Module):
+    """State of one episode: position, and number of steps taken."""
 
-    place: Place
+    position: Point2D
     time: Int[Array, ""]
 
 
 class MultiGoal(eqx.Module):
-    """Actions are steps, up to 1 in either direction; the observation is the place, which an edge holds in the plane.
+    """Multi-goal environment: a point in a plane with four equally good goals.
 
-    A step is paid ``-effort |step|² - distance d²``, where ``d`` is the distance from the place it leads to, to the
-    nearest goal. Nearer than :data:`REACH` to a goal the episode ends, and ``goal_reward`` is paid. Episodes begin in
-    the middle, with a deviation of ``spread`` in either direction, and are cut after ``limit`` steps.
+    Actions are displacements of up to 1 in either direction; the observation is the position, clipped at the edges. The
+    reward of a step is ``-action_cost |step|² - distance_cost d²``, where ``d`` is the distance from the new position
+    to the nearest goal. Within :data:`GOAL_RADIUS` of a goal the episode terminates, and ``goal_reward`` is added.
+    Episodes start in the middle, with standard deviation ``initial_std`` in either direction, and are truncated after
+    ``time_limit`` steps.
     """
 
     goal_reward: float = eqx.field(static=True, default=10.0)
-    effort: float = eqx.field(static=True, default=30.0)
-    distance: float = eqx.field(static=True, default=1.0)
-    spread: float = eqx.field(static=True, default=0.1)
-    limit: int = eqx.field(static=True, default=30)
+    action_cost: float = eqx.field(static=True, default=30.0)
+    distance_cost: float = eqx.field(static=True, default=1.0)
+    initial_std: float = eqx.field(static=True, default=0.1)
+    time_limit: int = eqx.field(static=True, default=30)
 
     @property
     def spec(self) -> EnvSpec:
-        """Spaces and limit."""
-        return EnvSpec("multi-goal", Box((2,), -EDGE, EDGE), Box((2,), -1.0, 1.0), time_limit=self.limit)
+        """Spaces and time limit."""
+        return EnvSpec(
+            "multi-goal", Box((2,), -ARENA_HALF_SIZE, ARENA_HALF_SIZE), Box((2,), -1.0, 1.0), time_limit=self.time_limit
+        )
 
-    def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[Point, TimeStep]:
-        """Near the middle."""
-        place = jnp.clip(self.spread * jax.random.normal(key, (2,)), -EDGE, EDGE)
-        nothing = jnp.zeros((), bool)
-        return Point(place, jnp.zeros((), "int32")), TimeStep(place, jnp.zeros(()), nothing, nothing)
+    def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[MultiGoalState, TimeStep]:
+        """Starts near the middle."""
+        position = jnp.clip(self.initial_std * jax.random.normal(key, (2,)), -ARENA_HALF_SIZE, ARENA_HALF_SIZE)
+        false = jnp.zeros((), bool)
+        return MultiGoalState(position, jnp.zeros((), "int32")), TimeStep(position, jnp.zeros(()), false, false)
 
-    def step(self, state: Point, action: Float[Array, "2"], key: Key[Array, ""]) -> tuple[Point, TimeStep]:
-        """One step."""
-        moved = jnp.clip(action, -1.0, 1.0)
-        place, time = jnp.clip(state.place + moved, -EDGE, EDGE), state.time + 1
-        squared = jnp.min(squared_distances(place))
-        there = squared < REACH**2
-        paid = self.goal_reward * there - self.effort * jnp.sum(moved**2) - self.distance * squared
-        return Point(place, time), TimeStep(place, paid, there, (time >= self.limit) & ~there)
+    def step(
+        self, state: MultiGoalState, action: Float[Array, "2"], key: Key[Array, ""]
+    ) -> tuple[MultiGoalState, TimeStep]:
+        """Moves by the clipped action."""
+        displacement = jnp.clip(action, -1.0, 1.0)
+        position, time = jnp.clip(state.position + displacement, -ARENA_HALF_SIZE, ARENA_HALF_SIZE), state.time + 1
+        squared_distance = jnp.min(squared_goal_distances(position))
+        reached = squared_distance < GOAL_RADIUS**2
+        reward = (
+            self.goal_reward * reached
+            - self.action_cost * jnp.sum(displacement**2)
+            - self.distance_cost * squared_distance
+        )
+        return MultiGoalState(position, time), TimeStep(position, reward, reached, (time >= self.time_limit) & ~reached)
 
 
-LONG = MultiGoal(limit=1_000)
-"""Who walks at random gets to a goal: exploration sees them all."""
+LONG_MULTI_GOAL = MultiGoal(time_limit=1_000)
+"""A random walk reaches a goal within the time limit: exploration finds them all."""
 
 
-def squared_distances(place: Float[Array, "*axes 2"]) -> Float[Array, "*axes 4"]:
-    """From ``place`` to each of :data:`GOALS`."""
-    return jnp.sum((place[..., None, :] - jnp.array(GOALS)) ** 2, axis=-1)
+def squared_goal_distances(position: Float[Array, "*axes 2"]) -> Float[Array, "*axes 4"]:
+    """Squared distances from ``position`` to each of :data:`GOALS`."""
+    return jnp.sum((position[..., None, :] - jnp.array(GOALS)) ** 2, axis=-1)

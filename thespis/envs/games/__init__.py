@@ -1,1 +1,1 @@
-"""Compiled games, and the worlds that are made of them."""
+"""Compiled games, and the environments made from them."""

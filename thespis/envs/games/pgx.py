@@ -1,9 +1,9 @@
-"""The games of pgx behind our :class:`~thespis.core.contracts.Game`.
+"""Games of pgx behind the :class:`~thespis.core.contracts.Game` contract.
 
-pgx draws by lot which of its players begins; here players are numbered by the order in which they first move, so a seat
-is a seat. What a player sees is pgx's observation and its own seat, which some of pgx's observations do not tell, and
-in games of cards where all moves are public, these moves: then what is seen is all that a player may know (its
-information state), so that no memory is needed.
+pgx draws at random which of its players moves first; here players are numbered by the order in which they first move. A
+player observes pgx's observation and its own number, which some of pgx's observations do not contain. In card games
+whose moves are all public it also observes these moves: then the observation is the player's full information state,
+and no memory is needed.
 """
 
 from __future__ import annotations
@@ -19,37 +19,50 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.core.contracts import Rules
+from thespis.core.contracts import GameSpec
 from thespis.core.errors import UserError, missing_extra
-from thespis.core.keys import key_of
 from thespis.core.spaces import Box, Discrete, dict_space
+from thespis.runtime.keys import seed_key
 
-NAMES = (
-    "2048", "animal_shogi", "backgammon", "chess", "connect_four", "gardner_chess", "go_9x9", "go_19x19", "hex",
-    "kuhn_poker", "leduc_holdem", "othello", "shogi", "sparrow_mahjong", "tic_tac_toe",
-)  # fmt: skip
-"""The games pgx brings, known without importing it."""
+GAME_NAMES = (
+    "2048",
+    "animal_shogi",
+    "backgammon",
+    "chess",
+    "connect_four",
+    "gardner_chess",
+    "go_9x9",
+    "go_19x19",
+    "hex",
+    "kuhn_poker",
+    "leduc_holdem",
+    "othello",
+    "shogi",
+    "sparrow_mahjong",
+    "tic_tac_toe",
+)
+"""The games that pgx provides, listed without importing it."""
 
-_HIDDEN = ("2048", "backgammon", "kuhn_poker", "leduc_holdem", "sparrow_mahjong")  # cards or chance
-_LONGEST = {"connect_four": 42, "hex": 122, "kuhn_poker": 3, "leduc_holdem": 8, "othello": 120, "tic_tac_toe": 9}
-_PACKS = {"kuhn_poker": ((0, 1, 2), 2), "leduc_holdem": ((0, 0, 1, 1, 2, 2), 3)}
-"""Ranks, and how many cards are dealt, of games in which cards are hidden and moves are not."""
+_IMPERFECT_INFO = ("2048", "backgammon", "kuhn_poker", "leduc_holdem", "sparrow_mahjong")  # hidden cards or chance
+_MAX_MOVES = {"connect_four": 42, "hex": 122, "kuhn_poker": 3, "leduc_holdem": 8, "othello": 120, "tic_tac_toe": 9}
+_DECKS = {"kuhn_poker": ((0, 1, 2), 2), "leduc_holdem": ((0, 0, 1, 1, 2, 2), 3)}
+"""Ranks of the cards and the number of cards dealt, for games with hidden cards and public moves."""
 
 
-class Position(eqx.Module):
-    """pgx's own state, the number that pgx gave to the player who began, and the moves so far, -1 where none is yet.
+class PgxState(eqx.Module):
+    """State of a pgx game: pgx's own state, the pgx number of the first player, and the moves so far.
 
-    Moves are kept for games that show them, else ``None``.
+    A move is -1 where there is none yet. Moves are stored for games that observe them, otherwise ``None``.
     """
 
-    inner: PyTree
-    first: Int[Array, ""]
-    moves: Int[Array, " kept"] | None
-    count: Int[Array, ""]
+    pgx_state: PyTree
+    first_player: Int[Array, ""]
+    move_history: Int[Array, " move"] | None
+    num_moves: Int[Array, ""]
 
 
 class Pgx(eqx.Module):
-    """The game that pgx calls ``name``.
+    """Adapter for the pgx game called ``name``.
 
     Raises:
         UserError: if pgx is missing or has no such game.
@@ -58,86 +71,90 @@ class Pgx(eqx.Module):
     name: str = eqx.field(static=True)
 
     @property
-    def rules(self) -> Rules:
+    def spec(self) -> GameSpec:
         """Players, spaces and limits."""
-        return _made(self.name)[1]
+        return _load_game(self.name)[1]
 
-    def start(self, key: Key[Array, ""]) -> Position:
-        """A first position, cards dealt."""
-        inner = _made(self.name)[0].init(key)
-        kept = _kept(self.name)
-        moves = jnp.full(kept, -1, "int32") if kept else None
-        return Position(inner, inner.current_player, moves, jnp.zeros((), "int32"))
+    def init(self, key: Key[Array, ""]) -> PgxState:
+        """The initial state, with cards dealt."""
+        inner = _load_game(self.name)[0].init(key)
+        length = _history_length(self.name)
+        moves = jnp.full(length, -1, "int32") if length else None
+        return PgxState(inner, inner.current_player, moves, jnp.zeros((), "int32"))
 
-    def openings(self) -> tuple[Float[np.ndarray, " opening"], Position]:
-        """Every deal with its probability, or the one first position of a game without chance.
+    def initial_states(self) -> tuple[Float[np.ndarray, " opening"], PgxState]:
+        """Every deal with its probability, or the single initial state of a game without chance.
 
         Raises:
-            UserError: for a game in which chance goes on after the first move.
+            UserError: for a game with chance events after the first move.
         """
-        if self.name in _HIDDEN and self.name not in _PACKS:
-            raise UserError(f"pgx:{self.name} cannot be written out: chance goes on while it is played")
-        position = jax.jit(self.start)(key_of(0))
-        if self.name not in _PACKS:
+        if self.name in _IMPERFECT_INFO and self.name not in _DECKS:
+            raise UserError(
+                f"pgx:{self.name} cannot be expanded into a game tree: it has chance events after the first move"
+            )
+        position = jax.jit(self.init)(seed_key(0))
+        if self.name not in _DECKS:
             return np.ones(1), jax.tree.map(lambda x: x[None], position)
-        pack, dealt = _PACKS[self.name]
-        hands, count = np.unique(list(itertools.permutations(pack, dealt)), axis=0, return_counts=True)
-        return count / count.sum(), jax.jit(jax.vmap(lambda cards: self._dealt(position, cards)))(hands.astype("int32"))
+        deck, num_cards = _DECKS[self.name]
+        hands, counts = np.unique(list(itertools.permutations(deck, num_cards)), axis=0, return_counts=True)
+        return counts / counts.sum(), jax.jit(jax.vmap(lambda cards: self._with_cards(position, cards)))(
+            hands.astype("int32")
+        )
 
-    def _dealt(self, position: Position, cards: Int[Array, " dealt"]) -> Position:
-        """``position`` with these cards: those of the players in the order in which they move, then open ones."""
-        whose = self._theirs(position, jnp.arange(self.rules.players))
-        inner: Any = position.inner
-        inner = inner.replace(_cards=cards.at[whose].set(cards[: len(whose)]))
-        return eqx.tree_at(lambda p: p.inner, position, inner)
+    def _with_cards(self, position: PgxState, cards: Int[Array, " dealt"]) -> PgxState:
+        """``position`` with these cards: the players' cards in the order in which they move, then the public ones."""
+        owners = self._pgx_player(position, jnp.arange(self.spec.num_players))
+        inner: Any = position.pgx_state
+        inner = inner.replace(_cards=cards.at[owners].set(cards[: len(owners)]))
+        return eqx.tree_at(lambda p: p.pgx_state, position, inner)
 
-    def play(self, position: Position, action: Int[Array, ""], key: Key[Array, ""]) -> Position:
-        """The position after a legal move; a game that is over stays as it is."""
-        inner, moves = _made(self.name)[0].step(position.inner, action, key), position.moves
-        going_on = ~self.over(position)
+    def step(self, state: PgxState, action: Int[Array, ""], key: Key[Array, ""]) -> PgxState:
+        """The state after a legal move; a finished game stays as it is."""
+        inner, moves = _load_game(self.name)[0].step(state.pgx_state, action, key), state.move_history
+        ongoing = ~self.is_terminal(state)
         if moves is not None:
-            moves = jnp.where((jnp.arange(moves.size) == position.count) & going_on, action, moves)
-        return Position(inner, position.first, moves, position.count + going_on)
+            moves = jnp.where((jnp.arange(moves.size) == state.num_moves) & ongoing, action, moves)
+        return PgxState(inner, state.first_player, moves, state.num_moves + ongoing)
 
-    def player(self, position: Position) -> Int[Array, ""]:
-        """Whose move it is."""
-        return (position.inner.current_player - position.first) % self.rules.players
+    def current_player(self, state: PgxState) -> Int[Array, ""]:
+        """The player to move."""
+        return (state.pgx_state.current_player - state.first_player) % self.spec.num_players
 
-    def observe(self, position: Position, player: Int[Array, ""]) -> PyTree:
-        """``seen``: pgx's observation as floats; ``seat``: the player's number; ``moves``, each one-hot, if shown."""
-        # the public name warns that it will show the player to move alone
-        seen = _made(self.name)[0]._observe(position.inner, self._theirs(position, player))
-        told = {"seat": jnp.asarray(player, "int32"), "seen": seen.astype("float32")}
-        moves = position.moves
-        return told if moves is None else told | {"moves": jax.nn.one_hot(moves, self.rules.actions)}
+    def observe(self, state: PgxState, player: Int[Array, ""]) -> PyTree:
+        """pgx's observation as floats (``seen``), the player's number (``seat``), and public ``moves``, one-hot."""
+        # the public method warns that it will support the current player only
+        pgx_observation = _load_game(self.name)[0]._observe(state.pgx_state, self._pgx_player(state, player))
+        observation = {"seat": jnp.asarray(player, "int32"), "seen": pgx_observation.astype("float32")}
+        moves = state.move_history
+        return observation if moves is None else observation | {"moves": jax.nn.one_hot(moves, self.spec.num_actions)}
 
-    def legal(self, position: Position) -> Bool[Array, " actions"]:
-        """What the player to move may do."""
-        return position.inner.legal_action_mask
+    def action_mask(self, state: PgxState) -> Bool[Array, " actions"]:
+        """Legal actions of the player to move."""
+        return state.pgx_state.legal_action_mask
 
-    def over(self, position: Position) -> Bool[Array, ""]:
+    def is_terminal(self, state: PgxState) -> Bool[Array, ""]:
         """Whether the game has ended."""
-        return jnp.logical_or(position.inner.terminated, position.inner.truncated)
+        return jnp.logical_or(state.pgx_state.terminated, state.pgx_state.truncated)
 
-    def payoff(self, position: Position) -> Float[Array, " players"]:
-        """What the last move brought to every player."""
-        return position.inner.rewards[self._theirs(position, jnp.arange(self.rules.players))]
+    def rewards(self, state: PgxState) -> Float[Array, " players"]:
+        """Every player's reward for the last move."""
+        return state.pgx_state.rewards[self._pgx_player(state, jnp.arange(self.spec.num_players))]
 
-    def _theirs(self, position: Position, player: Int[Array, "*players"]) -> Int[Array, "*players"]:
-        return (player + position.first) % self.rules.players
+    def _pgx_player(self, position: PgxState, player: Int[Array, "*players"]) -> Int[Array, "*players"]:
+        return (player + position.first_player) % self.spec.num_players
 
 
-def _kept(name: str) -> int:
-    return _LONGEST[name] if name in _PACKS else 0
+def _history_length(name: str) -> int:
+    return _MAX_MOVES[name] if name in _DECKS else 0
 
 
 @functools.cache
-def _made(name: str) -> tuple[Any, Rules]:
+def _load_game(name: str) -> tuple[Any, GameSpec]:
     try:
         import pgx
     except ImportError as error:
         raise missing_extra("pgx", "games") from error
-    if name not in NAMES:
+    if name not in GAME_NAMES:
         raise UserError(f"pgx has no game named {name!r}; see: thespis list envs")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -147,7 +164,7 @@ def _made(name: str) -> tuple[Any, Rules]:
         observed = jax.eval_shape(game.observe, state)
     actions = len(state.legal_action_mask)
     box = Box(observed.shape, 0.0, 1.0) if observed.dtype == bool else Box(observed.shape)
-    moves = {"moves": Box((_kept(name), actions), 0.0, 1.0)} if _kept(name) else {}
+    moves = {"moves": Box((_history_length(name), actions), 0.0, 1.0)} if _history_length(name) else {}
     observation = dict_space(seat=Discrete(game.num_players), seen=box, **moves)
-    perfect = name not in _HIDDEN
-    return game, Rules(f"pgx:{name}", game.num_players, observation, actions, perfect, _LONGEST.get(name))
+    perfect = name not in _IMPERFECT_INFO
+    return game, GameSpec(f"pgx:{name}", game.num_players, observation, actions, perfect, _MAX_MOVES.get(name))

@@ -1,1 +1,1 @@
-"""Environments outside JAX, stepped in numpy, many side by side."""
+"""Environments outside JAX, batched and stepped in numpy."""

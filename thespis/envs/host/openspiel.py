@@ -1,7 +1,7 @@
-"""Games of OpenSpiel: all seats of a game in turn, or all at once where players move together.
+"""OpenSpiel games as multi-agent environments: players act in turn, or all at once in simultaneous-move games.
 
-What a seat sees is its information state, which is all that it may know, or where a game has none its observation.
-Chance moves are drawn here. The run reports what the first seat wins, as for other games of ours.
+A player observes its information state tensor, or where a game has none its observation tensor. Chance moves are
+sampled by the environment. The run reports the return of the first player, as for the other games of this package.
 """
 
 from __future__ import annotations
@@ -11,108 +11,138 @@ from typing import Any
 
 import numpy as np
 
-from thespis.core.agents import Group
 from thespis.core.errors import UserError, missing_extra
 from thespis.core.records import EnvSpec
-from thespis.core.spaces import Box, Discrete, dict_space
+from thespis.core.spaces import AgentGroup, Box, Discrete, dict_space
 from thespis.envs.host import snapshot
-from thespis.envs.host.many import Many, Told
+from thespis.envs.host.multi_agent import MultiAgentStep, MultiAgentVectorEnv
 
-NAMES = (
-    "backgammon", "battleship", "blotto", "breakthrough", "bridge", "checkers", "chess", "connect_four",
-    "dark_hex", "first_sealed_auction", "go", "goofspiel", "havannah", "hex", "kuhn_poker", "leduc_poker", "liars_dice",
-    "matrix_pd", "matrix_rps", "mancala", "nim", "othello", "oshi_zumo", "phantom_ttt", "pig", "tic_tac_toe",
-    "tiny_bridge_2p", "tiny_hanabi", "y",
-)  # fmt: skip
-"""Some games, known without importing OpenSpiel; any other of its games can be named too."""
+GAME_NAMES = (
+    "backgammon",
+    "battleship",
+    "blotto",
+    "breakthrough",
+    "bridge",
+    "checkers",
+    "chess",
+    "connect_four",
+    "dark_hex",
+    "first_sealed_auction",
+    "go",
+    "goofspiel",
+    "havannah",
+    "hex",
+    "kuhn_poker",
+    "leduc_poker",
+    "liars_dice",
+    "matrix_pd",
+    "matrix_rps",
+    "mancala",
+    "nim",
+    "othello",
+    "oshi_zumo",
+    "phantom_ttt",
+    "pig",
+    "tic_tac_toe",
+    "tiny_bridge_2p",
+    "tiny_hanabi",
+    "y",
+)
+"""Some games, listed without importing OpenSpiel; any other of its games can be named too."""
 
-SEATS = "seats"
+PLAYER_GROUP = "seats"
 
 
-def named(name: str, n: int) -> Many:
-    """``n`` games that OpenSpiel calls ``name``, parameters included: ``leduc_poker(players=3)``.
+def make_env(name: str, num_envs: int) -> MultiAgentVectorEnv:
+    """Make ``num_envs`` games that OpenSpiel calls ``name``, parameters included: ``leduc_poker(players=3)``.
 
     Raises:
-        UserError: if OpenSpiel is missing, has no such game, or the game cannot be shown to a network.
+        UserError: if OpenSpiel is missing, has no such game, or the game provides no tensor observations.
     """
-    return Many([Spiel(name) for _ in range(n)])
+    return MultiAgentVectorEnv([OpenSpielGame(name) for _ in range(num_envs)])
 
 
-class Spiel:
-    """One game at a time."""
+class OpenSpielGame:
+    """Adapter for one OpenSpiel game, a :class:`~thespis.envs.host.multi_agent.MultiAgentHostEnv`."""
 
     def __init__(self, name: str):
-        self._game = game = _load(name)
+        self._game = game = _load_game(name)
         kind = game.get_type()
         if not (kind.provides_information_state_tensor or kind.provides_observation_tensor):
-            raise UserError(f"openspiel:{name} shows its players no numbers, and so cannot be learnt")
-        self._told = kind.provides_information_state_tensor
-        self._shape = tuple(game.information_state_tensor_shape() if self._told else game.observation_tensor_shape())
+            raise UserError(f"openspiel:{name} provides no observation tensors, and so cannot be learned")
+        self._use_information_state = kind.provides_information_state_tensor
+        self._shape = tuple(
+            game.information_state_tensor_shape() if self._use_information_state else game.observation_tensor_shape()
+        )
         self._players, self._random = game.num_players(), np.random.default_rng(0)
         self._state: Any = None
-        self.members = ((SEATS, tuple(range(self._players))),)
+        self.group_members = ((PLAYER_GROUP, tuple(range(self._players))),)
         self.spec = EnvSpec(
             f"openspiel:{name}",
-            dict_space(**{SEATS: Box(self._shape)}),
-            dict_space(**{SEATS: Discrete(game.num_distinct_actions())}),
-            legal=True,
+            dict_space(**{PLAYER_GROUP: Box(self._shape)}),
+            dict_space(**{PLAYER_GROUP: Discrete(game.num_distinct_actions())}),
+            has_action_mask=True,
             time_limit=game.max_game_length(),
-            groups=(Group(SEATS, self._players),),
+            groups=(AgentGroup(PLAYER_GROUP, self._players),),
         )
 
-    def begin(self, seed: int | None) -> Told:
-        """A new game, cards dealt."""
+    def reset(self, seed: int | None) -> MultiAgentStep:
+        """Start a game; initial chance moves are sampled."""
         if seed is not None:
             self._random = np.random.default_rng(seed)
         self._state = self._game.new_initial_state()
-        return self._answer(np.zeros(self._players))
+        return self._make_step(np.zeros(self._players))
 
-    def step(self, actions: list[Any]) -> Told:
-        """The move of the one whose turn it is, or of all."""
-        state, before = self._state, np.array(self._state.returns())
+    def step(self, actions: list[Any]) -> MultiAgentStep:
+        """Apply the action of the player to move, or of all players at a simultaneous node."""
+        state, returns = self._state, np.array(self._state.returns())
         if state.is_simultaneous_node():
             state.apply_actions([int(action) for action in actions])
         else:
             state.apply_action(int(actions[state.current_player()]))
-        return self._answer(before)
+        return self._make_step(returns)
 
-    def save(self) -> dict[str, np.ndarray]:
-        """Where the game stands, and what chance will do."""
+    def get_state(self) -> dict[str, np.ndarray]:
+        """The state of the game and of the random generator."""
         text = "" if self._state is None else self._state.serialize()
-        return {"state": np.frombuffer(text.encode(), "uint8"), "random": snapshot.save_random(self._random)}
+        return {"state": np.frombuffer(text.encode(), "uint8"), "random": snapshot.get_rng_state(self._random)}
 
-    def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Back to where :meth:`save` was called."""
-        self._state = self._game.deserialize_state(bytes(saved["state"]).decode())
-        snapshot.load_random(self._random, saved["random"])
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Restore the state that :meth:`get_state` returned."""
+        self._state = self._game.deserialize_state(bytes(state["state"]).decode())
+        snapshot.set_rng_state(self._random, state["random"])
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: no resources are held."""
 
-    def _answer(self, before: np.ndarray) -> Told:
+    def _make_step(self, before: np.ndarray) -> MultiAgentStep:
         state = self._state
         while state.is_chance_node():
             outcomes, chances = zip(*state.chance_outcomes(), strict=True)
             state.apply_action(outcomes[self._random.choice(len(outcomes), p=np.array(chances) / np.sum(chances))])
-        over, seats = state.is_terminal(), range(self._players)
-        together = not over and state.is_simultaneous_node()
-        alive = np.array([not over and (together or seat == state.current_player()) for seat in seats])
-        masks = [np.array(state.legal_actions_mask(seat), bool) if alive[seat] else None for seat in seats]
-        look = state.information_state_tensor if self._told else state.observation_tensor
-        seen = [np.array(look(seat), "float32").reshape(self._shape) for seat in seats]
-        won = (np.array(state.returns()) - before).astype("float32")
-        return Told(seen, masks, alive, np.full(self._players, over), won, float(won[0]), over)
+        done, players = state.is_terminal(), range(self._players)
+        simultaneous = not done and state.is_simultaneous_node()
+        alive = np.array([not done and (simultaneous or player == state.current_player()) for player in players])
+        masks = [np.array(state.legal_actions_mask(player), bool) if alive[player] else None for player in players]
+        tensor = state.information_state_tensor if self._use_information_state else state.observation_tensor
+        observations = [np.array(tensor(player), "float32").reshape(self._shape) for player in players]
+        rewards = (np.array(state.returns()) - before).astype("float32")
+        return MultiAgentStep(
+            observations, masks, alive, np.full(self._players, done), rewards, float(rewards[0]), done
+        )
 
 
-def _load(name: str) -> Any:
+def _load_game(name: str) -> Any:
     try:
         import pyspiel
     except ImportError as error:
         raise missing_extra("open-spiel", "spiel") from error
-    bare, known = name.partition("(")[0], pyspiel.registered_names()
-    if bare not in known:
-        near = difflib.get_close_matches(bare, known, 3, 0.5)
-        raise UserError(f"OpenSpiel has no game named {bare!r}" + (f"; nearest: {', '.join(near)}" if near else ""))
+    base_name, names = name.partition("(")[0], pyspiel.registered_names()
+    if base_name not in names:
+        similar = difflib.get_close_matches(base_name, names, 3, 0.5)
+        raise UserError(
+            f"OpenSpiel has no game named {base_name!r}" + (f"; nearest: {', '.join(similar)}" if similar else "")
+        )
     try:
         game: Any = pyspiel.load_game(name)
     except pyspiel.SpielError as error:

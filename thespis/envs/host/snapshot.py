@@ -1,7 +1,7 @@
-"""The state of a Gymnasium world as named numpy arrays, so that an interrupted run goes on bit for bit.
+"""The state of a Gymnasium environment as named numpy arrays, so that an interrupted run can resume bit for bit.
 
-Known are Gymnasium's classic control and MuJoCo worlds, and any world that offers ``save_state`` and
-``load_state`` itself. Of wrappers, only those that keep nothing but a step counter are known.
+Supported are Gymnasium's classic control and MuJoCo environments, and any environment that has ``save_state`` and
+``load_state`` itself. Of wrappers, only those that keep nothing but a step counter are supported.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-Saved = dict[str, np.ndarray]
+SavedState = dict[str, np.ndarray]
 
-_CLASSIC = ("state", "steps_beyond_terminated", "last_u")
-_MUJOCO = ("goal", "goal_pos", "cylinder_pos")
-# Quantities that worlds read before MuJoCo recomputes them: positions of bodies, forces, velocities.
-_DERIVED = (
+_CLASSIC_CONTROL_ATTRIBUTES = ("state", "steps_beyond_terminated", "last_u")
+_MUJOCO_ATTRIBUTES = ("goal", "goal_pos", "cylinder_pos")
+# Quantities that environments read before MuJoCo recomputes them: positions of bodies, forces, velocities.
+_MUJOCO_DERIVED = (
     *("xpos", "xquat", "xmat", "xipos", "ximat", "site_xpos", "site_xmat", "geom_xpos", "geom_xmat"),
     *("cinert", "cvel", "subtree_com", "cacc", "cfrc_ext", "cfrc_int", "qacc", "qfrc_actuator"),
     *("qfrc_constraint", "actuator_force", "sensordata"),
@@ -24,127 +24,134 @@ _DERIVED = (
 
 
 @runtime_checkable
-class Saves(Protocol):
-    """A world that can tell all that it will do next."""
+class SavesState(Protocol):
+    """Interface of environments that can save and load their complete state."""
 
-    def save_state(self) -> Saved:
+    def save_state(self) -> SavedState:
         """Everything that its next steps and resets depend on, its random generator included."""
         ...
 
-    def load_state(self, saved: Saved) -> None:
-        """Back to where :meth:`save_state` was called."""
+    def load_state(self, state: SavedState) -> None:
+        """Restore the state that :meth:`save_state` returned."""
         ...
 
 
-def save(env: Any) -> Saved | None:
-    """The whole state of a world and its wrappers, or ``None`` if some layer of it is not known."""
+def get_env_state(env: Any) -> SavedState | None:
+    """Return the complete state of an environment and its wrappers, or ``None`` if a layer of it is not supported."""
     from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-    saved: Saved = {}
-    *wrappers, world = layers(env)
-    for layer in (*wrappers, world):
-        if isinstance(layer, Saves):
-            return saved | {f"own.{name}": np.asarray(value) for name, value in layer.save_state().items()}
+    state: SavedState = {}
+    *wrappers, base = wrapper_chain(env)
+    for layer in (*wrappers, base):
+        if isinstance(layer, SavesState):
+            return state | {f"own.{name}": np.asarray(value) for name, value in layer.save_state().items()}
         if isinstance(layer, TimeLimit):
-            saved["elapsed"] = np.asarray(layer._elapsed_steps)
-        elif layer is not world and not isinstance(layer, OrderEnforcing | PassiveEnvChecker):
+            state["elapsed"] = np.asarray(layer._elapsed_steps)
+        elif layer is not base and not isinstance(layer, OrderEnforcing | PassiveEnvChecker):
             return None
-    module = type(world).__module__
+    module = type(base).__module__
     if module.startswith("gymnasium.envs.classic_control."):
-        saved |= _attributes(world, _CLASSIC)
+        state |= _get_attributes(base, _CLASSIC_CONTROL_ATTRIBUTES)
     elif module.startswith("gymnasium.envs.mujoco.") and module.endswith("_v5"):
-        saved |= _attributes(world, _MUJOCO) | _save_physics(world)
+        state |= _get_attributes(base, _MUJOCO_ATTRIBUTES) | _get_physics(base)
     else:
         return None
-    return saved | {"random": save_random(world.np_random)}
+    return state | {"random": get_rng_state(base.np_random)}
 
 
-def load(env: Any, saved: Saved) -> None:
-    """Put a world of the same kind, after its first reset, back to where :func:`save` found it."""
+def set_env_state(env: Any, state: SavedState) -> None:
+    """Restore an environment of the same kind, after its first reset, from the state of :func:`get_env_state`."""
     from gymnasium.wrappers import TimeLimit
 
-    every = layers(env)
-    for layer in every:
+    layers = wrapper_chain(env)
+    for layer in layers:
         if isinstance(layer, TimeLimit):
-            layer._elapsed_steps = int(saved["elapsed"])
-        if isinstance(layer, Saves):
-            layer.load_state({name[4:]: value for name, value in saved.items() if name.startswith("own.")})
+            layer._elapsed_steps = int(state["elapsed"])
+        if isinstance(layer, SavesState):
+            layer.load_state({name[4:]: value for name, value in state.items() if name.startswith("own.")})
             return
-    world = every[-1]
-    for name in (*_CLASSIC, *_MUJOCO):
-        if f"value.{name}" in saved:
-            setattr(world, name, saved[f"value.{name}"].copy())
-        elif f"tuple.{name}.0" in saved:
-            count = sum(key.startswith(f"tuple.{name}.") for key in saved)
-            setattr(world, name, tuple(saved[f"tuple.{name}.{i}"][()] for i in range(count)))
-        elif f"none.{name}" in saved:
-            setattr(world, name, None)
-    if "physics" in saved:
-        _load_physics(world, saved)
-    load_random(world.np_random, saved["random"])
+    base = layers[-1]
+    for name in (*_CLASSIC_CONTROL_ATTRIBUTES, *_MUJOCO_ATTRIBUTES):
+        if f"value.{name}" in state:
+            setattr(base, name, state[f"value.{name}"].copy())
+        elif f"tuple.{name}.0" in state:
+            count = sum(key.startswith(f"tuple.{name}.") for key in state)
+            setattr(base, name, tuple(state[f"tuple.{name}.{i}"][()] for i in range(count)))
+        elif f"none.{name}" in state:
+            setattr(base, name, None)
+    if "physics" in state:
+        _set_physics(base, state)
+    set_rng_state(base.np_random, state["random"])
 
 
-def layers(env: Any) -> list[Any]:
-    """A world's wrappers from the outside in, and the world itself."""
+def wrapper_chain(env: Any) -> list[Any]:
+    """Return an environment's wrappers from the outside in, then the environment itself."""
     import gymnasium
 
-    found = [env]
-    while isinstance(found[-1], gymnasium.Wrapper):
-        found.append(found[-1].env)
-    return found
+    layers = [env]
+    while isinstance(layers[-1], gymnasium.Wrapper):
+        layers.append(layers[-1].env)
+    return layers
 
 
-def _attributes(world: Any, names: tuple[str, ...]) -> Saved:
-    saved: Saved = {}
-    for name, value in vars(world).items():
+def _get_attributes(env: Any, names: tuple[str, ...]) -> SavedState:
+    state: SavedState = {}
+    for name, value in vars(env).items():
         if name not in names:
             continue
         if value is None:
-            saved[f"none.{name}"] = np.zeros(0)
+            state[f"none.{name}"] = np.zeros(0)
         elif isinstance(value, tuple):  # entry by entry: they may differ in dtype
-            saved |= {f"tuple.{name}.{i}": np.array(entry) for i, entry in enumerate(value)}
+            state |= {f"tuple.{name}.{i}": np.array(entry) for i, entry in enumerate(value)}
         else:
-            saved[f"value.{name}"] = np.array(value)
-    return saved
+            state[f"value.{name}"] = np.array(value)
+    return state
 
 
-def _save_physics(world: Any) -> Saved:
-    mj = mujoco()
+def _get_physics(env: Any) -> SavedState:
+    mj = import_mujoco()
     kind = int(mj.mjtState.mjSTATE_INTEGRATION)
-    physics = np.empty(mj.mj_stateSize(world.model, kind))
-    mj.mj_getState(world.model, world.data, physics, kind)
-    return {"physics": physics} | {f"derived.{name}": np.array(getattr(world.data, name)) for name in _DERIVED}
+    physics = np.empty(mj.mj_stateSize(env.model, kind))
+    mj.mj_getState(env.model, env.data, physics, kind)
+    return {"physics": physics} | {f"derived.{name}": np.array(getattr(env.data, name)) for name in _MUJOCO_DERIVED}
 
 
-def _load_physics(world: Any, saved: Saved) -> None:
-    mj = mujoco()
+def _set_physics(env: Any, saved: SavedState) -> None:
+    mj = import_mujoco()
     kind = int(mj.mjtState.mjSTATE_INTEGRATION)
-    mj.mj_setState(world.model, world.data, saved["physics"], kind)
-    mj.mj_forward(world.model, world.data)  # contacts, for rendering; it also moves the warm start
-    mj.mj_setState(world.model, world.data, saved["physics"], kind)
-    for name in _DERIVED:
-        getattr(world.data, name)[...] = saved[f"derived.{name}"]
+    mj.mj_setState(env.model, env.data, saved["physics"], kind)
+    mj.mj_forward(env.model, env.data)  # contacts, for rendering; it also moves the warm start
+    mj.mj_setState(env.model, env.data, saved["physics"], kind)
+    for name in _MUJOCO_DERIVED:
+        getattr(env.data, name)[...] = saved[f"derived.{name}"]
 
 
-def mujoco() -> Any:
-    """The module, without its types, which it does not declare."""
+def import_mujoco() -> Any:
+    """Import MuJoCo as ``Any``, as it declares no types."""
     return importlib.import_module("mujoco")
 
 
-_MASK = (1 << 64) - 1
+_UINT64_MASK = (1 << 64) - 1
 
 
-def save_random(generator: np.random.Generator) -> np.ndarray:
-    """PCG64's state as six 64-bit words."""
-    whole: Any = generator.bit_generator.state
-    state, inc = whole["state"]["state"], whole["state"]["inc"]
-    words = [state >> 64, state & _MASK, inc >> 64, inc & _MASK, whole["has_uint32"], whole["uinteger"]]
+def get_rng_state(generator: np.random.Generator) -> np.ndarray:
+    """Return the state of a PCG64 generator as six 64-bit words."""
+    generator_state: Any = generator.bit_generator.state
+    state, inc = generator_state["state"]["state"], generator_state["state"]["inc"]
+    words = [
+        state >> 64,
+        state & _UINT64_MASK,
+        inc >> 64,
+        inc & _UINT64_MASK,
+        generator_state["has_uint32"],
+        generator_state["uinteger"],
+    ]
     return np.array(words, "uint64")
 
 
-def load_random(generator: np.random.Generator, words: np.ndarray) -> None:
-    """PCG64 back to where :func:`save_random` found it."""
-    w = [int(word) for word in words]
+def set_rng_state(generator: np.random.Generator, state: np.ndarray) -> None:
+    """Restore a PCG64 generator from the words of :func:`get_rng_state`."""
+    w = [int(word) for word in state]
     generator.bit_generator.state = {
         "bit_generator": "PCG64",
         "state": {"state": w[0] << 64 | w[1], "inc": w[2] << 64 | w[3]},

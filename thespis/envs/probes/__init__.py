@@ -1,1 +1,1 @@
-"""Tiny worlds whose values are known; together they catch the mistakes that recur in this field."""
+"""Probe environments: tiny environments with known values; together they detect the common mistakes in RL code."""

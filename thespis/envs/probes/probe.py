@@ -1,4 +1,4 @@
-"""What a probe is: a tiny compiled world together with what must be learnt in it."""
+"""Probes: a tiny compiled environment together with the values and actions that must be learned in it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from thespis.core.records import TimeStep
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
-    """One observation, its discounted value, and the best canonical action there (``None``: any)."""
+class KnownValue:
+    """Known answer for one observation: its discounted value, and the optimal action there.
+
+    The action is in canonical units; ``None``: any action.
+    """
 
     observation: Any
     value: float
@@ -27,56 +30,58 @@ class Known:
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A world and its known answer.
+    """Probe environment with its known answer.
 
-    ``known(discount)`` lists observations with their values, which hold under ``policy``: any whatever, or
-    the best one. ``catches`` names the mistake that the wrong answer gives away. Where one observation does
-    not tell what to do, ``best`` maps all observations of the episode so far to the best action.
+    ``known_values(discount)`` lists observations with their values, which hold under ``policy``: any policy, or the
+    best one. ``detects`` names the mistakes that a wrong answer reveals. Where one observation does not determine the
+    optimal action, ``optimal_policy`` maps all observations of the episode so far to it.
     """
 
     name: str
     environment: Environment
-    catches: str
-    known: Callable[[float], list[Known]]
+    detects: str
+    known_values: Callable[[float], list[KnownValue]]
     policy: Literal["any", "best"] = "best"
-    best: Callable[[list[Any]], Any] | None = None
+    optimal_policy: Callable[[list[Any]], Any] | None = None
 
-    def find(self, observation: Any, discount: float) -> Known | None:
-        """What is known of an observation."""
-        return next((known for known in self.known(discount) if _equal(known.observation, observation)), None)
+    def lookup(self, observation: Any, discount: float) -> KnownValue | None:
+        """The known value of an observation, or ``None`` if it is not listed."""
+        return next(
+            (entry for entry in self.known_values(discount) if _trees_equal(entry.observation, observation)), None
+        )
 
-    def act(self, history: list[Any]) -> Any:
-        """The best canonical action after the observations of an episode so far; ``None`` if any will do."""
-        if self.best is not None:
-            return self.best(history)
-        known = self.find(history[-1], 0.0)
-        return None if known is None else known.action
+    def optimal_action(self, history: list[Any]) -> Any:
+        """The optimal canonical action after the observations of an episode so far; ``None`` if any action will do."""
+        if self.optimal_policy is not None:
+            return self.optimal_policy(history)
+        entry = self.lookup(history[-1], 0.0)
+        return None if entry is None else entry.action
 
 
-class Place(eqx.Module):
-    """The state of most probes: steps taken in this episode, and what the episode is about."""
+class ProbeState(eqx.Module):
+    """State of most probes: the step within the episode, and the cue that was drawn for it."""
 
     time: Int[Array, ""]
     cue: PyTree = ()
 
 
-def answer(
-    observation: Any, reward: Any = 0.0, terminated: Any = False, truncated: Any = False, legal: Any = None
+def probe_time_step(
+    observation: Any, reward: Any = 0.0, terminated: Any = False, truncated: Any = False, action_mask: Any = None
 ) -> TimeStep:
-    """A time step in the dtypes that the contract wants; ``observation`` is already in its space's."""
+    """Make a time step in the dtypes of the contract; ``observation`` must already have its space's dtype."""
     return TimeStep(
         observation,
         jnp.asarray(reward, "float32"),
         jnp.asarray(terminated, bool),
         jnp.asarray(truncated, bool),
-        legal,
+        action_mask,
     )
 
 
-def zero() -> Int[Array, ""]:
-    """The time at an episode's start."""
+def start_time() -> Int[Array, ""]:
+    """Step count at the start of an episode: 0."""
     return jnp.zeros((), "int32")
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _trees_equal(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))

@@ -1,4 +1,4 @@
-"""Worlds whose values do not depend on what is done in them: they test the critic alone."""
+"""Probes whose values do not depend on the actions: they test the critic alone."""
 
 from __future__ import annotations
 
@@ -10,124 +10,132 @@ from jaxtyping import Array, Key, PyTree
 
 from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Box, Discrete
-from thespis.envs.probes.probe import Known, Place, answer, zero
+from thespis.envs.probes.probe import KnownValue, ProbeState, probe_time_step, start_time
 
-ANY_CHOICE = Discrete(2)
-ANY_AMOUNT = Box((1,), -1.0, 1.0)
+DISCRETE_ACTION = Discrete(2)
+CONTINUOUS_ACTION = Box((1,), -1.0, 1.0)
 
 
-class Constant(eqx.Module):
-    """One state, reward 1 for ever, cut off after ``limit`` steps: the value is ``1 / (1 - discount)``."""
+class ConstantRewardProbe(eqx.Module):
+    """Value probe with one state and reward 1 at every step, truncated after ``time_limit`` steps.
 
-    limit: int = eqx.field(static=True, default=10)
-    action: Discrete | Box = eqx.field(static=True, default=ANY_CHOICE)
+    The value is ``1 / (1 - discount)``.
+    """
+
+    time_limit: int = eqx.field(static=True, default=10)
+    action: Discrete | Box = eqx.field(static=True, default=DISCRETE_ACTION)
     name: str = eqx.field(static=True, default="constant")
 
     @property
     def spec(self) -> EnvSpec:
-        """Spaces and limits."""
-        return EnvSpec(f"probe:{self.name}", Box((1,), 0.0, 1.0), self.action, time_limit=self.limit)
+        """Specification of the environment: its spaces and its time limit."""
+        return EnvSpec(f"probe:{self.name}", Box((1,), 0.0, 1.0), self.action, time_limit=self.time_limit)
 
-    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
-        """The only state."""
-        return Place(zero()), answer(jnp.ones(1))
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[ProbeState, TimeStep]:
+        """Starts in the only state."""
+        return ProbeState(start_time()), probe_time_step(jnp.ones(1))
 
-    def step(self, state: Place, action: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
-        """Nothing changes but the clock."""
+    def step(self, state: ProbeState, action: PyTree, key: Key[Array, ""]) -> tuple[ProbeState, TimeStep]:
+        """Advances the step count; the state stays the same."""
         time = state.time + 1
-        return Place(time), answer(jnp.ones(1), 1.0, truncated=time >= self.limit)
+        return ProbeState(time), probe_time_step(jnp.ones(1), 1.0, truncated=time >= self.time_limit)
 
-    def known(self, discount: float) -> list[Known]:
-        """The geometric series."""
-        return [Known(np.ones(1, "float32"), 1 / (1 - discount))]
+    def known_values(self, discount: float) -> list[KnownValue]:
+        """Known values: sums of a geometric series of equal rewards."""
+        return [KnownValue(np.ones(1, "float32"), 1 / (1 - discount))]
 
 
-class Coin(eqx.Module):
-    """One state, reward 1, a true end with probability ``chance`` at each step, a cut after ``limit``.
+class RandomTerminationProbe(eqx.Module):
+    """Value probe with one state and reward 1: each step terminates with probability ``termination_prob``.
 
-    The value is ``1 / (1 - discount * (1 - chance))``: only true ends count.
+    Episodes are truncated after ``time_limit`` steps. The value is ``1 / (1 - discount * (1 - termination_prob))``:
+    truncation does not count.
     """
 
-    chance: float = eqx.field(static=True, default=0.5)
-    limit: int = eqx.field(static=True, default=3)
-    action: Discrete | Box = eqx.field(static=True, default=ANY_CHOICE)
+    termination_prob: float = eqx.field(static=True, default=0.5)
+    time_limit: int = eqx.field(static=True, default=3)
+    action: Discrete | Box = eqx.field(static=True, default=DISCRETE_ACTION)
     name: str = eqx.field(static=True, default="coin")
 
     @property
     def spec(self) -> EnvSpec:
-        """Spaces and limits."""
-        return EnvSpec(f"probe:{self.name}", Box((1,), 0.0, 1.0), self.action, time_limit=self.limit)
+        """Specification of the environment: its spaces and its time limit."""
+        return EnvSpec(f"probe:{self.name}", Box((1,), 0.0, 1.0), self.action, time_limit=self.time_limit)
 
-    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
-        """The only state."""
-        return Place(zero()), answer(jnp.ones(1))
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[ProbeState, TimeStep]:
+        """Starts in the only state."""
+        return ProbeState(start_time()), probe_time_step(jnp.ones(1))
 
-    def step(self, state: Place, action: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
-        """A coin decides whether this is the end."""
+    def step(self, state: ProbeState, action: PyTree, key: Key[Array, ""]) -> tuple[ProbeState, TimeStep]:
+        """Pay the reward and terminate at random."""
         time = state.time + 1
-        over = jax.random.bernoulli(key, self.chance)
-        return Place(time), answer(jnp.ones(1), 1.0, over, ~over & (time >= self.limit))
+        over = jax.random.bernoulli(key, self.termination_prob)
+        return ProbeState(time), probe_time_step(jnp.ones(1), 1.0, over, ~over & (time >= self.time_limit))
 
-    def known(self, discount: float) -> list[Known]:
-        """The geometric series with survival."""
-        return [Known(np.ones(1, "float32"), 1 / (1 - discount * (1 - self.chance)))]
+    def known_values(self, discount: float) -> list[KnownValue]:
+        """The geometric series with the survival probability."""
+        return [KnownValue(np.ones(1, "float32"), 1 / (1 - discount * (1 - self.termination_prob)))]
 
 
-class Corridor(eqx.Module):
-    """Fixed ``rewards``, one a step, then a true end; the observation is the position, one-hot.
+class RewardSequenceProbe(eqx.Module):
+    """Value probe with a fixed sequence of ``rewards``, one a step, then termination.
 
-    The value at position ``i`` is the discounted sum of the rewards from ``i`` on.
+    The observation is the position, one-hot. The value at position ``i`` is the discounted sum of the rewards from
+    ``i`` on.
     """
 
     rewards: tuple[float, ...] = eqx.field(static=True, default=(1.0, 1.0, 1.0))
-    action: Discrete | Box = eqx.field(static=True, default=ANY_CHOICE)
+    action: Discrete | Box = eqx.field(static=True, default=DISCRETE_ACTION)
     name: str = eqx.field(static=True, default="corridor")
 
     @property
     def spec(self) -> EnvSpec:
-        """Spaces and limits."""
+        """Specification of the environment: its spaces and its time limit."""
         return EnvSpec(f"probe:{self.name}", Box((len(self.rewards),), 0.0, 1.0), self.action)
 
-    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
-        """The first position."""
-        return Place(zero()), answer(jax.nn.one_hot(0, len(self.rewards)))
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[ProbeState, TimeStep]:
+        """Starts at the first position."""
+        return ProbeState(start_time()), probe_time_step(jax.nn.one_hot(0, len(self.rewards)))
 
-    def step(self, state: Place, action: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
-        """One position on, whatever is done."""
+    def step(self, state: ProbeState, action: PyTree, key: Key[Array, ""]) -> tuple[ProbeState, TimeStep]:
+        """Advances one position whatever the action."""
         time, length = state.time + 1, len(self.rewards)
         reward = jnp.asarray(self.rewards)[state.time]
-        return Place(time), answer(jax.nn.one_hot(time, length), reward, time >= length)
+        return ProbeState(time), probe_time_step(jax.nn.one_hot(time, length), reward, time >= length)
 
-    def known(self, discount: float) -> list[Known]:
-        """Discounted sums from each position."""
+    def known_values(self, discount: float) -> list[KnownValue]:
+        """Discounted reward sums from each position."""
         length = len(self.rewards)
         positions = np.eye(length, dtype="float32")
         return [
-            Known(positions[i], sum(discount ** (j - i) * self.rewards[j] for j in range(i, length)))
+            KnownValue(positions[i], sum(discount ** (j - i) * self.rewards[j] for j in range(i, length)))
             for i in range(length)
         ]
 
 
-class Signal(eqx.Module):
-    """One step; the reward is what was observed, ``-1`` or ``1``. A leak between episodes draws both to 0."""
+class ObservedRewardProbe(eqx.Module):
+    """One-step value probe: the reward equals the observation, ``-1`` or ``1``.
 
-    action: Discrete | Box = eqx.field(static=True, default=ANY_CHOICE)
+    A leak between episodes pulls both values to 0.
+    """
+
+    action: Discrete | Box = eqx.field(static=True, default=DISCRETE_ACTION)
     name: str = eqx.field(static=True, default="signal")
 
     @property
     def spec(self) -> EnvSpec:
-        """Spaces and limits."""
+        """Specification of the environment: its spaces and its time limit."""
         return EnvSpec(f"probe:{self.name}", Box((1,), -1.0, 1.0), self.action)
 
-    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
-        """A sign by chance."""
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[ProbeState, TimeStep]:
+        """Draws a sign at random."""
         sign = jax.random.rademacher(key, (1,), "float32")
-        return Place(zero(), sign), answer(sign)
+        return ProbeState(start_time(), sign), probe_time_step(sign)
 
-    def step(self, state: Place, action: PyTree, key: Key[Array, ""]) -> tuple[Place, TimeStep]:
-        """The sign is paid."""
-        return Place(state.time + 1, state.cue), answer(jnp.zeros(1), state.cue[0], terminated=True)
+    def step(self, state: ProbeState, action: PyTree, key: Key[Array, ""]) -> tuple[ProbeState, TimeStep]:
+        """Pays the sign and ends the episode."""
+        return ProbeState(state.time + 1, state.cue), probe_time_step(jnp.zeros(1), state.cue[0], terminated=True)
 
-    def known(self, discount: float) -> list[Known]:
-        """The signs themselves."""
-        return [Known(np.full(1, sign, "float32"), sign) for sign in (-1.0, 1.0)]
+    def known_values(self, discount: float) -> list[KnownValue]:
+        """Known values: the signs that are observed."""
+        return [KnownValue(np.full(1, sign, "float32"), sign) for sign in (-1.0, 1.0)]

@@ -1,1 +1,1 @@
-"""Worlds that are talked to: what is said and heard is token ids."""
+"""Compiled text environments, whose observations and actions are token ids."""

@@ -1,13 +1,13 @@
-"""Correction: a sum, an attempt at it, and a second one after a look at the first.
+"""Self-correction task: a sum, a first attempt at it, and a second attempt after a prompt to check it.
 
-``4 7 5 + 3 8 6 >`` is answered by ``8 5 1 <end>``. Whatever that was, the world says ``check and correct >``, which
-tells nothing; then ``8 6 1 <end>`` ends all and earns 1 if it is right. The first attempt earns ``first`` if it is
-right, by default nothing. Where ``bonus`` is not 0 progress, 1 if only the second attempt is right and -1 if only the
-first was, is paid ``bonus`` times, at the end.
+``4 7 5 + 3 8 6 >`` is answered by ``8 5 1 <end>``. Whatever that was, the environment says ``check and correct >``,
+which reveals nothing; then ``8 6 1 <end>`` ends the episode and earns 1 if it is right. The first attempt earns
+``first_reward`` if it is right, by default nothing. Where ``progress_bonus`` is not 0, progress (1 if only the second
+attempt is right, -1 if only the first was) is paid ``progress_bonus`` times, at the end.
 
-The demonstrator gets a digit wrong in ``wandering`` of its first attempts, and in as many of the second it only says
-the first again. After SCoRe (Kumar et al., 2024), two attempts, the prompt between them, and the bonus (its alpha);
-differs: sums in place of mathematics and programs.
+The demonstrator gets a digit wrong in a share ``demonstrator_noise`` of its first attempts, and in the same share of
+second attempts it only repeats the first. After SCoRe (Kumar et al., 2024): two attempts, the prompt between them, and
+the bonus (its alpha). Differs from it: sums in place of mathematics and programs.
 """
 
 from __future__ import annotations
@@ -17,62 +17,98 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
-from thespis.core.keys import fold
-from thespis.core.vocabulary import END, closed
-from thespis.envs.text.reading import DIGITS, before_end, digits, number
-from thespis.envs.text.task import ASK, Heard, Manners, message
+from thespis.core.spaces import END, word_vocabulary
+from thespis.envs.text.task import (
+    DIGITS,
+    RESPONSE_CUE,
+    TaskSpec,
+    TaskStep,
+    cut_at_eos,
+    number_to_tokens,
+    pack_tokens,
+    tokens_to_number,
+)
+from thespis.runtime.keys import fold
 
 
-class Attempts(eqx.Module):
-    """What is to be added, how many attempts there were, and the first: -1 if it was none or no number."""
+class CorrectionState(eqx.Module):
+    """State of one episode: the terms of the sum, the number of attempts, and the first answer.
+
+    The answer is -1 if there was none or it was no number.
+    """
 
     terms: Int[Array, "*episodes 2"]
-    attempts: Int[Array, "*episodes"]
-    first: Int[Array, "*episodes"]
+    num_attempts: Int[Array, "*episodes"]
+    first_answer: Int[Array, "*episodes"]
 
 
 class Correction(eqx.Module):
-    """``figures``: digits of each of the two terms; ``bonus``: what progress is paid; ``first``: what a right first
-    attempt is paid, at once; ``wandering``: how many err.
+    """Self-correction task: a sum, a first attempt at it, and a second attempt after a prompt to check it.
+
+    ``num_digits``: digits of each of the two terms. ``progress_bonus``: weight of the reward for progress.
+    ``first_reward``: what a right first attempt earns, at once. ``demonstrator_noise``: the share of attempts in which
+    the demonstrator errs.
     """
 
-    figures: int = eqx.field(static=True, default=3)
-    bonus: float = 0.0
-    first: float = 0.0
-    wandering: float = 0.7
+    num_digits: int = eqx.field(static=True, default=3)
+    progress_bonus: float = 0.0
+    first_reward: float = 0.0
+    demonstrator_noise: float = 0.7
 
     @property
-    def manners(self) -> Manners:
-        """Digits and five words more."""
-        words, n = (ASK, "+", "check", "and", "correct", *DIGITS), self.figures
-        return Manners("text:correction", closed(words), 2, utterance=n + 2, opening=2 * n + 2, answer=4)
+    def task_spec(self) -> TaskSpec:
+        """Digits and five more words."""
+        words, n = (RESPONSE_CUE, "+", "check", "and", "correct", *DIGITS), self.num_digits
+        return TaskSpec(
+            "text:correction",
+            word_vocabulary(words),
+            2,
+            max_response_tokens=n + 2,
+            max_opening_tokens=2 * n + 2,
+            max_message_tokens=4,
+        )
 
-    def begin(self, key: Key[Array, ""]) -> tuple[Attempts, Int[Array, " opening"]]:
-        """Any two numbers of so many digits."""
-        told, n, zero = self.manners, self.figures, self.manners.id("0")
+    def init(self, key: Key[Array, ""]) -> tuple[CorrectionState, Int[Array, " opening"]]:
+        """Two random numbers of ``num_digits`` digits."""
+        spec, n, zero = self.task_spec, self.num_digits, self.task_spec.encode_word("0")
         terms = jax.random.randint(fold(key, "terms"), (2,), 10 ** (n - 1), 10**n)
-        parts = digits(terms[0], n, zero), told.ids("+"), digits(terms[1], n, zero), told.ids(ASK)
-        return Attempts(terms, jnp.zeros((), "int32"), -jnp.ones((), "int32")), message(told.opening, *parts)
+        parts = (
+            number_to_tokens(terms[0], n, zero),
+            spec.encode("+"),
+            number_to_tokens(terms[1], n, zero),
+            spec.encode(RESPONSE_CUE),
+        )
+        return CorrectionState(terms, jnp.zeros((), "int32"), -jnp.ones((), "int32")), pack_tokens(
+            spec.max_opening_tokens, *parts
+        )
 
-    def hear(self, state: Attempts, said: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Attempts, Heard]:
-        """The same words after every first attempt; the end after the second."""
-        told, true = self.manners, state.terms.sum()
-        claim, is_number = number(before_end(told, said)[0], told.id("0"))
-        claim = jnp.where(is_number, claim, -1)
-        second = state.attempts == 1
-        right, was_right = (claim == true).astype("float32"), (state.first == true).astype("float32")
-        reward = jnp.where(second, right + self.bonus * (right - was_right), self.first * right)
-        answer = jnp.where(second, -1, jnp.asarray(told.ids(f"check and correct {ASK}")))
-        first = jnp.where(second, state.first, claim)
-        return Attempts(state.terms, state.attempts + 1, first), Heard(answer, reward, second)
+    def step(
+        self, state: CorrectionState, response: Int[Array, " response"], key: Key[Array, ""]
+    ) -> tuple[CorrectionState, TaskStep]:
+        """The same prompt after every first attempt; the end after the second."""
+        spec, total = self.task_spec, state.terms.sum()
+        value, is_number = tokens_to_number(cut_at_eos(spec, response)[0], spec.encode_word("0"))
+        value = jnp.where(is_number, value, -1)
+        is_second = state.num_attempts == 1
+        correct, first_correct = (value == total).astype("float32"), (state.first_answer == total).astype("float32")
+        reward = jnp.where(
+            is_second, correct + self.progress_bonus * (correct - first_correct), self.first_reward * correct
+        )
+        message = jnp.where(is_second, -1, jnp.asarray(spec.encode(f"check and correct {RESPONSE_CUE}")))
+        first_answer = jnp.where(is_second, state.first_answer, value)
+        return CorrectionState(state.terms, state.num_attempts + 1, first_answer), TaskStep(message, reward, is_second)
 
-    def expert(self, state: Attempts, key: Key[Array, ""]) -> Int[Array, " utterance"]:
-        """The sum, with one digit changed now and then; later the sum, or what was said before."""
-        told, true, n = self.manners, state.terms.sum(), self.figures + 1
-        wanders = jax.random.uniform(fold(key, "wander")) < self.wandering
-        power = 10 ** jax.random.randint(fold(key, "place"), (), 0, self.figures)
-        figure = true // power % 10
-        other = (figure + jax.random.randint(fold(key, "figure"), (), 1, 10)) % 10
-        slip = jnp.where(state.attempts == 0, true + (other - figure) * power, jnp.maximum(state.first, 0))
-        claim = jnp.where(wanders, slip, true)
-        return message(told.utterance, digits(claim, n, told.id("0")), told.ids(END))
+    def demonstrator_response(self, state: CorrectionState, key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The sum, with one digit changed at times; in the second attempt the sum, or the first answer at times."""
+        spec, total, n = self.task_spec, state.terms.sum(), self.num_digits + 1
+        is_noise = jax.random.uniform(fold(key, "wander")) < self.demonstrator_noise
+        power = 10 ** jax.random.randint(fold(key, "place"), (), 0, self.num_digits)
+        digit = total // power % 10
+        new_digit = (digit + jax.random.randint(fold(key, "figure"), (), 1, 10)) % 10
+        wrong = jnp.where(
+            state.num_attempts == 0, total + (new_digit - digit) * power, jnp.maximum(state.first_answer, 0)
+        )
+        answer = jnp.where(is_noise, wrong, total)
+        return pack_tokens(
+            spec.max_response_tokens, number_to_tokens(answer, n, spec.encode_word("0")), spec.encode(END)
+        )

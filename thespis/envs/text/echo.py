@@ -1,6 +1,6 @@
-"""Say the word that was heard: the smallest conversation there is, to see whether anything is learnt at all.
+"""Echo task: repeat the word of the last message. The smallest text task, to check that anything is learned at all.
 
-``b >`` is answered by ``b <end>``, which earns 1; then comes another word, of four. The demonstrator says any of them.
+``b >`` is answered by ``b <end>``, which earns 1; then comes another of four words. The demonstrator says any of them.
 """
 
 from __future__ import annotations
@@ -10,44 +10,55 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
-from thespis.core.keys import fold
-from thespis.core.vocabulary import closed
-from thespis.envs.text.task import ASK, Heard, Manners, message
+from thespis.core.spaces import word_vocabulary
+from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, pack_tokens
+from thespis.runtime.keys import fold
 
 WORDS = ("a", "b", "c", "d")
 
 
 class Echo(eqx.Module):
-    """``turns`` words; ``wandering``: how many of the demonstrator's are any word in place of the one it heard."""
+    """Echo task: repeat the word of the last message, for ``max_turns`` words.
 
-    turns: int = eqx.field(static=True, default=3)
-    wandering: float = 1.0
+    ``demonstrator_noise``: the probability that the demonstrator says a random word instead of the one it was shown.
+    """
+
+    max_turns: int = eqx.field(static=True, default=3)
+    demonstrator_noise: float = 1.0
 
     @property
-    def manners(self) -> Manners:
-        """Four words."""
-        return Manners("text:echo", closed((ASK, *WORDS)), self.turns, 2, opening=2, answer=2, choices=WORDS)
+    def task_spec(self) -> TaskSpec:
+        """Four words and the response cue."""
+        return TaskSpec(
+            "text:echo",
+            word_vocabulary((RESPONSE_CUE, *WORDS)),
+            self.max_turns,
+            2,
+            max_opening_tokens=2,
+            max_message_tokens=2,
+            choices=WORDS,
+        )
 
-    def begin(self, key: Key[Array, ""]) -> tuple[Int[Array, ""], Int[Array, " opening"]]:
-        """A word."""
-        word = self._any(key)
-        return word, self._told(word)
+    def init(self, key: Key[Array, ""]) -> tuple[Int[Array, ""], Int[Array, " opening"]]:
+        """Start of a task: a word is drawn at random."""
+        word = self._random_word(key)
+        return word, self._prompt(word)
 
-    def hear(self, state: Int[Array, ""], said: Int[Array, " utterance"], key: Key[Array, ""]):
-        """Whether it was the word, and the next one."""
-        right, word = (said == self._answer(state)).all(), self._any(key)
-        return word, Heard(self._told(word), right.astype("float32"), jnp.zeros((), bool))
+    def step(self, state: Int[Array, ""], response: Int[Array, " response"], key: Key[Array, ""]):
+        """Reward 1 if the response repeats the word; then the next word."""
+        correct, word = (response == self._response(state)).all(), self._random_word(key)
+        return word, TaskStep(self._prompt(word), correct.astype("float32"), jnp.zeros((), bool))
 
-    def expert(self, state: Int[Array, ""], key: Key[Array, ""]) -> Int[Array, " utterance"]:
-        """The word, or any."""
-        wanders = jax.random.uniform(fold(key, "wander")) < self.wandering
-        return self._answer(jnp.where(wanders, self._any(key), state))
+    def demonstrator_response(self, state: Int[Array, ""], key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The word that was shown, or a random one."""
+        is_noise = jax.random.uniform(fold(key, "wander")) < self.demonstrator_noise
+        return self._response(jnp.where(is_noise, self._random_word(key), state))
 
-    def _any(self, key: Key[Array, ""]) -> Int[Array, ""]:
-        return self.manners.id(WORDS[0]) + jax.random.randint(fold(key, "word"), (), 0, len(WORDS))
+    def _random_word(self, key: Key[Array, ""]) -> Int[Array, ""]:
+        return self.task_spec.encode_word(WORDS[0]) + jax.random.randint(fold(key, "word"), (), 0, len(WORDS))
 
-    def _answer(self, word: Int[Array, ""]) -> Int[Array, " utterance"]:
-        return jnp.stack([word, jnp.full((), self.manners.vocabulary.stop[0], word.dtype)])
+    def _response(self, word: Int[Array, ""]) -> Int[Array, " response"]:
+        return jnp.stack([word, jnp.full((), self.task_spec.vocabulary.eos_tokens[0], word.dtype)])
 
-    def _told(self, word: Int[Array, ""]) -> Int[Array, " answer"]:
-        return message(2, word, self.manners.ids(ASK))
+    def _prompt(self, word: Int[Array, ""]) -> Int[Array, " message"]:
+        return pack_tokens(2, word, self.task_spec.encode(RESPONSE_CUE))

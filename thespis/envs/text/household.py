@@ -1,14 +1,15 @@
-"""Household: something is to be put somewhere, maybe clean, hot or cold; it must be found first.
+"""Household task: find an object, treat it if asked (clean, hot or cold), and put it in a place.
 
-``put hot apple in drawer at table cup >`` tells the task, where the agent is and what is there. Then it says
-``go stove``, ``open drawer``, ``take cup``, ``put cup``, ``clean cup`` (at the sink), ``heat cup`` (at the stove) or
-``cool cup`` (at the fridge), each with ``<end>``. Only what lies where one is can be seen and taken; drawer, cabinet
-and fridge are ``closed`` until they are opened, and then stay open; hands hold one thing. A thing is what was last
-done to it. What cannot be done is answered ``nothing happens >``. Only the task done earns anything: 1, at once.
+``put hot apple in drawer at table cup >`` states the task, where the agent is and what is there. Commands are
+``go stove``, ``open drawer``, ``take cup``, ``put cup``, ``clean cup`` (at the sink), ``heat cup`` (at the stove) and
+``cool cup`` (at the fridge), each followed by ``<end>``. Only things at the agent's place can be seen and taken.
+Drawer, cabinet and fridge are ``closed`` until they are opened, and then stay open. The agent holds one thing at a
+time. A thing is in the state of its last treatment. A command that cannot be executed is answered by
+``nothing happens >``. Only completing the task earns a reward: 1, at once.
 
-The demonstrator searches the places in a fixed order, goes by what it has seen, and does what is asked for, but
-``wandering`` of its turns are any command. After ALFWorld (Shridhar et al., 2021); differs: eight places, four things,
-generated anew for every episode, commands of two words, no lamps and no pairs of things.
+The demonstrator searches the places in a fixed order, remembers what it has seen, and does what is asked for, but a
+share ``demonstrator_noise`` of its turns are random commands. After ALFWorld (Shridhar et al., 2021). Differs from it:
+eight places and four things, generated anew for every episode, commands of two words, no lamps and no pairs of things.
 """
 
 from __future__ import annotations
@@ -19,143 +20,202 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from thespis.core.keys import fold, key_of
-from thespis.core.vocabulary import END, closed
-from thespis.envs.text.reading import before_end
-from thespis.envs.text.task import ASK, Heard, Manners, message
+from thespis.core.spaces import END, word_vocabulary
+from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, cut_at_eos, pack_tokens
+from thespis.runtime.keys import fold, seed_key
 
 PLACES = ("table", "shelf", "desk", "sink", "stove", "drawer", "cabinet", "fridge")
 THINGS = ("apple", "bread", "cup", "egg", "knife", "plate", "potato", "spoon")
 STATES = ("clean", "hot", "cold")
-"""What :data:`TREATMENTS` make of a thing."""
+"""States of a thing after each of :data:`TREATMENTS`."""
 TREATMENTS = ("clean", "heat", "cool")
 VERBS = ("go", "open", "take", "put", *TREATMENTS)
-_SHUT = np.array([place in ("drawer", "cabinet", "fridge") for place in PLACES])
-_WHERE = np.array([PLACES.index(place) for place in ("sink", "stove", "fridge")])
-_PRESENT = 4
+_INITIALLY_CLOSED = np.array([place in ("drawer", "cabinet", "fridge") for place in PLACES])
+_TREATMENT_PLACES = np.array([PLACES.index(place) for place in ("sink", "stove", "fridge")])
+_NUM_PRESENT = 4
 _HELD, _ABSENT = len(PLACES), len(PLACES) + 1
 
 
-class Home(eqx.Module):
-    """Where the agent is and each thing (behind the places: held, not there), what was last done to it (0: nothing,
-    then :data:`TREATMENTS`), which places are open, which were seen, the goal: thing, what it is to be, place; and how
-    many steps towards it were made so far."""
+class HouseholdState(eqx.Module):
+    """State of a household episode.
 
-    at: Int[Array, "*episodes"]
-    where: Int[Array, "*episodes thing"]
-    treated: Int[Array, "*episodes thing"]
-    opened: Bool[Array, "*episodes place"]
-    seen: Bool[Array, "*episodes place"]
+    ``agent_place``: the place of the agent. ``thing_places``: the place of each thing; the indices after the places
+    mean held, and absent. ``treatments``: the last treatment of each thing (0: none, then :data:`TREATMENTS`).
+    ``opened_places`` and ``seen_places``: which places are open, and which were seen. ``goal``: thing, required
+    treatment, place. ``progress``: the number of subgoals reached so far.
+    """
+
+    agent_place: Int[Array, "*episodes"]
+    thing_places: Int[Array, "*episodes thing"]
+    treatments: Int[Array, "*episodes thing"]
+    opened_places: Bool[Array, "*episodes place"]
+    seen_places: Bool[Array, "*episodes place"]
     goal: Int[Array, "*episodes 3"]
-    rung: Int[Array, "*episodes"]
+    progress: Int[Array, "*episodes"]
 
 
 class Household(eqx.Module):
-    """``turns``: commands until an episode is over; ``wandering``: how many of the demonstrator's are any; ``places``:
-    how many of :data:`PLACES` there are, from 2, so that what is done at those behind them is never asked for;
-    ``hints``: what is paid, once, for holding the thing that is asked for, and for making it what it is to be;
-    ``homes``: how many beginnings there are, so that other ones can be played in afterwards (0: any).
+    """Household task: find an object, treat it if asked (clean, hot or cold), and put it in a place.
+
+    ``max_turns``: commands until the episode is over. ``demonstrator_noise``: the share of the demonstrator's commands
+    that are random. ``num_places``: how many of :data:`PLACES` exist (at least 2); treatments at missing places are
+    never asked for. ``subgoal_reward``: what is paid, once, for holding the thing of the goal, and for its treatment.
+    ``num_layouts``: the number of distinct initial states, so that others can be kept for evaluation (0: unlimited).
     """
 
-    turns: int = eqx.field(static=True, default=20)
-    wandering: float = 0.5
-    places: int = eqx.field(static=True, default=len(PLACES))
-    hints: float = 0.0
-    homes: int = eqx.field(static=True, default=0)
+    max_turns: int = eqx.field(static=True, default=20)
+    demonstrator_noise: float = 0.5
+    num_places: int = eqx.field(static=True, default=len(PLACES))
+    subgoal_reward: float = 0.0
+    num_layouts: int = eqx.field(static=True, default=0)
 
     @property
-    def manners(self) -> Manners:
-        """Verbs, places, things and what they may be."""
-        more = (ASK, "at", "in", "closed", "have", "nothing", "happens")
-        words = closed((*more, *VERBS, *STATES, *PLACES, *THINGS))
-        return Manners("text:household", words, self.turns, utterance=3, opening=12, answer=7)
+    def task_spec(self) -> TaskSpec:
+        """Verbs, places, things and their states."""
+        other_words = (RESPONSE_CUE, "at", "in", "closed", "have", "nothing", "happens")
+        words = word_vocabulary((*other_words, *VERBS, *STATES, *PLACES, *THINGS))
+        return TaskSpec(
+            "text:household", words, self.max_turns, max_response_tokens=3, max_opening_tokens=12, max_message_tokens=7
+        )
 
-    def begin(self, key: Key[Array, ""]) -> tuple[Home, Int[Array, " opening"]]:
-        """Four things anywhere, of which one is to be elsewhere."""
-        told, places = self.manners, self.places
-        if self.homes:
-            key = key_of(jax.random.randint(fold(key, "home"), (), 0, self.homes))
-        here = jax.random.permutation(fold(key, "things"), len(THINGS))[:_PRESENT]
-        lie = jax.random.randint(fold(key, "places"), (_PRESENT,), 0, places)
-        where = jnp.full(len(THINGS), _ABSENT).at[here].set(lie)
-        at = jax.random.randint(fold(key, "at"), (), 0, places)
-        state = jax.random.randint(fold(key, "state"), (), 0, int((places > _WHERE).sum()) + 1)
-        goal = jnp.stack([here[0], state, (lie[0] + jax.random.randint(fold(key, "goal"), (), 1, places)) % places])
-        opened = jnp.asarray(~_SHUT)
-        seen, none = opened & (jnp.arange(len(PLACES)) == at), jnp.zeros((), "int32")
-        home = Home(at, where, jnp.zeros(len(THINGS), "int32"), opened, seen, goal, none)
-        be = jnp.where(state == 0, -1, jnp.asarray(told.ids(" ".join(STATES)))[state - 1])
-        task = told.ids("put"), be, told.id(THINGS[0]) + goal[0], told.ids("in"), told.id(PLACES[0]) + goal[2]
-        return home, message(told.opening, *task, self._view(home))
+    def init(self, key: Key[Array, ""]) -> tuple[HouseholdState, Int[Array, " opening"]]:
+        """Four things at random places, of which one has to be moved to another place."""
+        spec, num_places = self.task_spec, self.num_places
+        if self.num_layouts:
+            key = seed_key(jax.random.randint(fold(key, "home"), (), 0, self.num_layouts))
+        present = jax.random.permutation(fold(key, "things"), len(THINGS))[:_NUM_PRESENT]
+        places = jax.random.randint(fold(key, "places"), (_NUM_PRESENT,), 0, num_places)
+        thing_places = jnp.full(len(THINGS), _ABSENT).at[present].set(places)
+        agent_place = jax.random.randint(fold(key, "at"), (), 0, num_places)
+        state = jax.random.randint(fold(key, "state"), (), 0, int((num_places > _TREATMENT_PLACES).sum()) + 1)
+        goal = jnp.stack(
+            [present[0], state, (places[0] + jax.random.randint(fold(key, "goal"), (), 1, num_places)) % num_places]
+        )
+        is_open = jnp.asarray(~_INITIALLY_CLOSED)
+        visible, zero = is_open & (jnp.arange(len(PLACES)) == agent_place), jnp.zeros((), "int32")
+        household = HouseholdState(
+            agent_place, thing_places, jnp.zeros(len(THINGS), "int32"), is_open, visible, goal, zero
+        )
+        state_token = jnp.where(state == 0, -1, jnp.asarray(spec.encode(" ".join(STATES)))[state - 1])
+        task = (
+            spec.encode("put"),
+            state_token,
+            spec.encode_word(THINGS[0]) + goal[0],
+            spec.encode("in"),
+            spec.encode_word(PLACES[0]) + goal[2],
+        )
+        return household, pack_tokens(spec.max_opening_tokens, *task, self._describe(household))
 
-    def hear(self, state: Home, said: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Home, Heard]:
-        """What a command does."""
-        told = self.manners
-        spoken, length = before_end(told, said)
-        place, thing = spoken[1] - told.id(PLACES[0]), spoken[1] - told.id(THINGS[0])
-        to_place, to_thing = (place >= 0) & (place < self.places), (thing >= 0) & (thing < len(THINGS))
-        place, thing = jnp.clip(place, 0, self.places - 1), jnp.clip(thing, 0, len(THINGS) - 1)
-        verbs = (spoken[0] == told.ids(" ".join(VERBS))) & (length == 2)
-        goes, opens = verbs[0] & to_place, verbs[1] & to_place & (place == state.at) & ~state.opened[state.at]
-        near, held = to_thing & state.opened[state.at], to_thing & (state.where[thing] == _HELD)
-        takes = verbs[2] & near & (state.where[thing] == state.at) & ~(state.where == _HELD).any()
-        puts, treats = verbs[3] & near & held, verbs[4:] & held & (state.at == _WHERE)
+    def step(
+        self, state: HouseholdState, response: Int[Array, " response"], key: Key[Array, ""]
+    ) -> tuple[HouseholdState, TaskStep]:
+        """Execute the command that the agent wrote."""
+        spec = self.task_spec
+        tokens, length = cut_at_eos(spec, response)
+        place, thing = tokens[1] - spec.encode_word(PLACES[0]), tokens[1] - spec.encode_word(THINGS[0])
+        to_place, to_thing = (place >= 0) & (place < self.num_places), (thing >= 0) & (thing < len(THINGS))
+        place, thing = jnp.clip(place, 0, self.num_places - 1), jnp.clip(thing, 0, len(THINGS) - 1)
+        verbs = (tokens[0] == spec.encode(" ".join(VERBS))) & (length == 2)
+        goes, opens = (
+            verbs[0] & to_place,
+            verbs[1] & to_place & (place == state.agent_place) & ~state.opened_places[state.agent_place],
+        )
+        near, is_held = (
+            to_thing & state.opened_places[state.agent_place],
+            to_thing & (state.thing_places[thing] == _HELD),
+        )
+        takes = (
+            verbs[2] & near & (state.thing_places[thing] == state.agent_place) & ~(state.thing_places == _HELD).any()
+        )
+        puts, treats = verbs[3] & near & is_held, verbs[4:] & is_held & (state.agent_place == _TREATMENT_PLACES)
         treatment = 1 + jnp.argmax(treats)
-        at = jnp.where(goes, place, state.at)
-        lies = jnp.where(takes, _HELD, jnp.where(puts, at, state.where[thing]))
-        where, opened = state.where.at[thing].set(lies), state.opened.at[at].set(state.opened[at] | opens)
-        treated = state.treated.at[thing].set(jnp.where(treats.any(), treatment, state.treated[thing]))
-        wanted, is_ = state.goal[1], treated[state.goal[0]]
-        reached = (where[state.goal[0]] == _HELD) * (1 + ((wanted > 0) & (is_ == wanted)))
-        rung = jnp.maximum(state.rung, reached)
-        home = Home(at, where, treated, opened, state.seen.at[at].set(opened[at]), state.goal, rung)
-        done = puts & self._done(home)
-        named, state_ids = told.id(THINGS[0]) + thing, jnp.asarray(told.ids(" ".join(STATES)))
-        answer = message(told.answer, told.ids(f"nothing happens {ASK}"))
-        answer = jnp.where(goes | opens | puts, self._view(home), answer)
-        answer = jnp.where(takes, message(told.answer, told.ids("have"), named, told.ids(ASK)), answer)
-        changed = message(told.answer, named, state_ids[treatment - 1], told.ids(ASK))
-        answer = jnp.where(treats.any(), changed, answer)
-        reward = done.astype("float32") + self.hints * (rung - state.rung)
-        return home, Heard(jnp.where(done, -1, answer), reward, done)
+        agent_place = jnp.where(goes, place, state.agent_place)
+        new_place = jnp.where(takes, _HELD, jnp.where(puts, agent_place, state.thing_places[thing]))
+        thing_places, opened = (
+            state.thing_places.at[thing].set(new_place),
+            state.opened_places.at[agent_place].set(state.opened_places[agent_place] | opens),
+        )
+        treated = state.treatments.at[thing].set(jnp.where(treats.any(), treatment, state.treatments[thing]))
+        goal_treatment, goal_thing_treatment = state.goal[1], treated[state.goal[0]]
+        reached = (thing_places[state.goal[0]] == _HELD) * (
+            1 + ((goal_treatment > 0) & (goal_thing_treatment == goal_treatment))
+        )
+        progress = jnp.maximum(state.progress, reached)
+        new_state = HouseholdState(
+            agent_place,
+            thing_places,
+            treated,
+            opened,
+            state.seen_places.at[agent_place].set(opened[agent_place]),
+            state.goal,
+            progress,
+        )
+        done = puts & self._is_done(new_state)
+        thing_token, state_tokens = spec.encode_word(THINGS[0]) + thing, jnp.asarray(spec.encode(" ".join(STATES)))
+        message = pack_tokens(spec.max_message_tokens, spec.encode(f"nothing happens {RESPONSE_CUE}"))
+        message = jnp.where(goes | opens | puts, self._describe(new_state), message)
+        message = jnp.where(
+            takes,
+            pack_tokens(spec.max_message_tokens, spec.encode("have"), thing_token, spec.encode(RESPONSE_CUE)),
+            message,
+        )
+        changed = pack_tokens(
+            spec.max_message_tokens, thing_token, state_tokens[treatment - 1], spec.encode(RESPONSE_CUE)
+        )
+        message = jnp.where(treats.any(), changed, message)
+        reward = done.astype("float32") + self.subgoal_reward * (progress - state.progress)
+        return new_state, TaskStep(jnp.where(done, -1, message), reward, done)
 
-    def expert(self, state: Home, key: Key[Array, ""]) -> Int[Array, " utterance"]:
-        """A step of the search or of the task; or any verb with any place or thing that it goes with."""
-        told = self.manners
+    def demonstrator_response(self, state: HouseholdState, key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The next command of the search or of the task, or a random verb with a random place or thing."""
+        spec = self.task_spec
         verb = jax.random.randint(fold(key, "verb"), (), 0, len(VERBS))
-        place = jax.random.randint(fold(key, "place"), (), 0, self.places)
+        place = jax.random.randint(fold(key, "place"), (), 0, self.num_places)
         thing = jax.random.randint(fold(key, "thing"), (), 0, len(THINGS))
-        wanders = jax.random.uniform(fold(key, "wander")) < self.wandering
-        command = jnp.where(wanders, jnp.stack([verb, jnp.where(verb < 2, place, thing)]), self._next(state))
-        noun = jnp.where(command[0] < 2, told.id(PLACES[0]), told.id(THINGS[0])) + command[1]
-        return message(told.utterance, jnp.asarray(told.ids(" ".join(VERBS)))[command[0]], noun, told.ids(END))
+        is_noise = jax.random.uniform(fold(key, "wander")) < self.demonstrator_noise
+        command = jnp.where(is_noise, jnp.stack([verb, jnp.where(verb < 2, place, thing)]), self._next_command(state))
+        noun = jnp.where(command[0] < 2, spec.encode_word(PLACES[0]), spec.encode_word(THINGS[0])) + command[1]
+        return pack_tokens(
+            spec.max_response_tokens, jnp.asarray(spec.encode(" ".join(VERBS)))[command[0]], noun, spec.encode(END)
+        )
 
-    def _next(self, state: Home) -> Int[Array, "2"]:
-        """What to do next, verb and place or thing, by what has been seen."""
+    def _next_command(self, state: HouseholdState) -> Int[Array, "2"]:
+        """The next command, as verb and place or thing, from what has been seen."""
         go, open_, take, put, treat = range(5)
-        thing, wanted, place = state.goal
-        held = state.where == _HELD
-        holds, where = held[thing], jnp.clip(state.where[thing], 0, len(PLACES) - 1)
-        due = (wanted > 0) & (state.treated[thing] != wanted)
-        found = state.seen[where]
-        search = jnp.where(state.seen[state.at], jnp.argmin(state.seen[: self.places]), state.at)
-        target = jnp.where(found, where, search)
-        target = jnp.where(holds, jnp.where(due, jnp.asarray(_WHERE)[wanted - 1], place), target)
-        target = jnp.where(held.any() & ~holds, state.at, target)  # another thing is put down where one stands
-        opens = ~state.opened[state.at] & ~(holds & due)
-        act = jnp.where(holds & due, treat + wanted - 1, jnp.where(held.any(), put, take))
-        object_ = jnp.where(held.any() & ~holds, jnp.argmax(held), thing)
-        here = jnp.where(opens, jnp.stack([jnp.array(open_), state.at]), jnp.stack([act, object_]))
-        return jnp.where(target == state.at, here, jnp.stack([jnp.array(go), target]))
+        thing, goal_treatment, place = state.goal
+        is_held = state.thing_places == _HELD
+        holds, thing_place = is_held[thing], jnp.clip(state.thing_places[thing], 0, len(PLACES) - 1)
+        needs_treatment = (goal_treatment > 0) & (state.treatments[thing] != goal_treatment)
+        is_seen = state.seen_places[thing_place]
+        search = jnp.where(
+            state.seen_places[state.agent_place], jnp.argmin(state.seen_places[: self.num_places]), state.agent_place
+        )
+        target = jnp.where(is_seen, thing_place, search)
+        target = jnp.where(
+            holds, jnp.where(needs_treatment, jnp.asarray(_TREATMENT_PLACES)[goal_treatment - 1], place), target
+        )
+        target = jnp.where(is_held.any() & ~holds, state.agent_place, target)  # put down another thing right here
+        opens = ~state.opened_places[state.agent_place] & ~(holds & needs_treatment)
+        verb = jnp.where(holds & needs_treatment, treat + goal_treatment - 1, jnp.where(is_held.any(), put, take))
+        object_ = jnp.where(is_held.any() & ~holds, jnp.argmax(is_held), thing)
+        local_command = jnp.where(opens, jnp.stack([jnp.array(open_), state.agent_place]), jnp.stack([verb, object_]))
+        return jnp.where(target == state.agent_place, local_command, jnp.stack([jnp.array(go), target]))
 
-    def _done(self, home: Home) -> Bool[Array, ""]:
-        thing, wanted, place = home.goal
-        return (home.where[thing] == place) & ((wanted == 0) | (home.treated[thing] == wanted))
+    def _is_done(self, home: HouseholdState) -> Bool[Array, ""]:
+        thing, treatment, place = home.goal
+        return (home.thing_places[thing] == place) & ((treatment == 0) | (home.treatments[thing] == treatment))
 
-    def _view(self, home: Home) -> Int[Array, " answer"]:
-        """Where the agent is, and what it sees there."""
-        told, opened = self.manners, home.opened[home.at]
-        lies = (home.where == home.at) & opened
-        things = jnp.where(lies, told.id(THINGS[0]) + np.arange(len(THINGS)), -1)
-        shut = jnp.where(opened, -1, told.id("closed"))
-        return message(told.answer, told.ids("at"), told.id(PLACES[0]) + home.at, shut, things, told.ids(ASK))
+    def _describe(self, home: HouseholdState) -> Int[Array, " message"]:
+        """A message with the agent's place and what it sees there."""
+        spec, is_open = self.task_spec, home.opened_places[home.agent_place]
+        is_visible = (home.thing_places == home.agent_place) & is_open
+        things = jnp.where(is_visible, spec.encode_word(THINGS[0]) + np.arange(len(THINGS)), -1)
+        closed = jnp.where(is_open, -1, spec.encode_word("closed"))
+        return pack_tokens(
+            spec.max_message_tokens,
+            spec.encode("at"),
+            spec.encode_word(PLACES[0]) + home.agent_place,
+            closed,
+            things,
+            spec.encode(RESPONSE_CUE),
+        )

@@ -1,8 +1,8 @@
-"""Compiled worlds that are talked to in turns: a :class:`Task` says what is heard, :class:`Spoken` keeps the record.
+"""Compiled text environments: a :class:`Task` defines the messages, :class:`TextEnv` keeps the transcript.
 
-A turn is a step. What the agent sees is all that was said so far, as token ids in their order: nothing is forgotten, so
-a step tells a critic or a replay all there is to know; what it does is one utterance. Ids that were said are never
-written anew. Each message of the world ends with the word ``>``, which asks for an answer.
+A turn is a step. The observation is the whole transcript so far, as token ids in order: nothing is dropped, so a step
+tells a critic or a replay buffer everything there is to know. The action is one response. Tokens of a response are
+never re-tokenized. Each message of the environment ends with the word ``>``, which asks for a response.
 """
 
 from __future__ import annotations
@@ -16,179 +16,224 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from thespis.core.contracts import GoalRelabeler
 from thespis.core.errors import UserError
-from thespis.core.goals import Goals
-from thespis.core.keys import fold, key_of
 from thespis.core.records import EnvSpec, TimeStep
-from thespis.core.spaces import Text
-from thespis.core.vocabulary import END, Vocabulary
+from thespis.core.spaces import END, Text, Vocabulary
+from thespis.runtime.keys import fold, seed_key
 
-ASK = ">"
-"""The word that ends what the world says."""
+RESPONSE_CUE = ">"
+"""The word that ends every message of the environment."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Manners:
-    """What is known of a task before it begins.
+class TaskSpec:
+    """Static description of a task: its vocabulary, and limits of its messages and responses.
 
-    ``turns``: utterances that an episode allows; ``utterance``: ids of one, the one that ends it included; ``opening``
-    and ``answer``: ids of the longest first message of the world, and of those that follow; ``choices``: the utterances
-    that mean something, without the word that ends them, where these are few.
+    ``max_turns``: responses that an episode allows. ``max_response_tokens``: tokens of one response, its end token
+    included. ``max_opening_tokens`` and ``max_message_tokens``: tokens of the longest first message of the environment,
+    and of those that follow. ``choices``: the valid responses, without the end token, where these are few.
     """
 
     name: str
     vocabulary: Vocabulary
-    turns: int
-    utterance: int
-    opening: int
-    answer: int
+    max_turns: int
+    max_response_tokens: int
+    max_opening_tokens: int
+    max_message_tokens: int
     choices: tuple[str, ...] = ()
 
-    def id(self, word: str) -> int:
-        """The id of a word."""
+    def encode_word(self, word: str) -> int:
+        """The token of a word."""
         return self.vocabulary.words.index(word)
 
-    def ids(self, words: str) -> np.ndarray:
-        """The ids of words with spaces between them."""
-        return np.array([self.id(word) for word in words.split()], "int32")
+    def encode(self, words: str) -> np.ndarray:
+        """The tokens of words separated by spaces."""
+        return np.array([self.encode_word(word) for word in words.split()], "int32")
 
 
-class Heard(eqx.Module):
-    """What the world answers, padded with -1 behind its end, what the utterance earned, and whether all is over."""
+class TaskStep(eqx.Module):
+    """Result of one response: the next message, padded at its end with -1, the reward, and whether the episode ends."""
 
-    answer: Int[Array, " answer"]
+    message: Int[Array, " message"]
     reward: Float[Array, ""]
-    over: Bool[Array, ""]
+    terminated: Bool[Array, ""]
 
 
 @runtime_checkable
 class Task(Protocol):
-    """Rules of a conversation: pure functions of one episode."""
+    """Rules of a text task: pure functions of one episode."""
 
     @property
-    def manners(self) -> Manners:
-        """Words and limits."""
+    def task_spec(self) -> TaskSpec:
+        """Specification of the task: its vocabulary and limits."""
         ...
 
-    def begin(self, key: Key[Array, ""]) -> tuple[PyTree, Int[Array, " opening"]]:
-        """A fresh state, and the first message."""
+    def init(self, key: Key[Array, ""]) -> tuple[PyTree, Int[Array, " opening"]]:
+        """An initial state and the first message."""
         ...
 
-    def hear(self, state: PyTree, said: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[PyTree, Heard]:
-        """What an utterance leads to."""
+    def step(self, state: PyTree, response: Int[Array, " response"], key: Key[Array, ""]) -> tuple[PyTree, TaskStep]:
+        """The next state and the result of a response."""
         ...
 
-    def expert(self, state: PyTree, key: Key[Array, ""]) -> Int[Array, " utterance"]:
-        """What a scripted demonstrator would say."""
+    def demonstrator_response(self, state: PyTree, key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The response of a scripted demonstrator."""
         ...
 
 
 @runtime_checkable
-class Hides(Protocol):
-    """A task that keeps from the actor what critics may know while it learns: an answer, a secret word."""
+class HasHiddenTokens(Protocol):
+    """Task with information that is hidden from the actor (a secret word) but available to critics in training."""
 
-    def hidden(self, state: PyTree) -> Int[Array, " ids"]:
-        """What is kept, as ids: always as many, none of them -1."""
+    def hidden_tokens(self, state: PyTree) -> Int[Array, " tokens"]:
+        """The hidden information as tokens: always the same number of them, none of them -1."""
         ...
 
 
 @runtime_checkable
-class Aims(Protocol):
-    """A task that tells a goal, which could have been another."""
+class GoalConditionedTask(Protocol):
+    """Task whose observations name a goal, which hindsight relabeling can replace."""
 
     @property
-    def goals(self) -> Goals:
-        """How its conversations are told again."""
+    def goal_relabeler(self) -> GoalRelabeler:
+        """How transcripts of this task are relabeled with another goal."""
         ...
 
 
-class Talk(eqx.Module):
-    """A conversation under way: where the task stands, all ids so far, and how many turns are over."""
+class DialogueState(eqx.Module):
+    """State of an episode: the state of the task, the transcript, and the number of finished turns."""
 
-    task: PyTree
+    task_state: PyTree
     transcript: Int[Array, "*episodes time"]
     turn: Int[Array, "*episodes"]
 
 
-class Spoken(eqx.Module):
-    """A task as a world of one agent.
+class TextEnv(eqx.Module):
+    """Single-agent environment of a text task.
 
-    Where critics are ``told``, what is privileged is the transcript behind the ids of what the task hides.
+    With ``use_privileged``, the privileged observation of critics is the tokens that the task hides, followed by the
+    transcript.
     """
 
     task: Task
-    told: bool = eqx.field(static=True, default=False)
+    use_privileged: bool = eqx.field(static=True, default=False)
 
     @property
     def spec(self) -> EnvSpec:
-        """The transcript is seen, an utterance is done. Raises ``UserError`` if critics are to be told nothing."""
-        told = self.task.manners
-        more = told.answer + 1  # an utterance that was cut is ended by the world
-        length, news = told.opening + told.turns * (told.utterance + more), max(told.opening, more)
-        observation = Text(length, told.vocabulary, news)
-        name = told.name + _changed(self.task)
-        privileged = Text(self._secrets + length, told.vocabulary, news) if self.told else None
-        listed = tuple(tuple(told.ids(f"{choice} {END}").tolist()) for choice in told.choices)
-        said = Text(told.utterance, told.vocabulary, choices=listed)
-        goals = self.task.goals if isinstance(self.task, Aims) else None
-        return EnvSpec(name, observation, said, time_limit=told.turns, privileged=privileged, goals=goals)
+        """Observations are transcripts, actions are responses. Raises ``UserError`` if there is nothing privileged."""
+        spec = self.task.task_spec
+        message_tokens = spec.max_message_tokens + 1  # the environment adds the end token to a response that was cut
+        length, max_new_tokens = (
+            spec.max_opening_tokens + spec.max_turns * (spec.max_response_tokens + message_tokens),
+            max(spec.max_opening_tokens, message_tokens),
+        )
+        observation = Text(length, spec.vocabulary, max_new_tokens)
+        name = spec.name + _changed_fields(self.task)
+        privileged = (
+            Text(self._num_hidden_tokens + length, spec.vocabulary, max_new_tokens) if self.use_privileged else None
+        )
+        choices = tuple(tuple(spec.encode(f"{choice} {END}").tolist()) for choice in spec.choices)
+        action = Text(spec.max_response_tokens, spec.vocabulary, choices=choices)
+        goals = self.task.goal_relabeler if isinstance(self.task, GoalConditionedTask) else None
+        return EnvSpec(
+            name, observation, action, time_limit=spec.max_turns, privileged_space=privileged, goal_relabeler=goals
+        )
 
-    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[Talk, TimeStep]:
-        """A fresh conversation, with the world's first message."""
-        state, message = self.task.begin(key)
-        transcript = joined(jnp.full(self.spec.observation.length, -1, "int32"), message)  # pyright: ignore
-        talk = Talk(state, transcript, jnp.zeros((), "int32"))
-        no = jnp.zeros((), bool)
-        return talk, TimeStep(transcript, jnp.zeros(()), no, no, privileged=self._privileged(talk))
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[DialogueState, TimeStep]:
+        """Start a conversation with the first message of the environment."""
+        state, message = self.task.init(key)
+        transcript = append_tokens(jnp.full(self.spec.observation_space.max_length, -1, "int32"), message)  # pyright: ignore
+        dialogue = DialogueState(state, transcript, jnp.zeros((), "int32"))
+        false = jnp.zeros((), bool)
+        return dialogue, TimeStep(transcript, jnp.zeros(()), false, false, privileged=self._privileged(dialogue))
 
-    def step(self, state: Talk, action: Int[Array, " utterance"], key: Key[Array, ""]) -> tuple[Talk, TimeStep]:
-        """What is said, and the world's answer to it."""
-        told = self.task.manners
-        stop = jnp.array(told.vocabulary.stop)
-        inner, heard = self.task.hear(state.task, action, fold(key, "task"))
+    def step(
+        self, state: DialogueState, action: Int[Array, " response"], key: Key[Array, ""]
+    ) -> tuple[DialogueState, TimeStep]:
+        """Append a response and the answer of the environment to the transcript."""
+        spec = self.task.task_spec
+        stop = jnp.array(spec.vocabulary.eos_tokens)
+        inner, outcome = self.task.step(state.task_state, action, fold(key, "task"))
         ended = (action[:, None] == stop).any()
         end = jnp.where(ended, -1, stop[:1])
-        transcript = joined(joined(joined(state.transcript, action), end), heard.answer)
-        turn, no = state.turn + 1, jnp.zeros((), bool)
-        over = heard.over | (turn >= told.turns)  # turns can be counted in what is seen: nothing is to be hoped for
-        talk = Talk(inner, transcript, turn)
-        return talk, TimeStep(transcript, heard.reward, over, no, privileged=self._privileged(talk))
+        transcript = append_tokens(append_tokens(append_tokens(state.transcript, action), end), outcome.message)
+        turn, false = state.turn + 1, jnp.zeros((), bool)
+        # The number of turns can be counted in the observation: the end is a termination, without bootstrapping.
+        over = outcome.terminated | (turn >= spec.max_turns)
+        dialogue = DialogueState(inner, transcript, turn)
+        return dialogue, TimeStep(transcript, outcome.reward, over, false, privileged=self._privileged(dialogue))
 
-    def demonstrated(self, state: Talk, key: Key[Array, ""]) -> Int[Array, " utterance"]:
-        """What the task's demonstrator says here."""
-        return self.task.expert(state.task, key)
+    def demonstrator_action(self, state: DialogueState, key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The response of the task's demonstrator."""
+        return self.task.demonstrator_response(state.task_state, key)
 
-    def _privileged(self, talk: Talk) -> Int[Array, " time"] | None:
-        if not self.told:
+    def _privileged(self, talk: DialogueState) -> Int[Array, " time"] | None:
+        if not self.use_privileged:
             return None
-        assert isinstance(self.task, Hides)
-        return jnp.concatenate([self.task.hidden(talk.task).astype("int32"), talk.transcript])
+        assert isinstance(self.task, HasHiddenTokens)
+        return jnp.concatenate([self.task.hidden_tokens(talk.task_state).astype("int32"), talk.transcript])
 
     @property
-    def _secrets(self) -> int:
-        """How many ids are hidden."""
-        if not isinstance(self.task, Hides):
-            raise UserError(f"{self.task.manners.name} hides nothing that critics could be told")
-        hidden = self.task.hidden
-        return jax.eval_shape(lambda: hidden(self.task.begin(key_of(0))[0])).shape[0]
+    def _num_hidden_tokens(self) -> int:
+        """The number of hidden tokens."""
+        if not isinstance(self.task, HasHiddenTokens):
+            raise UserError(f"{self.task.task_spec.name} has no hidden information for critics")
+        hidden = self.task.hidden_tokens
+        return jax.eval_shape(lambda: hidden(self.task.init(seed_key(0))[0])).shape[0]
 
 
-def _changed(task: Any) -> str:
-    """``(size=3)``: the fields of a task that are not as they are by default, so that it has a name of its own."""
+def _changed_fields(task: Any) -> str:
+    """Fields of a task that differ from their defaults, e.g. ``(size=3)``: the suffix of the environment's name."""
     fields = dataclasses.fields(task)
     changed = [f"{f.name}={v!r}" for f in fields if (v := getattr(task, f.name)) is not f.default and v != f.default]
     return f"({', '.join(changed)})" if changed else ""
 
 
-def joined(text: Int[Array, " time"], more: Int[Array, " more"]) -> Int[Array, " time"]:
-    """``more`` behind the ids of ``text``; both are padded with -1, and what finds no room is lost."""
-    place = jnp.arange(text.shape[0]) - (text >= 0).sum()
-    added = jnp.where(place < more.shape[0], more[jnp.clip(place, 0, more.shape[0] - 1)], -1)
-    return jnp.where(place < 0, text, added)
+def append_tokens(tokens: Int[Array, " time"], new_tokens: Int[Array, " new"]) -> Int[Array, " time"]:
+    """Append ``new_tokens`` to ``tokens``; both are padded with -1, and what does not fit is dropped."""
+    place = jnp.arange(tokens.shape[0]) - (tokens >= 0).sum()
+    added = jnp.where(place < new_tokens.shape[0], new_tokens[jnp.clip(place, 0, new_tokens.shape[0] - 1)], -1)
+    return jnp.where(place < 0, tokens, added)
 
 
-def message(width: int, *parts: Any) -> Int[Array, " width"]:
-    """Ids one behind the other, padded to ``width``; those that are -1 are left out."""
-    ids = jnp.concatenate([jnp.atleast_1d(jnp.asarray(part, "int32")) for part in parts])
-    packed = ids[jnp.argsort(ids < 0, stable=True)]
-    return jnp.pad(packed, (0, max(width - ids.shape[0], 0)), constant_values=-1)[:width]
+def pack_tokens(length: int, *parts: Any) -> Int[Array, " length"]:
+    """Concatenate tokens without those that are -1, padded or cut to ``length``."""
+    tokens = jnp.concatenate([jnp.atleast_1d(jnp.asarray(part, "int32")) for part in parts])
+    packed = tokens[jnp.argsort(tokens < 0, stable=True)]
+    return jnp.pad(packed, (0, max(length - tokens.shape[0], 0)), constant_values=-1)[:length]
+
+
+DIGITS = "0123456789"
+"""Words of tasks with numbers, consecutive in the vocabulary: a digit's token is that of ``0`` plus its value."""
+
+
+def cut_at_eos(
+    task_spec: TaskSpec, response: Int[Array, " response"]
+) -> tuple[Int[Array, " response"], Int[Array, ""]]:
+    """Cut a response at its first end token: the tokens before it, padded with -1, and their number.
+
+    Tokens after the end token are ignored, and a response without one counts as empty.
+    """
+    ends = (response[:, None] == jnp.array(task_spec.vocabulary.eos_tokens)).any(axis=-1)
+    length = jnp.where(ends.any(), jnp.argmax(ends), 0)
+    return jnp.where(jnp.arange(response.shape[0]) < length, response, -1), length
+
+
+def number_to_tokens(value: Int[Array, ""], num_digits: int, zero_token: int) -> Int[Array, " digit"]:
+    """Convert a number from 0 to ``10**num_digits - 1`` to the tokens of its digits; -1 in place of leading zeros."""
+    powers = jnp.asarray(10 ** np.arange(num_digits - 1, -1, -1), "int32")
+    return jnp.where((value >= powers) | (powers == 1), zero_token + value // powers % 10, -1)
+
+
+def tokens_to_number(tokens: Int[Array, " n"], zero_token: int) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+    """Parse a number, and whether the tokens are one: at least one digit, and nothing else.
+
+    Tokens of -1 are skipped; leading zeros are allowed. At most nine digits fit.
+    """
+    digits = tokens - zero_token
+    is_digit = (digits >= 0) & (digits < len(DIGITS))
+    value = jnp.zeros((), "int32")
+    for i in range(tokens.shape[0]):
+        value = jnp.where(is_digit[i], 10 * value + digits[i], value)
+    return value, is_digit.any() & (is_digit | (tokens < 0)).all()

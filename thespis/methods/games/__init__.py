@@ -1,1 +1,1 @@
-"""Methods that know the game they play."""
+"""Methods for games: self-play, search and regret minimization."""

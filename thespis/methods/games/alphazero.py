@@ -1,87 +1,167 @@
-r"""AlphaZero with Gumbel search: a net proposes moves, search improves on them, the net learns from that and the end.
+r"""AlphaZero with Gumbel search: self-play in which tree search improves the policy and the network learns from it.
 
-The loss is :math:`-\pi^\top \log p + (z - v)^2` with :math:`\pi` the improved policy of the search at a position,
-:math:`z` how the game then ended for the player to move, and :math:`p, v` the net's policy and value.
+The loss is :math:`-\pi^\top \log p + (z - v)^2`, where :math:`\pi` is the improved policy of the search at a position,
+:math:`z` the outcome of the game for the player to move, and :math:`p, v` the network's policy and value.
 
-Source: Silver et al., 2018; the search: Danihelka et al., 2022.
-Differs from common code: several epochs on the latest games in place of a large replay. Games that the end of a rollout
-cuts are worth what the net says of the position they were left in. Values are not rescaled within the search. Before a
-move that was drawn, so that games begin differently, the search's value is learnt and not what followed.
+Source: Silver et al., 2018; search: Danihelka et al., 2022.
+
+Differs from common code: several epochs on the latest games instead of a large replay buffer. Games cut by the end of a
+rollout take the network's value of their last position. Values are not rescaled within the search. Before a move that
+was sampled for diverse openings, the value target is the search's value and not the later outcome.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.actors.positions import GameModel, Opinion, searchable
-from thespis.actors.search import GumbelSearch, sampled
+from thespis.actors.distributions import Categorical
+from thespis.actors.tree_search import (
+    GameModel,
+    GumbelSearch,
+    PolicyValueNetwork,
+    require_searchable_game,
+    sample_actions,
+)
 from thespis.core.contracts import Game, Mode
 from thespis.core.feeds import Rollouts
-from thespis.core.keys import per_index
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
-from thespis.learners.gradient import Adam, Number, gradient_step
-from thespis.learners.minibatches import columns, epochs
-from thespis.learners.self_play import lesson_loss, lessons_of
-from thespis.nets.residual import Flat, Residual
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
+from thespis.learners.optim.minibatches import run_epochs, to_sequences
+from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, gradient_step
+from thespis.nets.resnet import ResNet
+from thespis.objectives.returns import lambda_returns
+from thespis.runtime.keys import indexed_keys
+
+
+class SearchTargets(eqx.Module):
+    """Training targets: observations of the player to move, the search policy of each position, and its outcome."""
+
+    observation: PyTree
+    action_mask: Bool[Array, "*axes n"]
+    policy: Float[Array, "*axes n"]
+    outcome: Float[Array, "*axes"]
+
+
+def search_targets(model: GameModel, steps: Transition, td_lambda: Number) -> SearchTargets:
+    """Build training targets from a rollout ``[time, row]`` of a two-player game.
+
+    The steps' extras hold the search's ``policy`` and ``value``, and whether a move was ``drawn`` at random and not
+    chosen: what follows such a move does not count as the outcome of its position, for which the search's value is
+    used. With ``td_lambda`` 1 the outcome is the result of the rest of the game, and with less a mean of that and of
+    the values of the positions on the way; a game that the end of the rollout cuts is bootstrapped with the network's
+    value of its last position.
+    """
+    (outcomes,) = steps.agent_outcomes.values()  # pyright: ignore[reportOptionalMemberAccess]
+    player, next_player = (
+        _vmap_steps(model.game.current_player)(view.game_state) for view in (steps.view, steps.next_view)
+    )
+    bootstrap = zero_sum_values(jax.vmap(model.evaluate)(steps.next_view.game_state).value, next_player)
+    search_values = zero_sum_values(steps.extras["value"], player)
+    continues = ~steps.done.at[-1].set(True)
+    next_values = jnp.where(continues[..., None], jnp.roll(search_values, -1, axis=0), bootstrap)
+    is_random = steps.extras["drawn"]
+    cut = steps.done | (continues & jnp.roll(is_random, -1, axis=0))
+    over_players = jax.vmap(lambda_returns, in_axes=(1, 1, None, None, None, None), out_axes=1)
+    over_rows = jax.vmap(over_players, in_axes=(1, 1, 1, 1, None, None), out_axes=1)
+    returns = over_rows(outcomes.reward, next_values, steps.terminated, cut, 1.0, td_lambda)
+    outcome = jnp.take_along_axis(returns, player[..., None], axis=-1)[..., 0]
+    observation, legal = (_vmap_steps(f)(steps.view.game_state) for f in (model.observe, model.game.action_mask))
+    return SearchTargets(
+        observation, legal, steps.extras["policy"], jnp.where(is_random, steps.extras["value"], outcome)
+    )
+
+
+def policy_value_loss(
+    network: Callable[..., Any], targets: SearchTargets, vf_coef: Number
+) -> tuple[Array, dict[str, Array]]:
+    r"""AlphaZero loss :math:`-\pi^\top \log p + w (z - v)^2`, the mean over ``[time, row]``; and metrics.
+
+    :math:`w` is ``vf_coef``.
+    """
+    logits, value = _vmap_steps(network)(targets.observation)
+    log_probs = _vmap_steps(lambda *args: Categorical(*args).log_probs)(logits, targets.action_mask)
+    cross_entropy = -jnp.mean(jnp.sum(targets.policy * log_probs, axis=-1))
+    target_entropy = -jnp.mean(jnp.sum(targets.policy * jnp.log(targets.policy + 1e-30), axis=-1))
+    value_loss = jnp.mean(jnp.square(value - targets.outcome))
+    return cross_entropy + vf_coef * value_loss, {
+        "policy_loss": cross_entropy,
+        "policy_kl": cross_entropy - target_entropy,
+        "value_loss": value_loss,
+    }
+
+
+def zero_sum_values(value: Float[Array, "*axes"], player: Int[Array, "*axes"]) -> Float[Array, "*axes 2"]:
+    """Values for both players, given the value for ``player``."""
+    return jnp.where(jnp.arange(2) == player[..., None], value[..., None], -value[..., None])
+
+
+def _vmap_steps(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.vmap(jax.vmap(function))
 
 
 class AlphaZeroState(eqx.Module):
-    """All that is learnt, and the rules."""
+    """Training state of AlphaZero: network, optimizer state and the rules of the game."""
 
-    opinion: Opinion
-    opt: PyTree
+    network: PolicyValueNetwork
+    opt_state: PyTree
     game: Game
 
 
-class Player(eqx.Module):
-    """How it plays: the rules, a net, a search, and how many of a game's first moves are drawn, on average."""
+class AlphaZeroPolicy(eqx.Module):
+    """Acting policy: the game model (rules and network), the search and the settings of sampled moves.
+
+    ``num_sampling_moves`` is the mean number of a game's first moves that are sampled.
+    """
 
     model: GameModel
     search: GumbelSearch
     temperature: Float[Array, ""]
-    opening: Float[Array, ""]
+    num_sampling_moves: Float[Array, ""]
 
 
 class AlphaZero(eqx.Module):
-    """Self-play with search, for games of two in which all is seen and one wins what the other loses."""
+    """AlphaZero: self-play with Gumbel tree search, for two-player zero-sum games with perfect information."""
 
-    learning_rate: Number = 1e-3
-    """Step size."""
-    value_weight: Number = 1.0
-    """Weight of the value's loss."""
-    trace: Number = 1.0
-    """Lambda of the value's target, in [0, 1]: 1 is the outcome, less mixes in the values that searches found."""
+    learning_rate: LearningRate = 1e-3
+    """Learning rate."""
+    optimizer: OptaxOptimizer | None = None
+    """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
+    vf_coef: Number = 1.0
+    """Weight of the value loss."""
+    td_lambda: Number = 1.0
+    """Lambda of the value target, in [0, 1]: 1 is the outcome; smaller values mix in the values found by the
+    searches."""
     value_scale: Number = 0.5
-    """How much values, within -1 and 1, count against the net's logits in the search."""
-    opening: Number = 0.0
-    """How many first moves of a game of self-play are drawn from the improved policy, on average (geometric)."""
+    """Weight of values, within -1 and 1, against the network's logits in the search."""
+    num_sampling_moves: Number = 0.0
+    """Mean number of first moves of a self-play game that are sampled from the improved policy (geometric)."""
     temperature: Number = 1.0
-    """Temperature of these draws."""
-    max_gradient_norm: Number = 5.0
+    """Softmax temperature of these sampled moves."""
+    max_grad_norm: Number = 5.0
     """Global norm to which the gradient is clipped."""
-    simulations: int = eqx.field(static=True, default=32)
-    """Simulations of a search in self-play."""
-    playing: int = eqx.field(static=True, default=32)
-    """Simulations of a search when what was learnt is played."""
-    considered: int = eqx.field(static=True, default=16)
-    """Moves that a search considers at its root."""
-    epochs: int = eqx.field(static=True, default=4)
-    """Passes over each rollout."""
-    minibatch: int = eqx.field(static=True, default=256)
+    num_simulations: int = eqx.field(static=True, default=32)
+    """Simulations per search in self-play."""
+    num_eval_simulations: int = eqx.field(static=True, default=32)
+    """Simulations per search in evaluation and play."""
+    max_num_considered_actions: int = eqx.field(static=True, default=16)
+    """Maximum number of actions considered at the root of a search."""
+    num_epochs: int = eqx.field(static=True, default=4)
+    """Epochs: passes over each rollout."""
+    minibatch_size: int = eqx.field(static=True, default=256)
     """Positions per gradient step."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(128,))
+    hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(128,))
     """Units of each hidden layer."""
-    board: Residual | Flat = eqx.field(static=True, default=Residual())
-    """What boards pass through before the hidden layers: Residual or Flat."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(length=64, envs=64))
-    """Rollouts: length, envs."""
+    board_encoder: ResNet | None = eqx.field(static=True, default=ResNet())
+    """Encoder of the board before the hidden layers: ResNet, or None for the flat vector of cells."""
+    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=64, num_envs=64))
+    """Rollouts: num_steps, num_envs."""
 
-    for_many: ClassVar[bool] = True
+    multi_agent: ClassVar[bool] = True
     name: ClassVar[str] = "alphazero"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Mastering Chess and Shogi by Self-Play", "Silver et al.", 2018, "arXiv:1712.01815, Science 362"),
@@ -89,62 +169,68 @@ class AlphaZero(eqx.Module):
     )
     details: ClassVar[tuple[str, ...]] = (
         "policy targets are the search's improved policy, not visit counts",
-        "games cut by a rollout's end are worth the net's value of their last position",
+        "games cut by a rollout's end take the network's value of their last position",
         "Adam, global gradient norm clipped, no weight decay, no symmetries",
     )
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> AlphaZeroState:
-        """A fresh net. Raises ``UserError`` where there is no game that can be searched like this."""
-        opinion = Opinion(searchable(spec), self.hidden, self.board, key)
-        return AlphaZeroState(opinion, Adam(self.learning_rate, self.max_gradient_norm).init(opinion), spec.game)
+        """Initialize the network. Raises ``UserError`` where the environment has no searchable game."""
+        network = PolicyValueNetwork(require_searchable_game(spec), self.hidden_sizes, self.board_encoder, key)
+        return AlphaZeroState(
+            network, build_optimizer(self.optimizer, self.learning_rate, self.max_grad_norm).init(network), spec.game
+        )
 
-    def policy(self, state: AlphaZeroState, mode: Mode) -> Player:
-        """Net, rules and search; openings are drawn while it explores, and nothing is when it exploits."""
-        learning = mode is Mode.EXPLORE
+    def policy(self, state: AlphaZeroState, mode: Mode) -> AlphaZeroPolicy:
+        """Network, rules and search; opening moves are sampled in explore mode, nothing is random in exploit mode."""
+        exploring = mode is Mode.EXPLORE
         noise = jnp.asarray(0.0 if mode is Mode.EXPLOIT else 1.0)
-        simulations = self.simulations if learning else self.playing
-        search = GumbelSearch(jnp.asarray(self.value_scale, "float32"), noise, simulations, self.considered)
-        opening = jnp.asarray(self.opening if learning else 0.0, "float32")
-        model = GameModel(state.game, state.opinion)
-        return Player(model, search, jnp.asarray(self.temperature, "float32"), opening)
+        simulations = self.num_simulations if exploring else self.num_eval_simulations
+        search = GumbelSearch(
+            jnp.asarray(self.value_scale, "float32"), noise, simulations, self.max_num_considered_actions
+        )
+        num_sampling_moves = jnp.asarray(self.num_sampling_moves if exploring else 0.0, "float32")
+        model = GameModel(state.game, state.network)
+        return AlphaZeroPolicy(model, search, jnp.asarray(self.temperature, "float32"), num_sampling_moves)
 
-    def begin(self, policy: Player, n: int) -> Bool[Array, " n"]:
-        """Whether the opening may go on."""
+    def init_memory(self, policy: AlphaZeroPolicy, n: int) -> Bool[Array, " n"]:
+        """Whether each row is still in its sampled opening."""
         return jnp.ones(n, bool)
 
-    def act(self, policy: Player, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
-        """The move of the player whose turn it is, and of the others all they may do: wait."""
-        ((group, legal),) = view.legal.items()
-        mover = jax.vmap(policy.model.game.player)(view.position)
-        allowed = jnp.take_along_axis(legal, mover[:, None, None], axis=1)[:, 0]
+    def act(self, policy: AlphaZeroPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """The searched move of the player to move; all other players take their only legal action, to wait."""
+        ((group, legal),) = view.action_mask.items()
+        player = jax.vmap(policy.model.game.current_player)(view.game_state)
+        allowed = jnp.take_along_axis(legal, player[:, None, None], axis=1)[:, 0]
         search_key, draw_key, end_key = jax.random.split(key, 3)
-        found = policy.search(policy.model, policy.model.look(view.position), allowed, search_key)
-        drawn = sampled(found.policy, allowed, policy.temperature, draw_key)
-        chance = jax.vmap(jax.random.uniform)(per_index(end_key, mover.shape[0]))
-        opening = memory & (chance < policy.opening / (policy.opening + 1.0))
-        chosen = jnp.where(opening, drawn, found.action)
-        waiting = jnp.argmax(legal, axis=-1).astype("int32")
-        action = jnp.where(jnp.arange(legal.shape[1]) == mover[:, None], chosen[:, None], waiting)
-        return {group: action}, opening, {"policy": found.policy, "value": found.value, "drawn": opening}
+        result = policy.search(policy.model, policy.model.evaluate(view.game_state), allowed, search_key)
+        sampled = sample_actions(result.policy, allowed, policy.temperature, draw_key)
+        uniform = jax.vmap(jax.random.uniform)(indexed_keys(end_key, player.shape[0]))
+        opening = memory & (uniform < policy.num_sampling_moves / (policy.num_sampling_moves + 1.0))
+        move = jnp.where(opening, sampled, result.action)
+        wait_action = jnp.argmax(legal, axis=-1).astype("int32")
+        action = jnp.where(jnp.arange(legal.shape[1]) == player[:, None], move[:, None], wait_action)
+        return {group: action}, opening, {"policy": result.policy, "value": result.value, "drawn": opening}
 
     def judge(self, state: AlphaZeroState, episode: Transition) -> Critique:
-        """What the net expects for the first seat, which is what episodes count for."""
-        value = GameModel(state.game, state.opinion).look(episode.view.position).value
-        first = jax.vmap(state.game.player)(episode.view.position) == 0
+        """Value of each position for player 0, whose return an episode counts."""
+        value = GameModel(state.game, state.network).evaluate(episode.view.game_state).value
+        first = jax.vmap(state.game.current_player)(episode.view.game_state) == 0
         return Critique(value=jnp.where(first, value, -value), discount=1.0)
 
     def update(self, state: AlphaZeroState, batch: Batch, key: Key[Array, ""]) -> tuple[AlphaZeroState, Report]:
-        """All epochs on one rollout."""
-        adam = Adam(self.learning_rate, self.max_gradient_norm)
-        lessons = lessons_of(GameModel(state.game, state.opinion), batch.steps, self.trace)
+        """All epochs of minibatch updates on one rollout."""
+        optimizer = build_optimizer(self.optimizer, self.learning_rate, self.max_grad_norm)
+        targets = search_targets(GameModel(state.game, state.network), batch.steps, self.td_lambda)
 
         def step(carry, minibatch):
-            opinion, opt, metrics, norm = gradient_step(
-                adam, lambda opinion: lesson_loss(opinion, minibatch[0], self.value_weight), *carry
+            network, opt, metrics, norm = gradient_step(
+                optimizer, lambda network: policy_value_loss(network, minibatch[0], self.vf_coef), *carry
             )
-            return (opinion, opt), metrics | {"gradient": norm}
+            return (network, opt), metrics | {"gradient": norm}
 
-        data = columns((lessons, ()), joined=False)
-        (opinion, opt), metrics = epochs(step, (state.opinion, state.opt), data, self.epochs, self.minibatch, key)
-        metrics["search_error"] = jnp.mean(jnp.square(batch.steps.extras["value"] - lessons.outcome))
-        return AlphaZeroState(opinion, opt, state.game), Report(metrics)
+        data = to_sequences((targets, ()), keep_sequences=False)
+        (network, opt), metrics = run_epochs(
+            step, (state.network, state.opt_state), data, self.num_epochs, self.minibatch_size, key
+        )
+        metrics["search_error"] = jnp.mean(jnp.square(batch.steps.extras["value"] - targets.outcome))
+        return AlphaZeroState(network, opt, state.game), Report(metrics)

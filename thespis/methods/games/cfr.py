@@ -1,12 +1,13 @@
-"""Counterfactual regret minimisation: play each choice in proportion to how much it is regretted, and average.
+"""Counterfactual regret minimization (CFR): regret matching at every information set of a small game, in tables.
 
-``R(I, a)`` sums what ``a`` would have won beyond the policy, weighted by how likely chance and the others lead to
-``I``; ``pi(I, a) = max(R(I, a), 0) / sum_b max(R(I, b), 0)``. The mean of these policies, weighted by how likely a
-player comes to ``I`` by its own choices, approaches a Nash equilibrium of a zero-sum game for two.
+``R(I, a)`` sums how much more ``a`` would have won than the policy, weighted by the reach probability of ``I`` by
+chance and the other players; ``pi(I, a) = max(R(I, a), 0) / sum_b max(R(I, b), 0)``. The average of these policies,
+weighted by the player's own reach probability of ``I``, converges to a Nash equilibrium of a two-player zero-sum game.
 
 Source: Zinkevich et al., 2007.
-Differs from common code: all nodes are walked through at once, level by level; players learn at the same time, unless
-they are told to take turns. No step of the world is used: training for ``--steps N`` is N updates.
+
+Differs from common code: all nodes are traversed at once, level by level; players are updated simultaneously unless
+``update_order=AlternatingUpdates``. No environment step is used: training for ``--steps N`` is N updates.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from jaxtyping import Array, Key
 
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
-from thespis.learners.tabular import Order, Simultaneous, Tables, Tabular
+from thespis.learners.games.tabular_cfr import SimultaneousUpdates, TabularCFR, TabularCFRState, UpdateOrder
 
 
-class CFR(Tabular):
-    """Counterfactual regret minimisation, in tables over a small game that is known."""
+class CFR(TabularCFR):
+    """Counterfactual regret minimization: tabular equilibrium solver for small two-player zero-sum games."""
 
-    order: Order = Simultaneous()
-    """Who learns when: Simultaneous or Alternating."""
-    iterations: int = eqx.field(static=True, default=1)
-    """Walks through the whole game in each update."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(length=1, envs=1))
-    """Rollouts, of which nothing is used."""
+    update_order: UpdateOrder = SimultaneousUpdates()
+    """Order of the players' updates: SimultaneousUpdates or AlternatingUpdates."""
+    num_iterations: int = eqx.field(static=True, default=1)
+    """Traversals of the whole game tree in each update."""
+    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
+    """Rollouts; their experience is not used."""
 
     name: ClassVar[str] = "cfr"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -37,10 +38,10 @@ class CFR(Tabular):
     )
     details: ClassVar[tuple[str, ...]] = (
         "policies are averaged with equal weights",
-        "play is by the average policy",
-        "no experience is used: every update walks through the whole game",
+        "the average policy acts",
+        "no experience is used: every update traverses the whole game",
     )
 
-    def update(self, state: Tables, batch: Batch, key: Key[Array, ""]) -> tuple[Tables, Report]:
-        """``iterations`` walks through the game; ``batch`` and ``key`` are not looked at."""
-        return self.walk(state, self.order, lambda regrets: regrets, lambda number: 1.0)
+    def update(self, state: TabularCFRState, batch: Batch, key: Key[Array, ""]) -> tuple[TabularCFRState, Report]:
+        """``num_iterations`` traversals of the game; ``batch`` and ``key`` are not used."""
+        return self.run_iterations(state, self.update_order, lambda regrets: regrets, lambda number: 1.0)

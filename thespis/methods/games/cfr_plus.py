@@ -1,9 +1,10 @@
-"""CFR+: counterfactual regret minimisation whose sums of regrets never fall below 0, with later policies weighing more.
+"""CFR+: counterfactual regret minimization with regrets floored at 0 and linear averaging of policies.
 
-``R(I, a) <- max(R(I, a) + r(I, a), 0)`` after every walk (regret matching+); players learn one after the other; the
-policy of iteration ``t`` has weight ``t`` in the mean.
+``R(I, a) <- max(R(I, a) + r(I, a), 0)`` after every traversal (regret matching+); players are updated in turn; the
+policy of iteration ``t`` has weight ``t`` in the average.
 
 Source: Tammelin, 2014 (delay 0).
+
 Differs from common code: see :mod:`thespis.methods.games.cfr`.
 """
 
@@ -17,30 +18,32 @@ from jaxtyping import Array, Key
 
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
-from thespis.learners.tabular import Alternating, Order, Tables, Tabular
+from thespis.learners.games.tabular_cfr import AlternatingUpdates, TabularCFR, TabularCFRState, UpdateOrder
 
 
-class CFRPlus(Tabular):
-    """CFR+, in tables over a small game that is known."""
+class CFRPlus(TabularCFR):
+    """CFR+: counterfactual regret minimization with regret matching+ and linear averaging, in tables."""
 
-    order: Order = Alternating()
-    """Who learns when: Simultaneous or Alternating."""
-    iterations: int = eqx.field(static=True, default=1)
-    """Walks through the whole game in each update."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(length=1, envs=1))
-    """Rollouts, of which nothing is used."""
+    update_order: UpdateOrder = AlternatingUpdates()
+    """Order of the players' updates: AlternatingUpdates or SimultaneousUpdates."""
+    num_iterations: int = eqx.field(static=True, default=1)
+    """Traversals of the whole game tree in each update."""
+    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
+    """Rollouts; their experience is not used."""
 
     name: ClassVar[str] = "cfr-plus"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Solving Large Imperfect Information Games Using CFR+", "Tammelin", 2014, "arXiv:1407.5042"),
     )
     details: ClassVar[tuple[str, ...]] = (
-        "regret matching+: negative sums of regrets are forgotten",
-        "the policy of iteration t weighs t in the mean",
-        "play is by the average policy",
-        "no experience is used: every update walks through the whole game",
+        "regret matching+: negative cumulative regrets are set to 0",
+        "the policy of iteration t has weight t in the average",
+        "the average policy acts",
+        "no experience is used: every update traverses the whole game",
     )
 
-    def update(self, state: Tables, batch: Batch, key: Key[Array, ""]) -> tuple[Tables, Report]:
-        """``iterations`` walks through the game; ``batch`` and ``key`` are not looked at."""
-        return self.walk(state, self.order, lambda regrets: jnp.maximum(regrets, 0.0), lambda number: number)
+    def update(self, state: TabularCFRState, batch: Batch, key: Key[Array, ""]) -> tuple[TabularCFRState, Report]:
+        """``num_iterations`` traversals of the game; ``batch`` and ``key`` are not used."""
+        return self.run_iterations(
+            state, self.update_order, lambda regrets: jnp.maximum(regrets, 0.0), lambda number: number
+        )

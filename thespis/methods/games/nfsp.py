@@ -1,12 +1,14 @@
-r"""Neural fictitious self-play: best replies to the average policy, and the average of all best replies.
+"""Neural fictitious self-play: each player learns a best response to the average policies, and the average of its own.
 
-Every player has two nets. One learns to win against the others as they play now. The other is fitted to what the first
-has ever played, so it is the average of its policies, which in fictitious play nears an equilibrium. An episode is
-played by the best reply with the chance ``anticipation``, else by the average, which is what others watch and judge.
+Every player has two networks. The best response learns against the others as they currently play. The average policy is
+fitted to all moves that the best response has ever made, so it is the average of its policies, which in fictitious play
+approaches an equilibrium. An episode is played by the best response with probability ``anticipatory_param``, else by
+the average policy, which is also what is evaluated.
 
 Source: Heinrich & Silver, 2016, algorithm 1.
-Differs from their code: best replies are learnt by PPO from the episodes that they were played in, in place of DQN from
-a replay of all; the average is fitted by Adam.
+
+Differs from their code: best responses are learned by PPO from the episodes that they played, instead of by DQN from a
+replay buffer of all episodes; the average policy is fitted by Adam.
 """
 
 from __future__ import annotations
@@ -16,135 +18,189 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.actors.lots import Lot
+from thespis.actors.episode_sampling import EpisodeBernoulli
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed, Rollouts
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
-from thespis.core.spaces import Discrete, zeros
-from thespis.learners.cloning import ClonePolicy, CloneState, Cloning
-from thespis.learners.gradient import Number
-from thespis.learners.reservoir import Reservoir
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
+from thespis.core.spaces import Discrete, zero_value
+from thespis.learners.offline.behavior_cloning import BCPolicy, BCState, BehaviorCloning
 from thespis.methods.online.ppo import PPO
 
 
+class ReservoirBuffer(eqx.Module):
+    """Reservoir buffer: leaves ``[capacity, ...]``, of which the first ``min(num_seen, capacity)`` are filled."""
+
+    items: PyTree
+    num_seen: Int[Array, ""]
+
+    @property
+    def capacity(self) -> int:
+        """Largest number of items."""
+        return jax.tree.leaves(self.items)[0].shape[0]
+
+    def add(self, items: PyTree, mask: Bool[Array, " row"], key: Key[Array, ""]) -> ReservoirBuffer:
+        """Add ``items`` ``[row, ...]`` where ``mask`` is true; the n-th is stored with probability ``capacity / n``."""
+        number = self.num_seen + jnp.cumsum(mask.astype("int32"))  # of each item under the mask, from 1
+        random_slot = jax.random.randint(key, mask.shape, 0, jnp.maximum(number, 1))
+        slot = jnp.where(number <= self.capacity, number - 1, random_slot)
+        slot = jnp.where(mask, slot, self.capacity)  # out of range, so that nothing is written
+        order = jnp.argsort(~mask, stable=True)  # of two items with the same slot the later one must stay
+        slot = _keep_last_writes(slot[order], self.capacity)
+        items = jax.tree.map(lambda all_, new: all_.at[slot].set(new[order], mode="drop"), self.items, items)
+        return ReservoirBuffer(items, self.num_seen + jnp.sum(mask, dtype="int32"))
+
+    def sample(self, key: Key[Array, ""], n: int) -> PyTree:
+        """``n`` items sampled with replacement, leaves ``[n, ...]``; before anything is added, empty ones."""
+        index = jax.random.randint(key, (n,), 0, jnp.clip(self.num_seen, 1, self.capacity))
+        return jax.tree.map(lambda x: x[index], self.items)
+
+
+def _keep_last_writes(index: Int[Array, " row"], out_of_range: int) -> Int[Array, " row"]:
+    """The indices, but ``out_of_range`` for those that a later row writes as well."""
+    row = jnp.arange(index.shape[0])
+    last = jnp.full(out_of_range + 1, -1).at[index].max(row)
+    return jnp.where(last[index] == row, index, out_of_range)
+
+
 class NFSPState(eqx.Module):
-    """What replies best, the average, and what the average is fitted to."""
+    """Training state of NFSP: best response, average policy and the reservoir of moves."""
 
-    best: PyTree
-    average: CloneState
-    played: Reservoir
+    best_response: PyTree
+    average_policy: BCState
+    reservoir: ReservoirBuffer
 
 
-class Both(eqx.Module):
-    """Both policies; ``anticipation`` is the chance that an episode is played by the best reply."""
+class NFSPPolicy(eqx.Module):
+    """Acting policy: both policies, and the probability that the best response plays an episode."""
 
-    best: PyTree
-    average: ClonePolicy
-    anticipation: Float[Array, ""]
+    best_response: PyTree
+    average_policy: BCPolicy
+    anticipatory_param: Float[Array, ""]
 
 
 class NFSP(eqx.Module):
-    """Neural fictitious self-play, for one discrete choice a move."""
+    """Neural fictitious self-play: best responses by PPO and their average by supervised learning; discrete actions."""
 
-    method: PPO = PPO(discount=1.0, entropy_weight=0.01, epochs=4, minibatch=256, feed=Rollouts(length=32, envs=64))
-    """By what best replies are learnt."""
-    clone: Cloning = Cloning(hidden=(64, 64))
-    """How the average is fitted."""
-    anticipation: Number = 0.25
-    """Chance that an episode is played by the best reply, in (0, 1]."""
-    capacity: int = eqx.field(static=True, default=200_000)
-    """Moves that the average is fitted to: a reservoir of all."""
-    sample: int = eqx.field(static=True, default=256)
-    """Moves that a gradient step of the average sees."""
-    fits: int = eqx.field(static=True, default=8)
-    """Gradient steps of the average after each rollout."""
+    method: PPO = PPO(
+        discount=1.0, ent_coef=0.01, num_epochs=4, minibatch_size=256, feed=Rollouts(num_steps=32, num_envs=64)
+    )
+    """PPO that learns the best response."""
+    average_policy: BehaviorCloning = BehaviorCloning(hidden_sizes=(64, 64))
+    """Behavior cloning that fits the average policy."""
+    anticipatory_param: Number = 0.25
+    """Anticipatory parameter: probability that the best response plays an episode, in (0, 1]."""
+    reservoir_size: int = eqx.field(static=True, default=200_000)
+    """Size of the reservoir of moves that the average policy is fitted to."""
+    average_batch_size: int = eqx.field(static=True, default=256)
+    """Moves per gradient step of the average policy."""
+    num_average_updates: int = eqx.field(static=True, default=8)
+    """Gradient steps of the average policy after each rollout."""
 
     name: ClassVar[str] = "nfsp"
     citations: ClassVar[tuple[Citation, ...]] = (
-        Citation("Deep Reinforcement Learning from Self-Play in Imperfect-Information Games", "Heinrich and Silver",
-                 2016, "arXiv:1603.01121"),
+        Citation(
+            "Deep Reinforcement Learning from Self-Play in Imperfect-Information Games",
+            "Heinrich and Silver",
+            2016,
+            "arXiv:1603.01121",
+        ),
         *PPO.citations,
-    )  # fmt: skip
+    )
     details: ClassVar[tuple[str, ...]] = (
         *PPO.details,
-        "a reservoir of all moves of best replies; the average is fitted by maximum likelihood",
-        "best replies learn from the episodes that they played",
+        "a reservoir of all moves of best responses; the average policy is fitted by maximum likelihood",
+        "best responses learn from the episodes that they played",
     )
 
     @property
     def feed(self) -> Feed:
-        """What best replies are learnt from."""
+        """Feed of the best response's PPO."""
         return self.method.feed
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> NFSPState:
-        """Two fresh nets. Raises ``UserError`` unless an action is one discrete choice."""
-        if not isinstance(spec.action, Discrete):
-            raise UserError(f"{spec.name} is no game of discrete moves: use ippo")
+        """Initialize both networks and the reservoir. Raises ``UserError`` unless an action is one discrete choice."""
+        if not isinstance(spec.action_space, Discrete):
+            raise UserError(f"{spec.name} is not a game of discrete actions: use ippo")
         best_key, average_key = jax.random.split(key)
-        legal = jnp.zeros((self.capacity, spec.action.n), bool) if spec.legal else None
-        seen = View(jax.tree.map(jnp.asarray, zeros(spec.observation, (self.capacity,))), legal)
-        items = (seen, jnp.zeros(self.capacity, "int32"))
-        average = self.clone.init(spec, average_key)
-        return NFSPState(self.method.init(spec, best_key), average, Reservoir(items, jnp.zeros((), "int32")))
+        legal = jnp.zeros((self.reservoir_size, spec.action_space.n), bool) if spec.has_action_mask else None
+        views = View(jax.tree.map(jnp.asarray, zero_value(spec.observation_space, (self.reservoir_size,))), legal)
+        items = (views, jnp.zeros(self.reservoir_size, "int32"))
+        average = self.average_policy.init(spec, average_key)
+        return NFSPState(self.method.init(spec, best_key), average, ReservoirBuffer(items, jnp.zeros((), "int32")))
 
-    def policy(self, state: NFSPState, mode: Mode) -> Both | ClonePolicy:
-        """Both while it explores; else the average."""
-        average = self.clone.policy(state.average, mode)
+    def policy(self, state: NFSPState, mode: Mode) -> NFSPPolicy | BCPolicy:
+        """Both policies in explore mode, else the average policy."""
+        average = self.average_policy.policy(state.average_policy, mode)
         if mode is not Mode.EXPLORE:
             return average
-        return Both(self.method.policy(state.best, mode), average, jnp.asarray(self.anticipation, "float32"))
+        return NFSPPolicy(
+            self.method.policy(state.best_response, mode), average, jnp.asarray(self.anticipatory_param, "float32")
+        )
 
-    def begin(self, policy: Both | ClonePolicy, n: int) -> tuple[Any, ...]:
-        """Who plays each row's episode, and what the best reply remembers."""
-        return () if isinstance(policy, ClonePolicy) else (Lot.of(n), self.method.begin(policy.best, n))
+    def init_memory(self, policy: NFSPPolicy | BCPolicy, n: int) -> tuple[Any, ...]:
+        """Which policy plays each row's episode, and the best response's memory."""
+        return (
+            ()
+            if isinstance(policy, BCPolicy)
+            else (EpisodeBernoulli.init(n), self.method.init_memory(policy.best_response, n))
+        )
 
-    def act(self, policy: Both | ClonePolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[Any, Any, PyTree]:
-        """A move of whoever plays the episode."""
-        if isinstance(policy, ClonePolicy):
-            return self.clone.act(policy, (), view, key)
-        lot_key, best_key, average_key = jax.random.split(key, 3)
-        lot = memory[0].drawn(policy.anticipation, lot_key)
-        reply, after, extras = self.method.act(policy.best, memory[1], view, best_key)
-        usual, _, _ = self.clone.act(policy.average, (), view, average_key)
-        return jnp.where(lot.taken, reply, usual), (lot, after), {"best": lot.taken, "own": extras}
+    def act(
+        self, policy: NFSPPolicy | BCPolicy, memory: Any, view: View, key: Key[Array, ""]
+    ) -> tuple[Any, Any, PyTree]:
+        """Action of the policy that plays the episode."""
+        if isinstance(policy, BCPolicy):
+            return self.average_policy.act(policy, (), view, key)
+        selector_key, best_key, average_key = jax.random.split(key, 3)
+        selector = memory[0].sample(policy.anticipatory_param, selector_key)
+        best_action, best_memory, extras = self.method.act(policy.best_response, memory[1], view, best_key)
+        average_action, _, _ = self.average_policy.act(policy.average_policy, (), view, average_key)
+        return (
+            jnp.where(selector.selected, best_action, average_action),
+            (selector, best_memory),
+            {"best": selector.selected, "own": extras},
+        )
 
-    def probabilities(self, policy: ClonePolicy, memory: Any, view: View) -> Float[Array, "row n"]:
-        """Of every choice of the average."""
-        return self.clone.probabilities(policy, (), view)
+    def action_probs(self, policy: BCPolicy, memory: Any, view: View) -> Float[Array, "row n"]:
+        """Action probabilities of the average policy."""
+        return self.average_policy.action_probs(policy, (), view)
 
     def judge(self, state: NFSPState, episode: Transition) -> Critique:
-        """Nothing: the critic judges best replies, and the average plays."""
+        """Empty critique: the critic evaluates best responses, but the average policy plays."""
         return Critique()
 
     def update(self, state: NFSPState, batch: Batch, key: Key[Array, ""]) -> tuple[NFSPState, Report]:
-        """The best reply learns from its episodes, its moves join the reservoir, the average is fitted to them."""
+        """Update the best response on its own episodes, add its moves to the reservoir, and fit the average policy."""
         best_key, add_key, fit_key = jax.random.split(key, 3)
         view, extras = batch.steps.view, batch.steps.extras
-        decides: Any = extras["best"] if view.alive is None else extras["best"] & view.alive
-        own = View(view.observation, view.legal, decides)
-        steps = eqx.tree_at(lambda s: (s.view, s.extras), batch.steps, (own, extras["own"]),
-                            is_leaf=lambda x: x is None)  # fmt: skip
-        learnt = Batch(steps, batch.mask, batch.memory[1], batch.index)
-        best, report = self.method.update(state.best, learnt, best_key)
-        moves = (View(view.observation, view.legal), batch.steps.action)
-        flat, wanted = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (moves, decides & batch.mask))
-        played = state.played.add(flat, wanted, add_key)
+        acting: Any = extras["best"] if view.alive is None else extras["best"] & view.alive
+        own_view = View(view.observation, view.action_mask, acting)
+        steps = eqx.tree_at(
+            lambda s: (s.view, s.extras), batch.steps, (own_view, extras["own"]), is_leaf=lambda x: x is None
+        )
+        best_batch = Batch(steps, batch.mask, batch.memory[1], batch.update_index)
+        best, report = self.method.update(state.best_response, best_batch, best_key)
+        moves = (View(view.observation, view.action_mask), batch.steps.action)
+        flattened, keep = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (moves, acting & batch.mask))
+        reservoir = state.reservoir.add(flattened, keep, add_key)
 
-        def fit(average: CloneState, key: Array) -> tuple[CloneState, Array]:
-            seen, action = jax.tree.map(lambda x: x[None], played.sample(key, self.sample))
-            average, told = self.clone.update(average, _logged(seen, action, batch.index), key)
-            return average, told.metrics["negative_log_likelihood"]
+        def fit(average: BCState, key: Array) -> tuple[BCState, Array]:
+            sampled_view, action = jax.tree.map(lambda x: x[None], reservoir.sample(key, self.average_batch_size))
+            average, report = self.average_policy.update(
+                average, _as_logged_batch(sampled_view, action, batch.update_index), key
+            )
+            return average, report.metrics["negative_log_likelihood"]
 
-        average, loss = jax.lax.scan(fit, state.average, jax.random.split(fit_key, self.fits))
-        there = played.seen > 0
-        average = jax.tree.map(lambda new, old: jnp.where(there, new, old), average, state.average)
-        return NFSPState(best, average, played), Report({**report.metrics, "average_loss": loss[-1]})
+        average, loss = jax.lax.scan(fit, state.average_policy, jax.random.split(fit_key, self.num_average_updates))
+        not_empty = reservoir.num_seen > 0
+        average = jax.tree.map(lambda new, old: jnp.where(not_empty, new, old), average, state.average_policy)
+        return NFSPState(best, average, reservoir), Report({**report.metrics, "average_loss": loss[-1]})
 
 
-def _logged(view: View, action: Int[Array, "time row"], index: Array) -> Batch:
-    """Moves as the dataset that a clone learns from."""
-    nothing, no = jnp.zeros(action.shape), jnp.zeros(action.shape, bool)
-    return Batch(Transition(view, action, nothing, no, no, view, no), ~no, (), index)
+def _as_logged_batch(view: View, action: Int[Array, "time row"], index: Array) -> Batch:
+    """Moves as a batch of logged transitions for behavior cloning."""
+    zeros, false = jnp.zeros(action.shape), jnp.zeros(action.shape, bool)
+    return Batch(Transition(view, action, zeros, false, false, view, false), ~false, (), index)

@@ -1,1 +1,1 @@
-"""Methods that learn to act as somebody else does."""
+"""Imitation learning methods: learn a policy from demonstrations."""

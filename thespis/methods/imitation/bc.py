@@ -1,8 +1,8 @@
-"""Behaviour cloning: maximise the likelihood of the logged actions.
+"""Behavior cloning: supervised imitation that maximizes the likelihood of the logged actions.
 
-Descends ``-E[log pi(a|s)]`` over a dataset; no critic. Any tree of actions.
+Minimizes ``-E[log pi(a|s)]`` over a dataset, without a critic. Any action space.
 
-Source: Pomerleau, 1989. Continuous actions are modelled by a normal with a free spread.
+Source: Pomerleau, 1989. Continuous actions are modeled by a normal distribution with a free standard deviation.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from thespis.core.feeds import Logged
+from thespis.core.feeds import LoggedTransitions
 from thespis.core.records import Citation
-from thespis.learners.cloning import Cloning
+from thespis.learners.offline.behavior_cloning import BehaviorCloning
 
 
-class BC(Cloning):
-    """Behaviour cloning from a dataset."""
+class BC(BehaviorCloning):
+    """Behavior cloning: maximizes the likelihood of the logged actions of a dataset."""
 
-    feed: Logged = eqx.field(static=True, default=Logged(batch=256))
-    """Logged: batch."""
+    feed: LoggedTransitions = eqx.field(static=True, default=LoggedTransitions(batch_size=256))
+    """Logged transitions: batch_size."""
 
     name: ClassVar[str] = "bc"
     citations: ClassVar[tuple[Citation, ...]] = (

@@ -1,1 +1,1 @@
-"""Recipes for actors that speak."""
+"""Language methods: fine-tuning and reinforcement learning of language models in dialogues."""

@@ -1,10 +1,12 @@
-"""ArCHer: a critic of whole utterances learns off-policy, by temporal differences, and ids from what it says of theirs.
+"""ArCHer: hierarchical RL of language models with an off-policy critic of turns and token-level REINFORCE.
 
-Two levels: turns are steps of a Markov decision process whose values are learnt from replay, so that what is earned at
-the end is foretold at the turns before it; within an utterance there is REINFORCE, and all ids are told the same.
+Turns are steps of a Markov decision process whose values are learned off-policy from replay by temporal differences, so
+that the final reward is predicted at the turns before it. Within a response, REINFORCE gives all tokens the same
+advantage.
 
-Source: Zhou et al., 2024; :mod:`thespis.learners.utterance_critic` says what differs. Differs here: one pass over what
-was said.
+Source: Zhou et al., 2024; :mod:`thespis.learners.language.turn_critic` says what differs.
+
+Differs here: one epoch over the sampled dialogues.
 """
 
 from __future__ import annotations
@@ -12,28 +14,27 @@ from __future__ import annotations
 from typing import ClassVar
 
 from thespis.core.records import Citation
-from thespis.learners.baselines import Alone
-from thespis.learners.credit import Credit, ToGo
-from thespis.learners.experience import Experience
-from thespis.learners.speaking import Speaking
-from thespis.learners.utterance_critic import UtteranceCritic
-from thespis.learners.utterances import Divisor, Gradient, Objective, OverBudget
+from thespis.learners.language.advantage_estimators import AdvantageEstimator, NoBaseline, RewardToGo
+from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
+from thespis.learners.language.policy_losses import FixedLength, LossReduction, PolicyGradient, PolicyLoss
+from thespis.learners.language.rollout_transforms import RolloutTransform
+from thespis.learners.language.turn_critic import OffPolicyTurnCritic
 
 
-class ArCHer(Speaking):
-    """ArCHer for conversations of any number of turns."""
+class ArCHer(LMPolicyGradient):
+    """ArCHer: hierarchical RL with an off-policy turn critic and token-level REINFORCE, for multi-turn dialogues."""
 
-    experience: Experience = UtteranceCritic()
-    """What turns are paid: UtteranceCritic, by a critic that learns off-policy."""
-    credit: Credit = ToGo(Alone(), 0.0)
-    """How ids are credited: ToGo or Whole (with a baseline), TurnCritic or TokenCritic."""
-    objective: Objective = Gradient()
-    """What ids become: Gradient or Clipped."""
-    divisor: Divisor = OverBudget()
-    """What is averaged: OverBudget, OverTokens or OverAnswers."""
+    rollout_transform: RolloutTransform | None = OffPolicyTurnCritic()
+    """Rewards of turns: OffPolicyTurnCritic, from a critic that learns off-policy."""
+    advantage_estimator: AdvantageEstimator = RewardToGo(NoBaseline(), 0.0)
+    """Advantage estimator: RewardToGo or TrajectoryReturn (with a group baseline), TurnGAE or TokenGAE."""
+    objective: PolicyLoss = PolicyGradient()
+    """Policy loss of the tokens: PolicyGradient, ClippedSurrogate or NegativeAwareLoss."""
+    loss_reduction: LossReduction = FixedLength()
+    """Average of the token losses: FixedLength, TokenMean or SequenceMean."""
 
     name: ClassVar[str] = "archer"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("ArCHer: Hierarchical Multi-Turn RL", "Zhou et al.", 2024, "arXiv:2402.19446"),
     )
-    details: ClassVar[tuple[str, ...]] = ("twin critics of utterances", "replay", "a slow copy of the critic")
+    details: ClassVar[tuple[str, ...]] = ("twin critics of turns", "replay", "Polyak-averaged target critic")

@@ -1,10 +1,12 @@
-r"""Direct preference optimisation: the policy itself stands for a reward, which explains what was preferred to what.
+r"""Direct preference optimization: fits the policy to preference pairs, with its log-ratio to a reference as reward.
 
-Descends :math:`-\log \sigma(\beta (h_w - h_l))`, with :math:`h = \log \pi(y|x) - \log \pi_{ref}(y|x)` summed over all
-ids that were said in a conversation; what the world said has the same probability under both and is not in it.
+Minimizes :math:`-\log \sigma(\beta (h_w - h_l))`, with :math:`h = \log \pi(y|x) - \log \pi_{ref}(y|x)` summed over all
+response tokens of a dialogue; the environment's tokens have the same probability under both and are not part of it.
 
-Source: Rafailov et al., 2023, equation 7. ``loss=Squared`` is IPO (Azar et al., 2023), ``loss=Hinge`` SLiC's (Zhao et
-al., 2023). Differs: pairs may be made of any conversations that began alike and returned different rewards.
+Source: Rafailov et al., 2023, equation 7. ``loss_type=IPOLoss`` is IPO (Azar et al., 2023), ``loss_type=HingeLoss``
+SLiC's loss (Zhao et al., 2023).
+
+Differs: a pair may be any two dialogues with the same initial state and different returns.
 """
 
 from __future__ import annotations
@@ -15,39 +17,41 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thespis.core.feeds import Pairs
+from thespis.core.feeds import PreferencePairs
 from thespis.core.records import Citation
-from thespis.learners.appraising import Silent
-from thespis.learners.preferring import Logistic, Preference
-from thespis.learners.schooling import Lesson, Schooled
-from thespis.learners.transcripts import per_row
+from thespis.learners.language.dialogues import sum_over_tokens
+from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
+from thespis.learners.language.preference_losses import PreferenceLoss, SigmoidLoss
+from thespis.learners.language.response_critics import NoCritic
 from thespis.nets.decoder import Decoder
 
 
-class DPO(Schooled):
-    """DPO for conversations of any number of turns."""
+class DPO(LMOffline):
+    """Direct preference optimization: offline preference learning without a reward model, for multi-turn dialogues."""
 
-    loss: Preference = Logistic()
-    """What a preference loses: Logistic (DPO), Squared (IPO) or Hinge (SLiC)."""
-    feed: Pairs = eqx.field(static=True, default=Pairs())
-    """Pairs of conversations: batch, turns (0: those of the longest)."""
+    loss_type: PreferenceLoss = SigmoidLoss()
+    """Preference loss: SigmoidLoss (DPO), IPOLoss (IPO) or HingeLoss (SLiC)."""
+    feed: PreferencePairs = eqx.field(static=True, default=PreferencePairs())
+    """Pairs of dialogues: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
 
-    critic: ClassVar[Silent] = Silent()
-    held: ClassVar[bool] = True
+    critic: ClassVar[NoCritic] = NoCritic()
+    uses_reference: ClassVar[bool] = True
     name: ClassVar[str] = "dpo"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Direct Preference Optimization", "Rafailov et al.", 2023, "arXiv:2305.18290"),
     )
-    details: ClassVar[tuple[str, ...]] = ("log-ratios are sums over ids, whatever the loss",)
+    details: ClassVar[tuple[str, ...]] = ("log-ratios are sums over tokens, whatever the loss",)
 
-    def lost(self, model: Decoder, lesson: Lesson) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """Every second conversation is the better one of a pair."""
-        told = lesson.told
-        ratio = per_row(told.log_probs_by(model, self.sampling)[0] - lesson.tether, told.real)
+    def compute_loss(self, model: Decoder, batch: OfflineBatch) -> tuple[Float[Array, ""], dict[str, Array]]:
+        """Preference loss of the batch; rows alternate between the chosen and the rejected dialogue of a pair."""
+        dialogues = batch.dialogues
+        ratio = sum_over_tokens(
+            dialogues.response_log_probs(model, self.sampler)[0] - batch.ref_log_probs, dialogues.response_mask
+        )
         chosen, rejected = ratio[0::2], ratio[1::2]
         metrics = {
             "accuracy": jnp.mean(chosen > rejected, dtype="float32"),
             "chosen_ratio": chosen.mean(),
             "rejected_ratio": rejected.mean(),
         }
-        return self.loss(chosen, rejected).mean(), metrics
+        return self.loss_type(chosen, rejected).mean(), metrics

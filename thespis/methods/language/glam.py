@@ -1,14 +1,16 @@
-r"""GLAM: a language model chooses among listed utterances, and PPO grounds it in the world.
+r"""GLAM: PPO of a language model that chooses among candidate actions by their likelihood.
 
 .. math:: \pi(a|s) = \frac{\exp \sum_i \log p(a_i|s, a_{<i})}{\sum_b \exp \sum_i \log p(b_i|s, b_{<i})}
 
-for the utterances :math:`b` of the list. One decoder serves the actor and the critic, a head on what it makes of the
-conversation so far.
+for the candidates :math:`b` of the list. Actor and critic share one decoder; the critic is a head on its features of
+the dialogue so far.
 
-Source: Carta et al., 2023; defaults, the step size apart, are those of the authors' code, as is the critic's place.
-Differs: the step size suits small models (theirs, 1e-6, suits Flan-T5); a decoder-only model, all of whose parameters
-learn; hidden layers of the critic are smaller and hyperbolic tangents; rewards are not multiplied by 20; the whole
-conversation is read, where their prompt holds the last three observations.
+Source: Carta et al., 2023; defaults, except the learning rate, are those of the authors' code, as is the critic's
+position.
+
+Differs: the learning rate suits small models (theirs, 1e-6, suits Flan-T5); a decoder-only model, all of whose
+parameters are trained; hidden layers of the critic are smaller and use tanh; rewards are not multiplied by 20; the
+whole dialogue is the prompt, where theirs holds the last three observations.
 """
 
 from __future__ import annotations
@@ -17,41 +19,58 @@ from typing import Any, ClassVar
 
 from jaxtyping import Array, Float, Key
 
-from thespis.actors.listed import ListedActor
+from thespis.actors.lm_policy import CandidateActor
 from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
-from thespis.critics.listed import TextHead
-from thespis.learners.listed import Choosing, Listed, ListedActorCritic, ListedState
-from thespis.learners.on_policy import OnPolicyState
+from thespis.critics.candidate_values import ValueHead
+from thespis.learners.language.candidate_scoring import (
+    CandidateActorCritic,
+    CandidateMethod,
+    CandidateMethodState,
+    CandidatePolicy,
+)
+from thespis.learners.on_policy.method import OnPolicyState
 from thespis.methods.online.ppo import PPO
-from thespis.nets.listing import Listing
+from thespis.nets.candidate_scoring import CandidateScorer
 from thespis.nets.mlp import orthogonal
 
 
-class GLAM(Listed):
-    """PPO for utterances that a world lists."""
+class GLAM(CandidateMethod):
+    """GLAM: PPO of a language model over candidate actions that the environment lists."""
 
-    method: PPO = PPO(learning_rate=1e-4, trace=0.99, entropy_weight=0.01, epochs=4, feed=Rollouts(length=40, envs=32))
-    """By what it learns; ``hidden`` are the layers of the critic's head, and there is neither memory nor scaling."""
+    method: PPO = PPO(
+        learning_rate=1e-4, gae_lambda=0.99, ent_coef=0.01, num_epochs=4, feed=Rollouts(num_steps=40, num_envs=32)
+    )
+    """PPO that learns; ``hidden_sizes`` are the layers of the critic's head. It has no memory and no normalization."""
 
     name: ClassVar[str] = "glam"
     citations: ClassVar[tuple[Citation, ...]] = (
-        Citation("Grounding Large Language Models in Interactive Environments with Online RL", "Carta et al.", 2023,
-                 "arXiv:2302.02662"),
+        Citation(
+            "Grounding Large Language Models in Interactive Environments with Online RL",
+            "Carta et al.",
+            2023,
+            "arXiv:2302.02662",
+        ),
         *PPO.citations,
-    )  # fmt: skip
-    details: ClassVar[tuple[str, ...]] = (*PPO.details, "a softmax over listed utterances", "one decoder for both")
+    )
+    details: ClassVar[tuple[str, ...]] = (
+        *PPO.details,
+        "a softmax over candidate actions",
+        "actor and critic share one decoder",
+    )
 
-    def begun(self, spec: EnvSpec, listing: Listing, key: Key[Array, ""]) -> OnPolicyState:
-        """The model, and a fresh head."""
-        width = listing.model.shape.width
-        head = TextHead(width, self.method.hidden, 1, orthogonal(2**0.5), self.method.activation, key)
-        return self.method.begun(spec, ListedActorCritic(ListedActor(listing), head))
+    def init_from(self, spec: EnvSpec, listing: CandidateScorer, key: Key[Array, ""]) -> OnPolicyState:
+        """Initialize from the language model, with a fresh critic head."""
+        width = listing.model.config.hidden_size
+        head = ValueHead(width, self.method.hidden_sizes, 1, orthogonal(2**0.5), self.method.activation, key)
+        return self.method.init_from(spec, CandidateActorCritic(CandidateActor(listing), head))
 
-    def probabilities(self, policy: Choosing, memory: Any, view: View) -> Float[Array, "row choice"]:
-        """Of the listed utterances."""
-        return self.method.probabilities(policy.actor, memory, view)
+    def action_probs(self, policy: CandidatePolicy, memory: Any, view: View) -> Float[Array, "row choice"]:
+        """Probabilities of the candidate actions."""
+        return self.method.action_probs(policy.actor, memory, view)
 
-    def learn(self, state: ListedState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
-        """PPO's update."""
-        return self.method.update(state.learnt, batch, key)
+    def update_method(
+        self, state: CandidateMethodState, batch: Batch, key: Key[Array, ""]
+    ) -> tuple[OnPolicyState, Report]:
+        """Update by the rules of PPO."""
+        return self.method.update(state.method_state, batch, key)

@@ -1,8 +1,9 @@
-"""PPO for language models: a critic values the conversation before each id, and generalised advantages are clipped.
+"""PPO for language models: clipped surrogate with generalized advantages from a token-level critic.
 
-Source: Schulman et al., 2017; as Ziegler et al., 2019, have it for language: a penalty on KL to the model that it began
-as. ``credit=TurnCritic`` values turns in place of ids. Differs: the penalty is a loss and not a part of the reward, and
-the critic is a linear head on the actor's own features.
+Source: Schulman et al., 2017; for language as in Ziegler et al., 2019: with a KL penalty to the initial model.
+``advantage_estimator=TurnGAE`` values turns instead of tokens.
+
+Differs: the penalty is a loss and not a part of the reward, and the critic is a linear head on the actor's features.
 """
 
 from __future__ import annotations
@@ -13,32 +14,39 @@ import equinox as eqx
 
 from thespis.core.feeds import Episodes
 from thespis.core.records import Citation
-from thespis.learners.credit import Credit, TokenCritic
-from thespis.learners.speaking import Speaking
-from thespis.learners.utterances import Clipped, Divisor, Held, Objective, OverTokens, Reference
+from thespis.learners.language.advantage_estimators import AdvantageEstimator, TokenGAE
+from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
+from thespis.learners.language.policy_losses import (
+    ClippedSurrogate,
+    KLPenalty,
+    LossReduction,
+    PolicyLoss,
+    ReverseKL,
+    TokenMean,
+)
 
 
-class LanguagePPO(Speaking):
-    """PPO with a critic for conversations of any number of turns."""
+class LanguagePPO(LMPolicyGradient):
+    """PPO for language models: clipped policy gradient with a learned value head and GAE, for multi-turn dialogues."""
 
-    credit: Credit = TokenCritic()
-    """How ids are credited: TokenCritic or TurnCritic, Whole or ToGo (with a baseline)."""
-    objective: Objective = Clipped()
-    """What ids become: Clipped or Gradient."""
-    divisor: Divisor = OverTokens()
-    """What is averaged: OverTokens, OverAnswers or OverBudget."""
-    reference: Reference = Held(0.01)
-    """What holds the policy to the model that it began as: Unheld, Held or HeldByK3."""
-    standardised: bool = eqx.field(static=True, default=True)
-    """Whether advantages are scaled to mean 0 and deviation 1 over the batch."""
-    epochs: int = eqx.field(static=True, default=2)
-    """Passes over each set of conversations."""
-    feed: Episodes = eqx.field(static=True, default=Episodes(envs=64))
-    """Conversations: group (of equal beginnings), envs, turns (0: the world's)."""
+    advantage_estimator: AdvantageEstimator = TokenGAE()
+    """Advantage estimator: TokenGAE or TurnGAE, TrajectoryReturn or RewardToGo (with a group baseline)."""
+    objective: PolicyLoss = ClippedSurrogate()
+    """Policy loss of the tokens: ClippedSurrogate, PolicyGradient or NegativeAwareLoss."""
+    loss_reduction: LossReduction = TokenMean()
+    """Average of the token losses: TokenMean, SequenceMean or FixedLength."""
+    kl_penalty: KLPenalty | None = ReverseKL(0.01)
+    """KL penalty to the initial model: None, ReverseKL, K3 or FirstTurnKL."""
+    normalize_advantage: bool = eqx.field(static=True, default=True)
+    """Whether advantages are normalized to mean 0 and standard deviation 1 over the batch."""
+    num_epochs: int = eqx.field(static=True, default=2)
+    """Epochs: passes over each set of dialogues."""
+    feed: Episodes = eqx.field(static=True, default=Episodes(num_envs=64))
+    """Dialogues: group_size (with the same initial state), num_envs, max_steps (turns; 0: the environment's limit)."""
 
     name: ClassVar[str] = "ppo-lm"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Proximal Policy Optimization Algorithms", "Schulman et al.", 2017, "arXiv:1707.06347"),
         Citation("Fine-Tuning Language Models from Human Preferences", "Ziegler et al.", 2019, "arXiv:1909.08593"),
     )
-    details: ClassVar[tuple[str, ...]] = ("advantages standardised over the batch", "critic and actor share features")
+    details: ClassVar[tuple[str, ...]] = ("advantages normalized over the batch", "critic and actor share features")

@@ -1,6 +1,7 @@
-"""REINFORCE on whole conversations: every id is told what its turn and all that follow have earned.
+"""REINFORCE for language models: policy gradient with the reward-to-go of each turn as advantage of its tokens.
 
-Source: Williams, 1992. A baseline is a choice: ``credit.baseline=Others`` compares with those that began alike.
+Source: Williams, 1992. The baseline is a setting: ``advantage_estimator.baseline=LeaveOneOut`` compares with the other
+dialogues that have the same initial state.
 """
 
 from __future__ import annotations
@@ -8,21 +9,20 @@ from __future__ import annotations
 from typing import ClassVar
 
 from thespis.core.records import Citation
-from thespis.learners.baselines import Alone
-from thespis.learners.credit import Credit, ToGo
-from thespis.learners.speaking import Speaking
-from thespis.learners.utterances import Divisor, Gradient, Objective, OverBudget
+from thespis.learners.language.advantage_estimators import AdvantageEstimator, NoBaseline, RewardToGo
+from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
+from thespis.learners.language.policy_losses import FixedLength, LossReduction, PolicyGradient, PolicyLoss
 
 
-class REINFORCE(Speaking):
-    """REINFORCE for conversations of any number of turns."""
+class REINFORCE(LMPolicyGradient):
+    """REINFORCE for language models: policy gradient with rewards to go, for multi-turn dialogues."""
 
-    credit: Credit = ToGo(Alone())
-    """How ids are credited: ToGo or Whole (with a baseline), TurnCritic or TokenCritic."""
-    objective: Objective = Gradient()
-    """What ids become: Gradient or Clipped."""
-    divisor: Divisor = OverBudget()
-    """What is averaged: OverBudget, OverTokens or OverAnswers."""
+    advantage_estimator: AdvantageEstimator = RewardToGo(NoBaseline())
+    """Advantage estimator: RewardToGo or TrajectoryReturn (with a group baseline), TurnGAE or TokenGAE."""
+    objective: PolicyLoss = PolicyGradient()
+    """Policy loss of the tokens: PolicyGradient, ClippedSurrogate or NegativeAwareLoss."""
+    loss_reduction: LossReduction = FixedLength()
+    """Average of the token losses: FixedLength, TokenMean or SequenceMean."""
 
     name: ClassVar[str] = "reinforce"
     citations: ClassVar[tuple[Citation, ...]] = (

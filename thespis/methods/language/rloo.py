@@ -1,4 +1,6 @@
-"""REINFORCE leave-one-out: the others that began alike are the baseline, and nothing is clipped or scaled.
+"""REINFORCE leave-one-out: policy gradient whose baseline is the mean return of the group's other dialogues.
+
+A group has the same initial state; nothing is clipped or normalized.
 
 Source: Ahmadian et al., 2024; Kool et al., 2019.
 """
@@ -8,23 +10,29 @@ from __future__ import annotations
 from typing import ClassVar
 
 from thespis.core.records import Citation
-from thespis.learners.baselines import Others
-from thespis.learners.credit import Credit, Whole
-from thespis.learners.speaking import Speaking
-from thespis.learners.utterances import Divisor, Gradient, Held, Objective, OverBudget, Reference
+from thespis.learners.language.advantage_estimators import AdvantageEstimator, LeaveOneOut, TrajectoryReturn
+from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
+from thespis.learners.language.policy_losses import (
+    FixedLength,
+    KLPenalty,
+    LossReduction,
+    PolicyGradient,
+    PolicyLoss,
+    ReverseKL,
+)
 
 
-class RLOO(Speaking):
-    """RLOO for conversations of any number of turns."""
+class RLOO(LMPolicyGradient):
+    """REINFORCE leave-one-out: unclipped policy gradient with a leave-one-out group baseline, for dialogues."""
 
-    credit: Credit = Whole(Others())
-    """How ids are credited: Whole or ToGo (with a baseline), TurnCritic or TokenCritic."""
-    objective: Objective = Gradient()
-    """What ids become: Gradient or Clipped."""
-    divisor: Divisor = OverBudget()
-    """What is averaged: OverBudget, OverTokens or OverAnswers."""
-    reference: Reference = Held(0.01)
-    """What holds the policy to the model that it began as: Unheld, Held or HeldByK3."""
+    advantage_estimator: AdvantageEstimator = TrajectoryReturn(LeaveOneOut())
+    """Advantage estimator: TrajectoryReturn or RewardToGo (with a group baseline), TurnGAE or TokenGAE."""
+    objective: PolicyLoss = PolicyGradient()
+    """Policy loss of the tokens: PolicyGradient, ClippedSurrogate or NegativeAwareLoss."""
+    loss_reduction: LossReduction = FixedLength()
+    """Average of the token losses: FixedLength, TokenMean or SequenceMean."""
+    kl_penalty: KLPenalty | None = ReverseKL(0.01)
+    """KL penalty to the initial model: None, ReverseKL, K3 or FirstTurnKL."""
 
     name: ClassVar[str] = "rloo"
     citations: ClassVar[tuple[Citation, ...]] = (

@@ -1,8 +1,9 @@
-"""Supervised fine-tuning: maximise the likelihood of what was said in the conversations of a dataset.
+"""Supervised fine-tuning: maximum likelihood of the responses in a dataset of dialogues.
 
-What the world, or a template, said is seen and not learnt. With ``least`` only conversations that returned so much are
-learnt: with samples of one's own that is rejection sampling (Yuan et al., 2023), or filtered behaviour cloning. With
-``learnt=AnswersFirst`` the model foretells what the world says before it imitates (Zhang et al., 2025).
+Tokens of the environment or of the chat template are context and not learned. With ``min_return`` only dialogues with
+at least that return are learned: with samples of the model itself that is rejection sampling (Yuan et al., 2023), or
+filtered behavior cloning. With ``loss_mask=EnvTokensFirst`` the model learns to predict the environment's tokens before
+it imitates (Zhang et al., 2025).
 """
 
 from __future__ import annotations
@@ -14,41 +15,43 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thespis.core.feeds import LoggedEpisodes
-from thespis.core.records import Citation
-from thespis.learners.appraising import Silent
-from thespis.learners.gradient import Number
-from thespis.learners.pupils import Learnt, Utterances
-from thespis.learners.schooling import Lesson, Schooled
-from thespis.learners.utterances import Divisor, OverTokens
+from thespis.core.records import Citation, Number
+from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
+from thespis.learners.language.loss_masks import LossMask, ResponseTokens
+from thespis.learners.language.policy_losses import LossReduction, TokenMean
+from thespis.learners.language.response_critics import NoCritic
 from thespis.nets.decoder import Decoder
-from thespis.objectives.normalise import mean
+from thespis.objectives.statistics import masked_mean
 
 
-class SFT(Schooled):
-    """Maximum likelihood of utterances."""
+class SFT(LMOffline):
+    """Supervised fine-tuning: maximizes the likelihood of responses in a dataset of dialogues."""
 
     model: str = eqx.field(static=True, default="blank")
-    """Where parameters come from: blank, tiny, or the directory of a checkpoint."""
-    divisor: Divisor = OverTokens()
-    """What is averaged: OverTokens, OverAnswers or OverBudget."""
-    least: Number = -float("inf")
-    """Conversations that returned less are left out."""
-    learnt: Learnt = Utterances()
-    """Which ids are learnt: Utterances, or AnswersFirst (those of the world before them)."""
+    """Initial parameters: blank, tiny, or the directory of a checkpoint."""
+    loss_reduction: LossReduction = TokenMean()
+    """Average of the token losses: TokenMean, SequenceMean or FixedLength."""
+    min_return: Number = -float("inf")
+    """Minimum return; dialogues that returned less are left out."""
+    loss_mask: LossMask = ResponseTokens()
+    """Tokens that are learned: ResponseTokens, or EnvTokensFirst (those of the environment before them)."""
     feed: LoggedEpisodes = eqx.field(static=True, default=LoggedEpisodes())
-    """Conversations of a dataset: batch, turns (0: those of the longest)."""
+    """Dialogues of a dataset: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
 
-    critic: ClassVar[Silent] = Silent()
-    held: ClassVar[bool] = False
+    critic: ClassVar[NoCritic] = NoCritic()
+    uses_reference: ClassVar[bool] = False
     name: ClassVar[str] = "sft"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Training language models to follow instructions", "Ouyang et al.", 2022, "arXiv:2203.02155"),
     )
-    details: ClassVar[tuple[str, ...]] = ("what the world says is not learnt",)
+    details: ClassVar[tuple[str, ...]] = ("tokens of the environment are not learned",)
 
-    def lost(self, model: Decoder, lesson: Lesson) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """Ids that were not to be expected."""
-        good = lesson.told.returns >= self.least
-        log_probs, learnt = self.learnt(model, self.sampling, lesson, good)
-        metrics = {"negative_log_likelihood": mean(-log_probs, learnt), "learnt": jnp.mean(good, dtype="float32")}
-        return self.divisor(-log_probs, learnt), metrics
+    def compute_loss(self, model: Decoder, batch: OfflineBatch) -> tuple[Float[Array, ""], dict[str, Array]]:
+        """Negative log-likelihood of the unmasked tokens."""
+        selected = batch.dialogues.returns >= self.min_return
+        log_probs, mask = self.loss_mask(model, self.sampler, batch, selected)
+        metrics = {
+            "negative_log_likelihood": masked_mean(-log_probs, mask),
+            "learnt": jnp.mean(selected, dtype="float32"),
+        }
+        return self.loss_reduction(-log_probs, mask), metrics

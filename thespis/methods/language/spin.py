@@ -1,14 +1,15 @@
-r"""Self-play fine-tuning: what was said in a dataset is preferred to what the model itself would have said before.
+r"""Self-play fine-tuning: prefers the dataset's responses to responses of an earlier version of the model.
 
 .. math:: -\log \sigma(\beta (h(y) - h(y'))), \qquad h(y) = \log \pi(y|x) - \log \pi_t(y|x), \quad y' \sim \pi_t(y'|x)
 
-The opponent :math:`\pi_t` is the model as it was at the last renewal. Nothing is left to learn where the model says
-what the dataset does.
+The opponent :math:`\pi_t` is the model as it was at the last synchronization. Nothing is left to learn where the
+model's responses are those of the dataset.
 
-Of an expert's conversations, turn by turn, this is the implicit reward of StepAgent (Deng et al., 2024).
+Applied turn by turn to an expert's dialogues, this is the implicit reward of StepAgent (Deng et al., 2024).
 
-Source: Chen et al., 2024, equation 4.7. Differs: of a conversation of several turns one is drawn; utterances of the
-opponent are drawn anew in every update.
+Source: Chen et al., 2024, equation 4.7.
+
+Differs: of a dialogue with several turns one is drawn; the opponent's responses are sampled anew in every update.
 """
 
 from __future__ import annotations
@@ -19,47 +20,59 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thespis.actors.language import say
+from thespis.actors.lm_policy import generate_responses
 from thespis.core.feeds import LoggedEpisodes
-from thespis.core.keys import fold
 from thespis.core.records import Citation
-from thespis.learners.appraising import Silent
-from thespis.learners.preferring import Logistic, Preference
-from thespis.learners.schooling import Lesson, Schooled
-from thespis.learners.transcripts import Told, answers, per_row
+from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues, sum_over_tokens
+from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
+from thespis.learners.language.preference_losses import PreferenceLoss, SigmoidLoss
+from thespis.learners.language.response_critics import NoCritic
 from thespis.nets.decoder import Decoder
+from thespis.runtime.keys import fold
 
 
-class SPIN(Schooled):
-    """SPIN for conversations of any number of turns."""
+class SPIN(LMOffline):
+    """Self-play fine-tuning: prefers a dataset's responses to those of an earlier model, for multi-turn dialogues."""
 
-    loss: Preference = Logistic()
-    """What a preference loses: Logistic, Squared or Hinge."""
-    renewed: int = eqx.field(static=True, default=200)
-    """Updates after which the opponent is what the model is by then; 0: it never changes."""
+    loss_type: PreferenceLoss = SigmoidLoss()
+    """Preference loss: SigmoidLoss, IPOLoss or HingeLoss."""
+    ref_sync_interval: int = eqx.field(static=True, default=200)
+    """Updates between synchronizations of the opponent with the model; 0: the opponent never changes."""
     feed: LoggedEpisodes = eqx.field(static=True, default=LoggedEpisodes())
-    """Conversations of a dataset: batch, turns (0: those of the longest)."""
+    """Dialogues of a dataset: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
 
-    critic: ClassVar[Silent] = Silent()
-    held: ClassVar[bool] = True
+    critic: ClassVar[NoCritic] = NoCritic()
+    uses_reference: ClassVar[bool] = True
     name: ClassVar[str] = "spin"
     citations: ClassVar[tuple[Citation, ...]] = (
-        Citation("Self-Play Fine-Tuning Converts Weak Language Models to Strong Language Models", "Chen et al.", 2024,
-                 "arXiv:2401.01335"),
-    )  # fmt: skip
-    details: ClassVar[tuple[str, ...]] = ("the opponent speaks anew in every update",)
+        Citation(
+            "Self-Play Fine-Tuning Converts Weak Language Models to Strong Language Models",
+            "Chen et al.",
+            2024,
+            "arXiv:2401.01335",
+        ),
+    )
+    details: ClassVar[tuple[str, ...]] = ("the opponent's responses are sampled anew in every update",)
 
-    def lost(self, model: Decoder, lesson: Lesson) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """One turn of each conversation."""
-        before, turn, rows = lesson.any_turn()
-        alive = lesson.told.alive[turn, rows]
-        own = say(lesson.reference, self.sampling, lesson.talking, before, fold(lesson.key, "opponent"))
+    def compute_loss(self, model: Decoder, batch: OfflineBatch) -> tuple[Float[Array, ""], dict[str, Array]]:
+        """Preference loss on one sampled turn of each dialogue."""
+        prompts, turn, rows = batch.sample_turn()
+        alive = batch.dialogues.alive[turn, rows]
+        opponent_responses = generate_responses(
+            batch.reference, self.sampler, batch.dialogue_spec, prompts, fold(batch.key, "opponent")
+        )
 
         def ratio(said: Array) -> Float[Array, " row"]:
-            told: Told = answers(before, said, alive)
-            away = told.log_probs_by(model, self.sampling)[0] - told.log_probs_by(lesson.reference, self.sampling)[0]
-            return per_row(away, told.real)
+            dialogues: Dialogues = single_turn_dialogues(prompts, said, alive)
+            log_ratio = (
+                dialogues.response_log_probs(model, self.sampler)[0]
+                - dialogues.response_log_probs(batch.reference, self.sampler)[0]
+            )
+            return sum_over_tokens(log_ratio, dialogues.response_mask)
 
-        theirs, ours = ratio(lesson.told.said[turn, rows]), ratio(own)
-        metrics = {"accuracy": jnp.mean(theirs > ours, dtype="float32"), "margin": jnp.mean(theirs - ours)}
-        return self.loss(theirs, ours).mean(), metrics
+        dataset_ratio, opponent_ratio = ratio(batch.dialogues.responses[turn, rows]), ratio(opponent_responses)
+        metrics = {
+            "accuracy": jnp.mean(dataset_ratio > opponent_ratio, dtype="float32"),
+            "margin": jnp.mean(dataset_ratio - opponent_ratio),
+        }
+        return self.loss_type(dataset_ratio, opponent_ratio).mean(), metrics

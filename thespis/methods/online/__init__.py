@@ -1,1 +1,1 @@
-"""Methods that learn from the world they act in."""
+"""Methods that learn from interaction with an environment: on-policy, off-policy and evolution strategies."""

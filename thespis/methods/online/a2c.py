@@ -1,9 +1,10 @@
-"""Advantage actor-critic: one gradient step on each short rollout.
+"""Advantage actor-critic: synchronous on-policy policy gradient with one gradient step on each short rollout.
 
-The actor descends ``-E[log pi(a|s) A]``, the critic regresses on ``A + V``; both in one step of RMSProp.
+The actor minimizes ``-E[log pi(a|s) A]``, the critic regresses on ``A + V``; both in one step of RMSProp.
 
-Source: Mnih et al., 2016 (A3C), in its synchronous form; advantages: Schulman et al., 2016 (trace 1 gives the
+Source: Mnih et al., 2016 (A3C), in its synchronous form; advantages: Schulman et al., 2016 (``gae_lambda=1`` gives the
 paper's returns).
+
 Differs from common code: truncation bootstraps with the true final observation.
 """
 
@@ -15,22 +16,25 @@ import equinox as eqx
 from jaxtyping import Array, Key
 
 from thespis.core.feeds import Rollouts
-from thespis.core.records import Batch, Citation, Report
-from thespis.learners.gradient import Number
-from thespis.learners.on_policy import OnPolicy, OnPolicyState
+from thespis.core.records import Batch, Citation, Number, Report
+from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState
+from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
 
 
-class A2C(OnPolicy):
-    """Advantage actor-critic; any tree of actions, with or without memory. The paper's entropy weight is 0.01."""
+class A2C(OnPolicyMethod):
+    """Advantage actor-critic: one on-policy gradient step on each short rollout; any action space, optional memory.
 
-    learning_rate: Number = 7e-4
-    """Step size."""
-    trace: Number = 1.0
-    """Lambda of the generalised advantage, in [0, 1]."""
-    optimiser: Literal["adam", "rmsprop"] = eqx.field(static=True, default="rmsprop")
-    """How gradients become steps: adam or rmsprop."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(length=5, envs=8))
-    """Rollouts: length, envs."""
+    The paper's entropy coefficient is 0.01.
+    """
+
+    learning_rate: LearningRate = 7e-4
+    """Learning rate."""
+    gae_lambda: Number = 1.0
+    """Lambda of generalized advantage estimation, in [0, 1]."""
+    optimizer: Literal["adam", "rmsprop"] | OptaxOptimizer = eqx.field(static=True, default="rmsprop")
+    """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
+    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=5, num_envs=8))
+    """Rollouts: num_steps, num_envs."""
 
     name: ClassVar[str] = "a2c"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -40,11 +44,11 @@ class A2C(OnPolicy):
         "truncation bootstraps with the true final observation",
         "synchronous: one step on all environments' rollouts",
         "RMSProp with epsilon 1e-5, started at 1; global gradient norm clipped",
-        "advantages as they are, not standardised",
+        "advantages are not normalized",
     )
 
     def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
-        """One step on one rollout."""
-        verdict = self.assessor().assess(state.network, state.scales, batch)
-        state, metrics = self.descend(state, batch, verdict)
+        """One gradient step on one rollout."""
+        rollout = self.rollout_processor().compute_advantages(state.network, state.normalizer_states, batch)
+        state, metrics = self.update_full_batch(state, batch, rollout)
         return state, Report(metrics)

@@ -1,17 +1,19 @@
-r"""Categorical deep Q-network: of each choice it learns the chances of 51 returns, not the mean return alone.
+r"""Categorical deep Q-network (C51): distributional Q-learning over a fixed grid of returns, with epsilon-greedy play.
 
-The return after the choice that is best on average is moved and shrunk by what was earned and the discount, brought
-back onto the atoms, and becomes the target of a cross-entropy:
+The return distribution of the next action with the highest mean is shifted by the reward, scaled by the discount,
+projected onto the atoms, and used as the target of a cross-entropy:
 
 .. math:: \min_\theta \; -\sum_i m_i \log p_i(s, a; \theta), \quad m = \Pi \left[ r + \gamma z, p(s', a^*) \right]
 
-Several ``members`` may learn in parallel, each from its own share of a batch, and take their targets from themselves
-or from the average of them all (``believed``). Each decides in episodes of its own, all together where they exploit.
+An ensemble of ``ensemble_size`` members can learn in parallel, each from its own share of a batch, with targets from
+its own distribution or from the mixture of all members (``target_distribution``). Each member acts in episodes of its
+own; in exploit mode they act together.
 
-Source: Bellemare et al., 2017, algorithm 1; members: Lindenberg et al., 2020, and their code. Sizes are theirs, beside
-a warm-up of 1,000 steps for 50,000. Differs from the latter: members share one replay, where there each has its own
-and a world of its own; epsilon falls with updates. Returns outside ``lowest`` and ``highest`` cannot be said:
-widen them.
+Source: Bellemare et al., 2017, algorithm 1; ensemble: Lindenberg et al., 2020, and their code. Hyperparameters are
+theirs, except ``learning_starts``: 1,000 steps instead of 50,000.
+
+Differs from the latter: members share one replay buffer, where there each has its own buffer and its own environment;
+epsilon decays with updates. Returns outside ``v_min`` and ``v_max`` cannot be represented: widen the range.
 """
 
 from __future__ import annotations
@@ -23,42 +25,58 @@ from jaxtyping import Array, Key
 
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, EnvSpec, Report
-from thespis.critics.categorical import CategoricalValue
-from thespis.learners.backup import backup
-from thespis.learners.categorical import Believed, Own, dealt, fit_distributions, following
-from thespis.learners.choices import ChoiceLearner, ChoiceState
-from thespis.learners.gradient import Adam, Number
-from thespis.learners.greedy import EachEpisode, EpsilonGreedy, Turns
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
+from thespis.critics.categorical import CategoricalQ
+from thespis.learners.off_policy.categorical_q import (
+    MemberDistribution,
+    TargetDistribution,
+    categorical_targets,
+    fit_distributions,
+    split_batch,
+)
+from thespis.learners.off_policy.critic_updates import n_step_batch
+from thespis.learners.off_policy.discrete_q import (
+    DiscreteQMethod,
+    DiscreteQState,
+    EpsilonGreedy,
+    MemberExploration,
+    PerEpisode,
+)
+from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, Optimizer, build_optimizer
 
 
-class C51(EpsilonGreedy, ChoiceLearner):
-    """Categorical deep Q-network for one discrete choice; alone, or in an ensemble."""
+class C51(EpsilonGreedy, DiscreteQMethod):
+    """Categorical deep Q-network (C51): distributional Q-learning; one discrete action, optionally an ensemble."""
 
-    learning_rate: Number = 2.5e-4
-    """Step size."""
+    learning_rate: LearningRate = 2.5e-4
+    """Learning rate."""
+    optimizer: OptaxOptimizer | None = None
+    """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     adam_epsilon: Number = 3.125e-4
-    """What Adam adds to the root of the mean square of a gradient."""
-    last_epsilon: Number = 0.01
-    """Chance of a random choice after ``epsilon_updates`` updates."""
-    epsilon_updates: Number = 62_500.0
-    """Updates over which the chance falls, linearly."""
-    believed: Believed = Own()
-    """Whose distributions targets are made of: Own or Mixture."""
-    turns: Turns = EachEpisode()
-    """Which of several members explores: EachEpisode or EachStep another."""
-    lowest: float = eqx.field(static=True, default=-10.0)
-    """The least discounted return that can be said."""
-    highest: float = eqx.field(static=True, default=10.0)
-    """The greatest one."""
-    atoms: int = eqx.field(static=True, default=51)
-    """How many returns have a chance, at equal distances."""
-    members: int = eqx.field(static=True, default=1)
-    """Nets that learn in parallel; ``feed.batch`` is dealt to them in equal shares."""
-    target_every: int = eqx.field(static=True, default=2_500)
-    """Updates between copies of the nets to the targets."""
-    feed: Replay = eqx.field(static=True, default=Replay(capacity=900_000, batch=32, warmup=1_000, every=4))
-    """Replay: capacity, batch, warmup, every, updates, length (n-step)."""
+    """Adam's epsilon, added to the root of the mean squared gradient."""
+    final_epsilon: Number = 0.01
+    """Probability of a random action after ``epsilon_decay_updates`` updates."""
+    epsilon_decay_updates: Number = 62_500.0
+    """Updates over which epsilon decays linearly."""
+    target_distribution: TargetDistribution = MemberDistribution()
+    """Distribution that targets are built from: MemberDistribution (own) or MixtureDistribution (ensemble average)."""
+    exploration: MemberExploration = PerEpisode()
+    """When the exploring ensemble member changes: PerEpisode or PerStep."""
+    v_min: float = eqx.field(static=True, default=-10.0)
+    """Smallest discounted return that can be represented."""
+    v_max: float = eqx.field(static=True, default=10.0)
+    """Largest discounted return that can be represented."""
+    num_atoms: int = eqx.field(static=True, default=51)
+    """Number of atoms, evenly spaced from ``v_min`` to ``v_max``."""
+    ensemble_size: int = eqx.field(static=True, default=1)
+    """Networks that learn in parallel; ``feed.batch_size`` is split among them in equal shares."""
+    target_update_interval: int = eqx.field(static=True, default=2_500)
+    """Updates between copies of the networks to the target networks."""
+    feed: Replay = eqx.field(
+        static=True, default=Replay(buffer_size=900_000, batch_size=32, learning_starts=1_000, update_interval=4)
+    )
+    """Replay buffer: buffer_size, batch_size, learning_starts, update_interval, num_updates, sequence_length
+    (n-step)."""
 
     name: ClassVar[str] = "c51"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -68,25 +86,25 @@ class C51(EpsilonGreedy, ChoiceLearner):
     )
     details: ClassVar[tuple[str, ...]] = (
         "truncation bootstraps, termination does not",
-        "the target nets choose the next action by their mean returns",
+        "the target network chooses the next action by its mean return",
         "cross-entropy, Adam, global gradient norm clipped; returns clipped into the range of the atoms",
     )
 
-    def net(self, spec: EnvSpec, key: Key[Array, ""]) -> CategoricalValue:
-        """One fresh member. Raises ``UserError`` for settings that fit no net."""
-        if self.duelling or self.atoms < 2 or self.highest <= self.lowest:
+    def init_network(self, spec: EnvSpec, key: Key[Array, ""]) -> CategoricalQ:
+        """Initialize one ensemble member. Raises ``UserError`` for unsupported settings."""
+        if self.dueling or self.num_atoms < 2 or self.v_max <= self.v_min:
             raise UserError(
-                f"{self.name} has no duelling streams, and needs two atoms or more, from lowest to a greater highest"
+                f"{self.name} has no dueling streams, and needs num_atoms >= 2 and v_max > v_min: change these settings"
             )
-        return CategoricalValue(spec, self.hidden, key, lowest=self.lowest, highest=self.highest, atoms=self.atoms)
+        return CategoricalQ(spec, self.hidden_sizes, key, v_min=self.v_min, v_max=self.v_max, num_atoms=self.num_atoms)
 
-    def update(self, state: ChoiceState, batch: Batch, key: Key[Array, ""]) -> tuple[ChoiceState, Report]:
-        """One step of every member; targets are copied every ``target_every`` updates."""
-        shares = dealt(backup(batch, self.discount), self.members)
-        target = following(self.believed, state.target, shares)
-        critic, opt, metrics = fit_distributions(self.stepper(), state.critic, state.opt, shares, target)
-        return self.renewed(state, critic, opt), Report(metrics)
+    def update(self, state: DiscreteQState, batch: Batch, key: Key[Array, ""]) -> tuple[DiscreteQState, Report]:
+        """One gradient step of every member; targets are copied every ``target_update_interval`` updates."""
+        shares = split_batch(n_step_batch(batch, self.discount), self.ensemble_size)
+        target = categorical_targets(self.target_distribution, state.target_critic, shares)
+        critic, opt, metrics = fit_distributions(self.make_optimizer(), state.critic, state.opt_state, shares, target)
+        return self.update_target(state, critic, opt), Report(metrics)
 
-    def stepper(self) -> Adam:
-        """How gradients become steps."""
-        return Adam(self.learning_rate, self.max_gradient_norm, self.adam_epsilon)
+    def make_optimizer(self) -> Optimizer:
+        """Build the optimizer of the networks from the settings."""
+        return build_optimizer(self.optimizer, self.learning_rate, self.max_grad_norm, self.adam_epsilon)

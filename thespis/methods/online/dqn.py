@@ -1,13 +1,15 @@
-"""Deep Q-network: regress ``Q(s, a)`` on ``r + gamma max_a' Q_target(s', a')`` from replay, act epsilon-greedily.
+"""Deep Q-network: off-policy Q-learning from replay, with a target network and epsilon-greedy exploration.
 
-``double`` lets the online net choose ``a'`` and the target net evaluate it (van Hasselt et al., 2016);
-``duelling`` splits state value and advantage (Wang et al., 2016); ``feed.length`` steps give n-step targets;
-``targets`` may be those of a chain of nets (Vincent et al., 2024).
+``Q(s, a)`` regresses on ``r + gamma max_a' Q_target(s', a')``. With ``double_q``, the online network chooses ``a'`` and
+the target network evaluates it (van Hasselt et al., 2016); ``dueling`` separates state value and advantage (Wang et
+al., 2016); ``feed.sequence_length`` steps give n-step targets; ``target_network`` may be a chain of networks (Vincent
+et al., 2024).
 
 Source: Mnih et al., 2015.
-Differs from common code: epsilon falls with updates, not with environment steps; illegal choices are neither
-taken nor maximised over. Where targets scatter by more than ``huber`` and unevenly, Huber's loss is not least at
-their mean, and values come out biased (too low where rare returns are high): enlarge it.
+
+Differs from common code: epsilon decays with updates, not with environment steps; illegal actions are neither taken nor
+part of the maximum. Where targets scatter by more than ``huber_delta`` and unevenly, the minimum of the Huber loss is
+not their mean, and values are biased (too low where rare returns are high): set a larger ``huber_delta``.
 """
 
 from __future__ import annotations
@@ -19,32 +21,43 @@ import jax
 from jaxtyping import Array, Key
 
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, Report
-from thespis.learners.backup import backup, fit_critics
-from thespis.learners.choices import ChoiceLearner, ChoiceState, legal_values
-from thespis.learners.gradient import Adam, Number
-from thespis.learners.greedy import EachStep, EpsilonGreedy, Turns
-from thespis.learners.targets import Copied, Targets
-from thespis.objectives.values import double_q, huber
+from thespis.core.records import Batch, Citation, Number, Report
+from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
+from thespis.learners.off_policy.discrete_q import (
+    DiscreteQMethod,
+    DiscreteQState,
+    EpsilonGreedy,
+    MemberExploration,
+    PeriodicCopy,
+    PerStep,
+    TargetUpdate,
+    legal_q_values,
+)
+from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, Optimizer, build_optimizer
+from thespis.objectives.value_losses import double_q_value, huber_loss
 
 
-class DQN(EpsilonGreedy, ChoiceLearner):
-    """Deep Q-network for one discrete choice: double, duelling and n-step as options."""
+class DQN(EpsilonGreedy, DiscreteQMethod):
+    """Deep Q-network: off-policy Q-learning for one discrete action; double, dueling and n-step as options."""
 
-    learning_rate: Number = 1e-4
-    """Step size."""
-    huber: Number = 1.0
-    """Error, in units of reward, beyond which the loss is linear; a large one squares every error."""
-    double: bool = eqx.field(static=True, default=True)
-    """Choose the next action by the online net."""
-    targets: Targets = Copied()
-    """How the target follows: Copied, or a Chain of nets that learn several Bellman updates at once."""
-    target_every: int = eqx.field(static=True, default=1_000)
-    """Updates between copies of the net to the target."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch=64, warmup=1_000, every=4))
-    """Replay: capacity, batch, warmup, every, updates, length (n-step)."""
+    learning_rate: LearningRate = 1e-4
+    """Learning rate."""
+    optimizer: OptaxOptimizer | None = None
+    """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
+    huber_delta: Number = 1.0
+    """TD error, in units of reward, beyond which the Huber loss is linear; a large value gives the squared error."""
+    double_q: bool = eqx.field(static=True, default=True)
+    """Double Q-learning: the online network chooses the next action, the target network evaluates it."""
+    target_network: TargetUpdate = PeriodicCopy()
+    """Target network update: PeriodicCopy, or IteratedTargets (a chain of networks, several Bellman updates at
+    once)."""
+    target_update_interval: int = eqx.field(static=True, default=1_000)
+    """Updates between copies of the network to the target network."""
+    feed: Replay = eqx.field(static=True, default=Replay(batch_size=64, learning_starts=1_000, update_interval=4))
+    """Replay buffer: buffer_size, batch_size, learning_starts, update_interval, num_updates, sequence_length
+    (n-step)."""
 
-    turns: ClassVar[Turns] = EachStep()
+    exploration: ClassVar[MemberExploration] = PerStep()
     name: ClassVar[str] = "dqn"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Human-level control through deep reinforcement learning", "Mnih et al.", 2015, "Nature 518"),
@@ -58,25 +71,31 @@ class DQN(EpsilonGreedy, ChoiceLearner):
     )
 
     @property
-    def members(self) -> int:
-        """How many nets there are."""
-        return self.targets.members
+    def ensemble_size(self) -> int:
+        """Number of Q-networks that are learned."""
+        return self.target_network.ensemble_size
 
-    def update(self, state: ChoiceState, batch: Batch, key: Key[Array, ""]) -> tuple[ChoiceState, Report]:
-        """One step of every net; targets follow, at every ``target_every``-th update at the latest."""
-        data = backup(batch, self.discount)
-        following = jax.vmap(lambda view: legal_values(state.target, view))(data.next_view)
-        chooser = following
-        if self.double:
-            chooser = jax.vmap(lambda view: legal_values(state.critic, view))(data.next_view)
-        next_value = jax.vmap(jax.vmap(double_q))(chooser, following)
+    def update(self, state: DiscreteQState, batch: Batch, key: Key[Array, ""]) -> tuple[DiscreteQState, Report]:
+        """One gradient step of every network, then the target network update."""
+        data = n_step_batch(batch, self.discount)
+        next_q = jax.vmap(lambda view: legal_q_values(state.target_critic, view))(data.next_view)
+        selection_q = next_q
+        if self.double_q:
+            selection_q = jax.vmap(lambda view: legal_q_values(state.critic, view))(data.next_view)
+        next_value = jax.vmap(jax.vmap(double_q_value))(selection_q, next_q)
         critic, opt, metrics = fit_critics(
-            self.stepper(), state.critic, state.opt, data, data.earned[:, None] + data.discount[:, None] * next_value,
-            lambda error: huber(error, self.huber),
-        )  # fmt: skip
-        critic, target = self.targets.renewed(critic, state.target, state.updates + 1, self.target_every)
-        return ChoiceState(critic, target, opt, state.updates + 1), Report(metrics)
+            self.make_optimizer(),
+            state.critic,
+            state.opt_state,
+            data,
+            data.reward[:, None] + data.discount[:, None] * next_value,
+            lambda error: huber_loss(error, self.huber_delta),
+        )
+        critic, target = self.target_network.update(
+            critic, state.target_critic, state.num_updates + 1, self.target_update_interval
+        )
+        return DiscreteQState(critic, target, opt, state.num_updates + 1), Report(metrics)
 
-    def stepper(self) -> Adam:
-        """How gradients become steps."""
-        return Adam(self.learning_rate, self.max_gradient_norm)
+    def make_optimizer(self) -> Optimizer:
+        """Build the optimizer of the networks from the settings."""
+        return build_optimizer(self.optimizer, self.learning_rate, self.max_grad_norm)

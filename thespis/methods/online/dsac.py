@@ -1,15 +1,17 @@
-"""Distributional soft actor-critic: the critic is a normal distribution of the soft return, not its mean alone.
+"""Distributional soft actor-critic: the critic is a normal distribution of the soft return instead of its mean.
 
-One critic, of mean ``Q`` and deviation ``sigma``, is fitted by likelihood to sampled returns
-``y = r + gamma (Z(s', a') - alpha log pi(a'|s'))`` with ``Z`` drawn from the target critic and ``a'`` from the target
-actor. The step of ``Q`` is divided by ``sigma**2``: it is short where returns are uncertain, which mitigates
-over-estimation without a second critic. The actor climbs ``Q - alpha log pi``; it, the temperature and all targets
-move at every second update only.
+One critic, of mean ``Q`` and standard deviation ``sigma``, is fitted by maximum likelihood to sampled returns ``y = r +
+gamma (Z(s', a') - alpha log pi(a'|s'))``, with ``Z`` sampled from the target critic and ``a'`` from the target actor.
+The gradient of ``Q`` is divided by ``sigma**2``: updates are small where returns are uncertain, which mitigates
+overestimation without a second critic. The actor maximizes ``Q - alpha log pi``; it, the temperature and all target
+networks are updated only at every second update.
 
-Source: Duan et al., 2021, and the authors' code of that year, from which the defaults are. Differs: constant step
-sizes (there annealed to 1e-6 by a cosine); ``sigma`` is a floor plus a softplus (there it is squashed between 0.9 and
-55); the actor's mean and deviation share all layers (there the last two are apart); layers start as SAC's do; actions
-are random until the first update; one learner beside the actors (there several of each, asynchronous).
+Source: Duan et al., 2021, and the authors' code of that year, from which the defaults are.
+
+Differs: constant learning rates (there annealed to 1e-6 by a cosine); ``sigma`` is a floor plus a softplus (there it is
+squashed between 0.9 and 55); the actor's mean and standard deviation share all layers (there the last two are
+separate); layers are initialized as SAC's; actions are random until the first update; one learner besides the actors
+(there several of each, asynchronous).
 """
 
 from __future__ import annotations
@@ -21,58 +23,62 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from thespis.actors.heads import SquashedGaussian
-from thespis.actors.soft import SoftActor
+from thespis.actors.policy_heads import SquashedGaussian
+from thespis.actors.stochastic import SoftActor
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, EnvSpec, Report, View
-from thespis.critics.values import PairReturn, for_critics, seen_by_critics
-from thespis.learners.backup import Backup, backup, fit_returns
-from thespis.learners.gradient import Adam, Number, polyak
-from thespis.learners.soft import SoftActorCritic, Verdict, climb, soft_value
-from thespis.learners.temperature import Temperature, TunedTemperature
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
+from thespis.critics.value_functions import GaussianReturnQ, critic_observation, critic_spec
+from thespis.learners.off_policy.critic_updates import NStepBatch, fit_gaussian_returns, n_step_batch
+from thespis.learners.off_policy.soft_actor_critic import ActionEvaluation, SoftActorCritic, actor_step, soft_value
+from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
+from thespis.learners.optim.normalizers import IDENTITY
+from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, polyak_update
 
 
 class DSACState(eqx.Module):
-    """All that DSAC learns, and the actor's entropy at its last step."""
+    """Training state of DSAC, with the actor's entropy at its last update."""
 
     actor: SoftActor
-    critic: PairReturn
+    critic: GaussianReturnQ
     target_actor: SoftActor
-    target_critic: PairReturn
+    target_critic: GaussianReturnQ
     temperature: PyTree
-    actor_opt: PyTree
-    critic_opt: PyTree
-    scale: PyTree
+    actor_opt_state: PyTree
+    critic_opt_state: PyTree
+    obs_normalizer_state: PyTree
     entropy: Float[Array, ""]
-    updates: Int[Array, ""]
+    num_updates: Int[Array, ""]
 
 
 class DSAC(SoftActorCritic):
-    """Distributional soft actor-critic for one bounded box of actions."""
+    """Distributional SAC: off-policy maximum-entropy actor-critic with a Gaussian critic of returns; box actions."""
 
-    learning_rate: Number = 8e-5
-    """Step size of the critic."""
-    actor_learning_rate: Number = 5e-5
-    """Step size of the actor."""
-    target_rate: Number = 0.001
-    """Share by which target critic and target actor move."""
+    critic_learning_rate: LearningRate = 8e-5
+    """Learning rate of the critic."""
+    actor_learning_rate: LearningRate = 5e-5
+    """Learning rate of the actor."""
+    optimizer: OptaxOptimizer | None = None
+    """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
+    tau: Number = 0.001
+    """Polyak step size of target critic and target actor."""
     temperature: Temperature = TunedTemperature(learning_rate=5e-5)
-    """Weight of entropy: TunedTemperature or FixedTemperature."""
+    """Entropy coefficient: TunedTemperature or FixedTemperature."""
     reward_scale: Number = 0.2
-    """Factor of rewards, to suit the task: scaled returns should be far above ``least_deviation``. Deviations and the
-    bound are in scaled units, verdicts in the world's."""
-    bound: Number = 10.0
-    """Largest distance of a sampled return from the mean that counts for the deviation (the paper's ``b``)."""
-    least_deviation: Number = 0.9
-    """Floor of the deviation."""
-    noise_clip: Number = 2.0
-    """Largest distance of a sampled return from its mean, in deviations."""
-    actor_every: int = eqx.field(static=True, default=2)
-    """Updates between steps of actor, temperature and targets."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256, 256, 256))
-    """Units of each hidden layer, of actor and critic; the critic's last two are doubled, for mean and deviation."""
-    feed: Replay = eqx.field(static=True, default=Replay(capacity=500_000, batch=256, warmup=2_000))
-    """Replay: capacity, batch, warmup, updates."""
+    """Factor of rewards, to suit the task: scaled returns should be far above ``min_std``. Standard deviations and
+    ``td_bound`` are in scaled units, critiques in the environment's."""
+    td_bound: Number = 10.0
+    """Largest distance of a sampled return from the mean that counts for the standard deviation (the paper's ``b``)."""
+    min_std: Number = 0.9
+    """Floor of the standard deviation."""
+    return_noise_clip: Number = 2.0
+    """Largest distance of a sampled return from its mean, in standard deviations."""
+    policy_delay: int = eqx.field(static=True, default=2)
+    """Critic updates per update of actor, temperature and target networks."""
+    hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256, 256, 256))
+    """Units of each hidden layer, of actor and critic; the critic has its last two twice, for mean and standard
+    deviation."""
+    feed: Replay = eqx.field(static=True, default=Replay(buffer_size=500_000, batch_size=256, learning_starts=2_000))
+    """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "dsac"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -82,69 +88,107 @@ class DSAC(SoftActorCritic):
         "truncation bootstraps, termination does not",
         "uniformly random actions until the first update",
         "one critic; target returns are samples of the target critic at actions of the target actor",
-        "bounded errors for the deviation's gradient, unbounded ones for the mean's",
-        "actor steps on the critic after its step; delayed actor, temperature and targets",
+        "bounded errors in the gradient of the standard deviation, unbounded ones in that of the mean",
+        "actor is updated on the critic after its update; delayed actor, temperature and target networks",
     )
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> DSACState:
-        """Fresh actor, critic and temperature, and copies of the first two."""
+        """Initialize actor, critic, temperature and target networks."""
         actor_key, critic_key = jax.random.split(key)
-        critic = PairReturn(for_critics(spec), self.hidden, critic_key, activation=jax.nn.gelu)
-        head = SquashedGaussian(lowest_log_std=-5.0, highest_log_std=1.0)
-        actor = SoftActor(spec, self.hidden, actor_key, activation=jax.nn.gelu, continuous=head)
-        opts = Adam(self.actor_learning_rate).init(actor), Adam(self.learning_rate).init(critic)
-        scale, temperature = self.observations.init(spec.observation), self.temperature.init(spec)
-        return DSACState(actor, critic, actor, critic, temperature, *opts, scale, jnp.zeros(()), jnp.zeros((), "int32"))
+        critic = GaussianReturnQ(critic_spec(spec), self.hidden_sizes, critic_key, activation=jax.nn.gelu)
+        head = SquashedGaussian(log_std_min=-5.0, log_std_max=1.0)
+        actor = SoftActor(spec, self.hidden_sizes, actor_key, activation=jax.nn.gelu, continuous_head=head)
+        opt_states = (
+            build_optimizer(self.optimizer, self.actor_learning_rate).init(actor),
+            build_optimizer(self.optimizer, self.critic_learning_rate).init(critic),
+        )
+        normalizer_state, temperature = (
+            (self.obs_normalizer or IDENTITY).init(spec.observation_space),
+            self.temperature.init(spec),
+        )
+        return DSACState(
+            actor,
+            critic,
+            actor,
+            critic,
+            temperature,
+            *opt_states,
+            normalizer_state,
+            jnp.zeros(()),
+            jnp.zeros((), "int32"),
+        )
 
-    def verdict(self, state: DSACState, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
-        """Mean return, its advantage over the soft value, nobody to disagree with, and entropy's bonus."""
-        q, _ = state.critic(seen_by_critics(told, view.observation), actions)
+    def evaluate_action(
+        self, state: DSACState, view: View, privileged: PyTree, actions: PyTree, key: Key[Array, ""]
+    ) -> ActionEvaluation:
+        """Mean return, its advantage over the soft value, no disagreement (a single critic), and entropy bonus."""
+        q, _ = state.critic(critic_observation(privileged, view.observation), actions)
         alpha = self.temperature.alpha(state.temperature)
-        value, entropy = soft_value(state.actor, lambda o, a: state.critic(o, a)[0], alpha, view, key, told)
+        value, entropy = soft_value(state.actor, lambda o, a: state.critic(o, a)[0], alpha, view, key, privileged)
         return q[0] / self.reward_scale, (q[0] - value) / self.reward_scale, None, alpha * entropy / self.reward_scale
 
     def update(self, state: DSACState, batch: Batch, key: Key[Array, ""]) -> tuple[DSACState, Report]:
-        """One step of the critic; at every ``actor_every``-th also of actor, temperature and targets."""
-        scale = self.observations.update(state.scale, batch.steps.view.observation, batch.mask)
-        data = backup(batch, self.discount, lambda view: self.scaled(scale, view))
-        keys, noise_keys, actor_keys = jax.random.split(key, (3, data.earned.shape[0]))
+        """One step of the critic; at every ``policy_delay``-th update also of actor, temperature and targets."""
+        normalizer_state = (self.obs_normalizer or IDENTITY).update(
+            state.obs_normalizer_state, batch.steps.view.observation, batch.mask
+        )
+        data = n_step_batch(batch, self.discount, lambda view: self.normalize_view(normalizer_state, view))
+        keys, noise_keys, actor_keys = jax.random.split(key, (3, data.reward.shape[0]))
         alpha = self.temperature.alpha(state.temperature)
 
         def next_return(view, key, noise_key, privileged):
-            noise = jnp.clip(jax.random.normal(noise_key), -self.noise_clip, self.noise_clip)
+            noise = jnp.clip(jax.random.normal(noise_key), -self.return_noise_clip, self.return_noise_clip)
 
             def sample(o, actions):
                 mean, excess = state.target_critic(o, actions)
-                return mean + noise * (self.least_deviation + excess)
+                return mean + noise * (self.min_std + excess)
 
             return soft_value(state.target_actor, sample, alpha, view, key, privileged)[0]
 
         sampled = jax.vmap(next_return)(data.next_view, keys, noise_keys, data.next_privileged)
-        critic, critic_opt, metrics = fit_returns(
-            Adam(self.learning_rate), state.critic, state.critic_opt, data,
-            self.reward_scale * data.earned + data.discount * sampled, floor=self.least_deviation, bound=self.bound,
-        )  # fmt: skip
-        state = eqx.tree_at(
-            lambda s: (s.critic, s.critic_opt, s.scale, s.updates),
-            state,
-            (critic, critic_opt, scale, state.updates + 1),
+        critic, critic_opt, metrics = fit_gaussian_returns(
+            build_optimizer(self.optimizer, self.critic_learning_rate),
+            state.critic,
+            state.critic_opt_state,
+            data,
+            self.reward_scale * data.reward + data.discount * sampled,
+            min_std=self.min_std,
+            td_bound=self.td_bound,
         )
-        # batch.index is the same for all seeds, so under vmap this stays a branch and half the work is saved
-        due = (batch.index + 1) % self.actor_every == 0
-        state = jax.lax.cond(due, lambda s: self._move(s, data, alpha, actor_keys), lambda s: s, state)
+        state = eqx.tree_at(
+            lambda s: (s.critic, s.critic_opt_state, s.obs_normalizer_state, s.num_updates),
+            state,
+            (critic, critic_opt, normalizer_state, state.num_updates + 1),
+        )
+        # batch.update_index is the same for all seeds, so under vmap this stays a branch and half the work is saved
+        due = (batch.update_index + 1) % self.policy_delay == 0
+        state = jax.lax.cond(due, lambda s: self._delayed_update(s, data, alpha, actor_keys), lambda s: s, state)
         metrics |= {name: metrics[name] / self.reward_scale for name in ("value", "deviation")}
         return state, Report(metrics | {"entropy": state.entropy, "temperature": alpha})
 
-    def _move(self, state: DSACState, data: Backup, alpha: Array, keys: Key[Array, " row"]) -> DSACState:
-        adam, critic = Adam(self.actor_learning_rate), state.critic
-        actor, opt_state, (_, entropy), _ = climb(
-            adam, state.actor, state.actor_opt, lambda o, a: critic(o, a)[0], alpha, data.view, keys, data.privileged,
+    def _delayed_update(self, state: DSACState, data: NStepBatch, alpha: Array, keys: Key[Array, " row"]) -> DSACState:
+        optimizer, critic = build_optimizer(self.optimizer, self.actor_learning_rate), state.critic
+        actor, opt_state, (_, entropy), _ = actor_step(
+            optimizer,
+            state.actor,
+            state.actor_opt_state,
+            lambda o, a: critic(o, a)[0],
+            alpha,
+            data.view,
+            keys,
+            data.privileged,
             data.alive,
-        )  # fmt: skip
-        moved = (
-            actor, opt_state, self.temperature.update(state.temperature, entropy), entropy,
-            polyak(state.target_actor, actor, self.target_rate), polyak(state.target_critic, critic, self.target_rate),
-        )  # fmt: skip
+        )
+        updated = (
+            actor,
+            opt_state,
+            self.temperature.update(state.temperature, entropy),
+            entropy,
+            polyak_update(state.target_actor, actor, self.tau),
+            polyak_update(state.target_critic, critic, self.tau),
+        )
         return eqx.tree_at(
-            lambda s: (s.actor, s.actor_opt, s.temperature, s.entropy, s.target_actor, s.target_critic), state, moved
+            lambda s: (s.actor, s.actor_opt_state, s.temperature, s.entropy, s.target_actor, s.target_critic),
+            state,
+            updated,
         )

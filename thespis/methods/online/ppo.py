@@ -1,12 +1,13 @@
-"""Proximal policy optimisation: several epochs of gradient steps on one rollout, kept near the acting policy.
+"""Proximal policy optimization: on-policy actor-critic with a clipped probability ratio and several epochs per rollout.
 
-The actor descends ``-E[min(rho A, clip(rho, 1 - eps, 1 + eps) A)]`` with ``rho`` the ratio of new to acting
-probability and ``A`` the generalised advantage; the critic regresses on ``A + V``. With a GRU, minibatches are
-whole sequences, replayed from the memory they began with.
+The actor minimizes ``-E[min(rho A, clip(rho, 1 - eps, 1 + eps) A)]``, where ``rho`` is the ratio of new to old action
+probability and ``A`` the generalized advantage; the critic regresses on ``A + V``. With a recurrent network,
+minibatches are whole sequences, replayed from the memory at their first step.
 
 Source: Schulman et al., 2017, eq. 7; advantages: Schulman et al., 2016.
-Differs from common code: advantages are standardised over the whole batch (``PerMinibatch`` gives the usual
-form); where the batch is no multiple of the minibatch, each epoch leaves out a random remainder.
+
+Differs from common code: advantages are normalized over the whole batch (``MinibatchNormalizer`` gives the usual form);
+where the batch size is not a multiple of the minibatch size, each epoch leaves out a random remainder.
 """
 
 from __future__ import annotations
@@ -19,38 +20,43 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
 from thespis.core.feeds import Rollouts
-from thespis.core.records import Batch, Citation, Report
-from thespis.learners.actor_critic import Evaluated
-from thespis.learners.advantages import AdvantageScale, WholeBatch
-from thespis.learners.anchors import Anchor, Free
-from thespis.learners.gradient import Number, Rate
-from thespis.learners.networks import Network
-from thespis.learners.on_policy import OnPolicy, OnPolicyState, replay
-from thespis.objectives.normalise import mean
-from thespis.objectives.policies import kl_k3, ppo_clip
+from thespis.core.records import Batch, Citation, Number, Report
+from thespis.learners.on_policy.actor_critic import ActorCriticNetwork, RolloutWithAdvantages
+from thespis.learners.on_policy.method import (
+    NO_NORMALIZER,
+    AdvantageNormalizer,
+    BatchNormalizer,
+    OnPolicyMethod,
+    OnPolicyState,
+    evaluate_rollout,
+)
+from thespis.learners.on_policy.policy_regularizers import NO_REGULARIZER, PolicyRegularizer
+from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
+from thespis.objectives.policy_losses import kl_k3, ppo_clip_loss
+from thespis.objectives.statistics import masked_mean
 
 
-class PPO(OnPolicy):
-    """PPO with a clipped ratio; any tree of actions, with or without memory."""
+class PPO(OnPolicyMethod):
+    """Proximal policy optimization: on-policy actor-critic with a clipped ratio; any action space, optional memory."""
 
-    learning_rate: Rate = 3e-4
-    """Step size: a number, Falling or Annealed."""
-    trace: Number = 0.95
-    """Lambda of the generalised advantage, in [0, 1]."""
-    clip: Number = 0.2
-    """Largest change of the ratio that still earns."""
-    advantages: AdvantageScale = WholeBatch()
-    """Standardising of advantages: WholeBatch, PerMinibatch or Unscaled."""
-    anchor: Anchor = Free()
-    """What else draws the policy: Free, Magnet, Tether or Proximal."""
-    epochs: int = eqx.field(static=True, default=10)
-    """Passes over each rollout."""
-    minibatch: int = eqx.field(static=True, default=64)
+    learning_rate: LearningRate = 3e-4
+    """Learning rate: a number, InverseSqrtSchedule, LinearSchedule or OptaxSchedule (any of optax)."""
+    gae_lambda: Number = 0.95
+    """Lambda of generalized advantage estimation, in [0, 1]."""
+    clip_range: Number = 0.2
+    """Clip range (epsilon): the ratio earns nothing more beyond ``1 - clip_range`` and ``1 + clip_range``."""
+    advantage_normalizer: AdvantageNormalizer | None = BatchNormalizer()
+    """Normalization of advantages: BatchNormalizer, MinibatchNormalizer or None."""
+    policy_regularizer: PolicyRegularizer | None = None
+    """KL penalty on the policy: None, MagnetKL, SqrtKL or MirrorDescentKL."""
+    num_epochs: int = eqx.field(static=True, default=10)
+    """Epochs: passes over each rollout."""
+    minibatch_size: int = eqx.field(static=True, default=64)
     """Transitions per gradient step; with memory, rounded to whole sequences."""
-    optimiser: Literal["adam", "rmsprop"] = eqx.field(static=True, default="adam")
-    """How gradients become steps: adam or rmsprop."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(length=256, envs=8))
-    """Rollouts: length, envs."""
+    optimizer: Literal["adam", "rmsprop"] | OptaxOptimizer = eqx.field(static=True, default="adam")
+    """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
+    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=256, num_envs=8))
+    """Rollouts: num_steps, num_envs."""
 
     name: ClassVar[str] = "ppo"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -60,34 +66,42 @@ class PPO(OnPolicy):
     details: ClassVar[tuple[str, ...]] = (
         "truncation bootstraps with the true final observation",
         "orthogonal weights: sqrt(2) hidden, 0.01 policy, 1 value",
-        "log-probability of the drawn action, not of the clipped one",
+        "log-probability of the sampled action, not of the clipped one",
         "Adam epsilon 1e-5, global gradient norm clipped",
-        "scales of observations and rewards learn after the update, so ratios start at 1",
+        "observation and reward normalizers are updated after the gradient steps, so ratios start at 1",
     )
 
     def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
-        """All epochs on one rollout."""
-        verdict = self.assessor().assess(state.network, state.scales, batch)
-        advantage = self.advantages.whole(verdict.advantage, verdict.alive)
-        verdict = eqx.tree_at(lambda v: v.advantage, verdict, advantage)
-        loss = functools.partial(self._loss, acting=state.network, index=batch.index)
-        state, metrics = self.descend_often(state, batch, verdict, loss, self.epochs, self.minibatch, key)
+        """All epochs of minibatch updates on one rollout."""
+        rollout = self.rollout_processor().compute_advantages(state.network, state.normalizer_states, batch)
+        normalized = (self.advantage_normalizer or NO_NORMALIZER).normalize_batch(rollout.advantage, rollout.alive)
+        rollout = eqx.tree_at(lambda v: v.advantage, rollout, normalized)
+        loss = functools.partial(self._loss, old_network=state.network, index=batch.update_index)
+        state, metrics = self.update_minibatches(state, batch, rollout, loss, self.num_epochs, self.minibatch_size, key)
         return state, Report(metrics)
 
     def _loss(
-        self, network: Network, data: Evaluated, memory: Any, *, acting: Network, index: Int[Array, ""]
+        self,
+        network: ActorCriticNetwork,
+        data: RolloutWithAdvantages,
+        memory: Any,
+        *,
+        old_network: ActorCriticNetwork,
+        index: Int[Array, ""],
     ) -> tuple[Array, dict[str, Array]]:
-        now = replay(network, memory, data)
-        log_ratio = now.log_prob - data.log_prob
-        advantage = self.advantages.part(data.advantage, data.alive)
-        actor_loss = mean(ppo_clip(log_ratio, advantage, self.clip), data.alive)
-        critic_loss = mean(jnp.square(now.value - data.target), data.alive)
-        drawn = self.anchor.pull(now, data, lambda: acting.distributions(memory, data.view, data.first), index)
-        loss = actor_loss + drawn + self.value_weight * critic_loss - self.entropy_weight * now.entropy
+        evaluation = evaluate_rollout(network, memory, data)
+        log_ratio = evaluation.log_prob - data.log_prob
+        advantage = (self.advantage_normalizer or NO_NORMALIZER).normalize_minibatch(data.advantage, data.alive)
+        actor_loss = masked_mean(ppo_clip_loss(log_ratio, advantage, self.clip_range), data.alive)
+        critic_loss = masked_mean(jnp.square(evaluation.value - data.target), data.alive)
+        penalty = (self.policy_regularizer or NO_REGULARIZER).penalty(
+            evaluation, data, lambda: old_network.distributions(memory, data.view, data.is_first), index
+        )
+        loss = actor_loss + penalty + self.vf_coef * critic_loss - self.ent_coef * evaluation.entropy
         return loss, {
             "actor_loss": actor_loss,
             "critic_loss": critic_loss,
-            "entropy": now.entropy,
-            "kl": mean(kl_k3(log_ratio), data.alive),
-            "clipped": mean((jnp.abs(jnp.expm1(log_ratio)) > self.clip).astype("float32"), data.alive),
+            "entropy": evaluation.entropy,
+            "kl": masked_mean(kl_k3(log_ratio), data.alive),
+            "clipped": masked_mean((jnp.abs(jnp.expm1(log_ratio)) > self.clip_range).astype("float32"), data.alive),
         }

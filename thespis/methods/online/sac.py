@@ -1,11 +1,13 @@
-"""Soft actor-critic: maximise reward and entropy together, off policy.
+"""Soft actor-critic: off-policy actor-critic that maximizes return plus entropy, with twin critics.
 
-The critic regresses on ``r + gamma * E_a'[min_i Q_i(s', a') - alpha log pi(a'|s')]``; the actor descends
-``E_a[alpha log pi(a|s) - min_i Q_i(s, a)]``; the temperature alpha moves until the entropy meets its target.
-The expectations are one reparameterised sample for a continuous action, exact sums for a discrete choice.
+The critics regress on ``r + gamma * E_a'[min_i Q_i(s', a') - alpha log pi(a'|s')]``; the actor minimizes ``E_a[alpha
+log pi(a|s) - min_i Q_i(s, a)]``; the temperature alpha is adjusted until the entropy meets its target. The expectations
+are one reparameterized sample for a continuous action, and exact sums for a discrete action.
 
-Source: Haarnoja et al., 2018b; discrete: Christodoulou, 2019. Differs from common code: the actor uses the
-critics after their step, and the temperature's step follows the actor's.
+Source: Haarnoja et al., 2018b; discrete actions: Christodoulou, 2019.
+
+Differs from common code: the actor uses the critics after their update, and the temperature's update follows the
+actor's.
 """
 
 from __future__ import annotations
@@ -18,62 +20,73 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.actors.experts import Experts
-from thespis.actors.heads import SquashedGaussian, act_rows
-from thespis.actors.soft import AS_PUBLISHED, Soft, SoftActor
+from thespis.actors.mixture_of_experts import MixtureOfExperts
+from thespis.actors.policy_heads import SquashedGaussian, vmap_act
+from thespis.actors.stochastic import DEFAULT_POLICY_HEAD, SoftActor, StochasticActor
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, EnvSpec, Report, View
-from thespis.critics.hyper import CriticNet, Joined
-from thespis.critics.values import ActionValue, ensemble, evaluate_ensemble, seen_by_critics
-from thespis.learners.backup import backup, fit_critics
-from thespis.learners.bands import Band, FullBand
-from thespis.learners.entropies import Entropy, PlainEntropy
-from thespis.learners.gradient import Adam, Number, polyak
-from thespis.learners.resets import Never, Reset
-from thespis.learners.soft import Draw, SoftActorCritic, Verdict, climb, least, soft_value
-from thespis.learners.temperature import Temperature, TunedTemperature
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
+from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
+from thespis.critics.value_functions import QFunction, critic_observation, evaluate_ensemble, init_ensemble
+from thespis.learners.off_policy.causal_entropy import PLAIN_ENTROPY, EntropyBonus
+from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
+from thespis.learners.off_policy.dormant_reset import NO_RESET, NetworkReset
+from thespis.learners.off_policy.soft_actor_critic import (
+    ActionEvaluation,
+    ActionSampler,
+    SoftActorCritic,
+    actor_step,
+    ensemble_min,
+    soft_value,
+)
+from thespis.learners.off_policy.target_filters import NO_FILTER, TargetFilter
+from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
+from thespis.learners.optim.normalizers import IDENTITY
+from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, polyak_update
 
 
 class SACState(eqx.Module):
-    """All that SAC learns."""
+    """Training state of SAC: networks, temperature, optimizer states and normalizer state."""
 
-    actor: Soft
-    critics: ActionValue
-    targets: ActionValue
+    actor: StochasticActor
+    critics: QFunction
+    target_critics: QFunction
     temperature: PyTree
-    actor_opt: PyTree
-    critic_opt: PyTree
-    scale: PyTree
-    updates: Int[Array, ""]
-    entropy: PyTree = ()
-    fresh: PyTree = ()
+    actor_opt_state: PyTree
+    critic_opt_state: PyTree
+    obs_normalizer_state: PyTree
+    num_updates: Int[Array, ""]
+    entropy_state: PyTree = ()
+    network_reset_state: PyTree = ()
 
 
 class SAC(SoftActorCritic):
-    """Soft actor-critic; continuous boxes and discrete choices."""
+    """Soft actor-critic: maximizes return plus entropy, off-policy, with twin critics; box or discrete actions."""
 
-    learning_rate: Number = 3e-4
-    """Step size of actor and critics."""
-    target_rate: Number = 0.005
-    """Share by which target critics move towards the critics at each update."""
+    learning_rate: LearningRate = 3e-4
+    """Learning rate of actor and critics."""
+    optimizer: OptaxOptimizer | None = None
+    """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
+    tau: Number = 0.005
+    """Polyak step size of the target critics at each update."""
     temperature: Temperature = TunedTemperature()
-    """Weight of entropy: TunedTemperature or FixedTemperature."""
-    critics: int = eqx.field(static=True, default=2)
-    """Members of the critic ensemble; the least value counts."""
-    critic: CriticNet = Joined()
-    """What values actions: Joined or Hypernetwork."""
-    head: SquashedGaussian | Experts = eqx.field(static=True, default=AS_PUBLISHED)
-    """What the actor draws from: SquashedGaussian or Experts."""
-    entropy: Entropy = PlainEntropy()
-    """Whose randomness is paid for: PlainEntropy or CausalEntropy."""
-    band: Band = FullBand()
-    """What of the target critics' values reaches a target: FullBand or LowPass."""
-    reset: Reset = Never()
-    """When nets are blended with fresh ones: Never or Dormancy."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    """Entropy coefficient: TunedTemperature or FixedTemperature."""
+    num_critics: int = eqx.field(static=True, default=2)
+    """Number of critics in the ensemble; the minimum of their values counts."""
+    critic: CriticArchitecture = ConcatCritic()
+    """Critic architecture: ConcatCritic or HypernetworkCritic."""
+    policy_head: SquashedGaussian | MixtureOfExperts = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
+    """Distribution head of the actor: SquashedGaussian or MixtureOfExperts."""
+    entropy: EntropyBonus | None = None
+    """Entropy bonus: None (plain entropy) or CausalEntropy (action dimensions weighted by their effect on
+    reward)."""
+    target_filter: TargetFilter | None = None
+    """Filter of the target critics' values: None or LowPassFilter."""
+    network_reset: NetworkReset | None = None
+    """Resets of network weights during training: None or DormantReset (blends networks with fresh ones)."""
+    hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor and critics."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch=256, warmup=1_000))
-    """Replay: capacity, batch, warmup, updates."""
+    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
+    """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "sac"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -84,67 +97,107 @@ class SAC(SoftActorCritic):
         "truncation bootstraps, termination does not",
         "uniformly random actions until the first update",
         "log-probabilities from the value before squashing",
-        "least of the target critics; all critics fitted to the same target; values include the entropy bonus",
-        "actor steps on the critics after their step",
+        "targets use the minimum of the target critics, the same for all critics; values include the entropy bonus",
+        "the actor is updated on the critics after their update",
     )
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SACState:
-        """Fresh actor, critics and temperature."""
+        """Initialize actor, critics and temperature."""
         actor_key, critic_key = jax.random.split(key)
-        critics = ensemble(lambda k: self.critic.build(spec, self.hidden, k), self.critics, critic_key)
-        return self.begun(spec, SoftActor(spec, self.hidden, actor_key, continuous=self.head), critics)
+        critics = init_ensemble(lambda k: self.critic.build(spec, self.hidden_sizes, k), self.num_critics, critic_key)
+        return self.init_from(
+            spec, SoftActor(spec, self.hidden_sizes, actor_key, continuous_head=self.policy_head), critics
+        )
 
-    def begun(self, spec: EnvSpec, actor: Soft, critics: ActionValue) -> SACState:
-        """With these nets, whatever they are; ``critics``: an ensemble."""
-        self.head.fits(spec.action)
-        self.band.fits(spec.action)
-        optimiser = Adam(self.learning_rate)
+    def init_from(self, spec: EnvSpec, actor: StochasticActor, critics: QFunction) -> SACState:
+        """Initialize the state from existing networks; ``critics`` is an ensemble."""
+        self.policy_head.check_space(spec.action_space)
+        (self.target_filter or NO_FILTER).check_space(spec.action_space)
+        optimizer = build_optimizer(self.optimizer, self.learning_rate)
         return SACState(
-            actor, critics, critics, self.temperature.init(spec), optimiser.init(actor), optimiser.init(critics),
-            self.observations.init(spec.observation), jnp.zeros((), "int32"), self.entropy.init(spec),
-            self.reset.init((actor, critics)),
-        )  # fmt: skip
+            actor,
+            critics,
+            critics,
+            self.temperature.init(spec),
+            optimizer.init(actor),
+            optimizer.init(critics),
+            (self.obs_normalizer or IDENTITY).init(spec.observation_space),
+            jnp.zeros((), "int32"),
+            (self.entropy or PLAIN_ENTROPY).init(spec),
+            (self.network_reset or NO_RESET).init((actor, critics)),
+        )
 
-    def follow(self, state: SACState, view: View, key: Key[Array, ""]) -> PyTree:
-        """What targets take for the actor's answer to ``view``: a sample."""
-        return act_rows(lambda _, view, key: state.actor(self.scaled(state.scale, view)).sample(key), (), view, key)
+    def target_action(self, state: SACState, view: View, key: Key[Array, ""]) -> PyTree:
+        """Action that targets take in ``view``: a sample of the actor."""
+        return vmap_act(
+            lambda _, view, key: state.actor(self.normalize_view(state.obs_normalizer_state, view)).sample(key),
+            (),
+            view,
+            key,
+        )
 
-    def verdict(self, state: SACState, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
-        """Least action value of the ensemble, its advantage over the soft value, disagreement, and entropy's bonus."""
-        q = evaluate_ensemble(state.critics, seen_by_critics(told, view.observation), actions)[:, 0]
+    def evaluate_action(
+        self, state: SACState, view: View, privileged: PyTree, actions: PyTree, key: Key[Array, ""]
+    ) -> ActionEvaluation:
+        """Minimum Q-value of the ensemble, its advantage over the soft value, critic disagreement, entropy bonus."""
+        q = evaluate_ensemble(state.critics, critic_observation(privileged, view.observation), actions)[:, 0]
         alpha = self.temperature.alpha(state.temperature)
-        value, entropy = soft_value(state.actor, least(state.critics), alpha, view, key, told, self._draw(state))
+        value, entropy = soft_value(
+            state.actor, ensemble_min(state.critics), alpha, view, key, privileged, self._action_sampler(state)
+        )
         return jnp.min(q), jnp.min(q) - value, jnp.std(q), alpha * entropy
 
-    def _draw(self, state: SACState) -> Draw:
-        return functools.partial(self.entropy.draw, state.entropy)
+    def _action_sampler(self, state: SACState) -> ActionSampler:
+        return functools.partial((self.entropy or PLAIN_ENTROPY).action_samples, state.entropy_state)
 
     def update(self, state: SACState, batch: Batch, key: Key[Array, ""]) -> tuple[SACState, Report]:
-        """One step of critics, actor, temperature and targets."""
-        scale = self.observations.update(state.scale, batch.steps.view.observation, batch.mask)
-        data = backup(batch, self.discount, lambda view: self.scaled(scale, view))
-        target_keys, actor_keys = jax.random.split(key, (2, data.earned.shape[0]))
-        alpha, optimiser = self.temperature.alpha(state.temperature), Adam(self.learning_rate)
-        draw = self._draw(state)
+        """One gradient step of critics, actor and temperature, and one Polyak step of the target critics."""
+        normalizer_state = (self.obs_normalizer or IDENTITY).update(
+            state.obs_normalizer_state, batch.steps.view.observation, batch.mask
+        )
+        data = n_step_batch(batch, self.discount, lambda view: self.normalize_view(normalizer_state, view))
+        target_keys, actor_keys = jax.random.split(key, (2, data.reward.shape[0]))
+        alpha = self.temperature.alpha(state.temperature)
+        optimizer = build_optimizer(self.optimizer, self.learning_rate)
+        sample_actions = self._action_sampler(state)
 
         def next_value(view, key, privileged):
-            evaluate = self.band.least(state.targets, key)
-            return soft_value(state.actor, evaluate, alpha, view, key, privileged, draw)[0]
+            evaluate = (self.target_filter or NO_FILTER).ensemble_min(state.target_critics, key)
+            return soft_value(state.actor, evaluate, alpha, view, key, privileged, sample_actions)[0]
 
         next_values = jax.vmap(next_value)(data.next_view, target_keys, data.next_privileged)
-        target = data.earned + data.discount * next_values
-        critics, critic_opt, metrics = fit_critics(optimiser, state.critics, state.critic_opt, data, target)
-        actor, actor_opt, (_, entropy), norm = climb(
-            optimiser, state.actor, state.actor_opt, least(critics), alpha, data.view, actor_keys, data.privileged,
-            data.alive, draw=draw, rise=self.head.rise,
-        )  # fmt: skip
-        nets = actor, critics, polyak(state.targets, critics, self.target_rate)
-        (actor, critics, targets), (actor_opt, critic_opt) = self.reset.renewed(
-            state.fresh, nets, (actor_opt, critic_opt), optimiser, batch.index, key
+        target = data.reward + data.discount * next_values
+        critics, critic_opt, metrics = fit_critics(optimizer, state.critics, state.critic_opt_state, data, target)
+        actor, actor_opt, (_, entropy), norm = actor_step(
+            optimizer,
+            state.actor,
+            state.actor_opt_state,
+            ensemble_min(critics),
+            alpha,
+            data.view,
+            actor_keys,
+            data.privileged,
+            data.alive,
+            action_sampler=sample_actions,
+            actor_objective=self.policy_head.actor_objective,
         )
-        causes = self.entropy.update(state.entropy, data, batch.steps.reward[0], batch.index)
+        networks = actor, critics, polyak_update(state.target_critics, critics, self.tau)
+        (actor, critics, targets), (actor_opt, critic_opt) = (self.network_reset or NO_RESET).maybe_reset(
+            state.network_reset_state, networks, (actor_opt, critic_opt), optimizer, batch.update_index, key
+        )
+        entropy_state = (self.entropy or PLAIN_ENTROPY).update(
+            state.entropy_state, data, batch.steps.reward[0], batch.update_index
+        )
         state = SACState(
-            actor, critics, targets, self.temperature.update(state.temperature, entropy), actor_opt, critic_opt, scale,
-            state.updates + 1, causes, state.fresh,
-        )  # fmt: skip
+            actor,
+            critics,
+            targets,
+            self.temperature.update(state.temperature, entropy),
+            actor_opt,
+            critic_opt,
+            normalizer_state,
+            state.num_updates + 1,
+            entropy_state,
+            state.network_reset_state,
+        )
         return state, Report(metrics | {"entropy": entropy, "temperature": alpha, "actor_gradient": norm})

@@ -1,12 +1,14 @@
-"""Soft actor-critic as first published: a net of its own for the state value, and a fixed weight of entropy.
+"""Soft actor-critic as first published: with a state-value network and a fixed entropy coefficient.
 
-The state value ``V`` regresses on ``E_a[min_i Q_i(s, a) - alpha log pi(a|s)]``; both critics ``Q_i`` on
-``r + gamma V_target(s')``, so that no action is drawn in the next state; the actor descends
-``E_a[alpha log pi(a|s) - min_i Q_i(s, a)]``. Only ``V`` has a target, which follows slowly.
+The state value ``V`` regresses on ``E_a[min_i Q_i(s, a) - alpha log pi(a|s)]``; both critics ``Q_i`` on ``r + gamma
+V_target(s')``, so that no action is sampled in the next state; the actor minimizes ``E_a[alpha log pi(a|s) - min_i
+Q_i(s, a)]``. Only ``V`` has a target network, a Polyak average.
 
-Source: Haarnoja et al., 2018a, algorithm 1. Differs: the paper multiplies rewards by 5 (Humanoid: 20) at ``alpha = 1``;
-here rewards stay as they are and ``alpha`` is the inverse, 0.2, which is the same objective in the world's units.
-Critics step first, ``V`` and actor on the critics after their step; choices have exact sums (Christodoulou, 2019).
+Source: Haarnoja et al., 2018a, algorithm 1.
+
+Differs: the paper multiplies rewards by 5 (Humanoid: 20) at ``alpha = 1``; here rewards are not scaled and ``alpha`` is
+the inverse, 0.2, which is the same objective in the environment's units. Critics are updated first, ``V`` and actor on
+the updated critics; discrete actions have exact sums (Christodoulou, 2019).
 """
 
 from __future__ import annotations
@@ -18,61 +20,76 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.actors.soft import SoftActor
+from thespis.actors.stochastic import SoftActor
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, EnvSpec, Report, View
-from thespis.critics.hyper import CriticNet, Joined
-from thespis.critics.values import (
-    ActionValue,
-    Value,
-    ensemble,
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
+from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
+from thespis.critics.value_functions import (
+    QFunction,
+    StateValue,
+    critic_observation,
+    critic_spec,
     evaluate_ensemble,
-    for_critics,
-    seen_by_critics,
+    init_ensemble,
 )
-from thespis.learners.backup import backup, fit_critics
-from thespis.learners.gradient import Adam, Number, gradient_step, polyak
-from thespis.learners.held import Hold, Loose
-from thespis.learners.soft import SoftActorCritic, Verdict, climb, least, soft_value
-from thespis.learners.temperature import FixedTemperature, Temperature
+from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
+from thespis.learners.off_policy.soft_actor_critic import (
+    ActionEvaluation,
+    SoftActorCritic,
+    actor_step,
+    ensemble_min,
+    soft_value,
+)
+from thespis.learners.off_policy.temperature import FixedTemperature, Temperature
+from thespis.learners.off_policy.trust_region import NO_TRUST_REGION, TrustRegion
+from thespis.learners.optim.normalizers import IDENTITY
+from thespis.learners.optim.optimizers import (
+    LearningRate,
+    OptaxOptimizer,
+    build_optimizer,
+    gradient_step,
+    polyak_update,
+)
 from thespis.nets.body import Body
 from thespis.nets.mlp import uniform_fan_in
-from thespis.objectives.normalise import mean
+from thespis.objectives.statistics import masked_mean
 
 
 class SACVState(eqx.Module):
-    """All that SAC with a state value learns; ``opts`` are those of actor, critics and value."""
+    """Training state of SAC with a state value; ``opt_states`` are those of actor, critics and value."""
 
     actor: SoftActor
-    critics: ActionValue
-    value: Value
-    target: Value
-    held: PyTree
+    critics: QFunction
+    value: StateValue
+    target_value: StateValue
+    trust_region_state: PyTree
     temperature: PyTree
-    opts: tuple[PyTree, PyTree, PyTree]
-    scale: PyTree
-    updates: Int[Array, ""]
+    opt_states: tuple[PyTree, PyTree, PyTree]
+    obs_normalizer_state: PyTree
+    num_updates: Int[Array, ""]
 
 
 class SACV(SoftActorCritic):
-    """Soft actor-critic with a state value; continuous boxes and discrete choices."""
+    """First version of soft actor-critic: state-value network, fixed entropy coefficient; box or discrete actions."""
 
-    learning_rate: Number = 3e-4
-    """Step size of actor, critics and state value."""
-    target_rate: Number = 0.005
-    """Share by which the target value moves at each update."""
+    learning_rate: LearningRate = 3e-4
+    """Learning rate of actor, critics and state value."""
+    optimizer: OptaxOptimizer | None = None
+    """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
+    tau: Number = 0.005
+    """Polyak step size of the target value network at each update."""
     temperature: Temperature = FixedTemperature(0.2)
-    """Weight of entropy, the inverse of the paper's reward scale: FixedTemperature or TunedTemperature."""
-    hold: Hold = Loose()
-    """What holds the actor to what it was: Loose or Steps."""
-    critics: int = eqx.field(static=True, default=2)
-    """Members of the ensemble of action values; the least counts."""
-    critic: CriticNet = Joined()
-    """What values actions: Joined or Hypernetwork."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    """Entropy coefficient, the inverse of the paper's reward scale: FixedTemperature or TunedTemperature."""
+    trust_region: TrustRegion | None = None
+    """Trust region of the actor: None or MirrorDescentStep."""
+    num_critics: int = eqx.field(static=True, default=2)
+    """Number of critics; the minimum of their values counts."""
+    critic: CriticArchitecture = ConcatCritic()
+    """Critic architecture: ConcatCritic or HypernetworkCritic."""
+    hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor, critics and state value."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch=256, warmup=1_000))
-    """Replay: capacity, batch, warmup, updates."""
+    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
+    """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "sac-v"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -83,65 +100,88 @@ class SACV(SoftActorCritic):
         "uniformly random actions until the first update",
         "log-probabilities from the value before squashing",
         "all critics fitted to the target state value; values include the entropy bonus",
-        "state value and actor step on the critics after their step, with the same sampled actions",
+        "state value and actor are updated on the critics after their update, with the same sampled actions",
     )
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SACVState:
-        """Fresh actor, critics and state value, and its copy."""
+        """Initialize actor, critics, state value and target value."""
         actor_key, critic_key, body_key, value_key = jax.random.split(key, 4)
-        actor = SoftActor(spec, self.hidden, actor_key)
-        critics = ensemble(lambda k: self.critic.build(spec, self.hidden, k), self.critics, critic_key)
-        body = Body(for_critics(spec).observation, self.hidden, body_key, init=uniform_fan_in, activation=jax.nn.relu)
-        value = Value(body, uniform_fan_in, value_key)
-        adam = Adam(self.learning_rate)
-        opts = adam.init(actor), adam.init(critics), adam.init(value)
-        scale, temperature = self.observations.init(spec.observation), self.temperature.init(spec)
-        held, begun = self.hold.init(actor), jnp.zeros((), "int32")
-        return SACVState(actor, critics, value, value, held, temperature, opts, scale, begun)
+        actor = SoftActor(spec, self.hidden_sizes, actor_key)
+        critics = init_ensemble(lambda k: self.critic.build(spec, self.hidden_sizes, k), self.num_critics, critic_key)
+        body = Body(
+            critic_spec(spec).observation_space,
+            self.hidden_sizes,
+            body_key,
+            init=uniform_fan_in,
+            activation=jax.nn.relu,
+        )
+        value = StateValue(body, uniform_fan_in, value_key)
+        optimizer = build_optimizer(self.optimizer, self.learning_rate)
+        opt_states = optimizer.init(actor), optimizer.init(critics), optimizer.init(value)
+        normalizer_state, temperature = (
+            (self.obs_normalizer or IDENTITY).init(spec.observation_space),
+            self.temperature.init(spec),
+        )
+        trust_region_state, num_updates = (self.trust_region or NO_TRUST_REGION).init(actor), jnp.zeros((), "int32")
+        return SACVState(
+            actor, critics, value, value, trust_region_state, temperature, opt_states, normalizer_state, num_updates
+        )
 
-    def verdict(self, state: SACVState, view: View, told: PyTree, actions: PyTree, key: Key[Array, ""]) -> Verdict:
-        """Least action value, its advantage over the state value, disagreement, and entropy's bonus."""
-        seen = seen_by_critics(told, view.observation)
-        q = evaluate_ensemble(state.critics, seen, actions)[:, 0]
-        value, _ = state.value((), seen)
+    def evaluate_action(
+        self, state: SACVState, view: View, privileged: PyTree, actions: PyTree, key: Key[Array, ""]
+    ) -> ActionEvaluation:
+        """Minimum Q-value, its advantage over the state value, critic disagreement and entropy bonus."""
+        critic_input = critic_observation(privileged, view.observation)
+        q = evaluate_ensemble(state.critics, critic_input, actions)[:, 0]
+        value, _ = state.value((), critic_input)
         alpha = self.temperature.alpha(state.temperature)
-        _, entropy = soft_value(state.actor, least(state.critics), alpha, view, key, told)
+        _, entropy = soft_value(state.actor, ensemble_min(state.critics), alpha, view, key, privileged)
         return jnp.min(q), jnp.min(q) - value, jnp.std(q), alpha * entropy
 
     def update(self, state: SACVState, batch: Batch, key: Key[Array, ""]) -> tuple[SACVState, Report]:
-        """One step of critics, actor, state value, temperature and target."""
-        scale = self.observations.update(state.scale, batch.steps.view.observation, batch.mask)
-        data = backup(batch, self.discount, lambda view: self.scaled(scale, view))
-        alpha, adam = self.temperature.alpha(state.temperature), Adam(self.learning_rate)
-        actor_opt, critic_opt, value_opt = state.opts
+        """One gradient step of critics, actor, state value and temperature, and one Polyak step of the target value."""
+        normalizer_state = (self.obs_normalizer or IDENTITY).update(
+            state.obs_normalizer_state, batch.steps.view.observation, batch.mask
+        )
+        data = n_step_batch(batch, self.discount, lambda view: self.normalize_view(normalizer_state, view))
+        alpha = self.temperature.alpha(state.temperature)
+        optimizer = build_optimizer(self.optimizer, self.learning_rate)
+        actor_opt, critic_opt, value_opt = state.opt_states
 
         def values(net, seen):
             return jax.vmap(lambda o: net((), o)[0])(seen)
 
-        target = data.earned + data.discount * values(state.target, data.next_seen)
-        critics, critic_opt, metrics = fit_critics(adam, state.critics, critic_opt, data, target)
-        actor, actor_opt, (soft, entropy), norm = climb(
-            adam,
+        target = data.reward + data.discount * values(state.target_value, data.next_critic_observation)
+        critics, critic_opt, metrics = fit_critics(optimizer, state.critics, critic_opt, data, target)
+        actor, actor_opt, (soft, entropy), norm = actor_step(
+            optimizer,
             state.actor,
             actor_opt,
-            least(critics),
+            ensemble_min(critics),
             alpha,
             data.view,
-            jax.random.split(key, data.earned.shape[0]),
+            jax.random.split(key, data.reward.shape[0]),
             data.privileged,
             data.alive,
-            lambda now, view: self.hold.cost(state.held, now, view, alpha),
+            lambda policy, view: (self.trust_region or NO_TRUST_REGION).penalty(
+                state.trust_region_state, policy, view, alpha
+            ),
         )
 
         def value_loss(net):
-            loss = mean((values(net, data.seen) - soft) ** 2, data.alive)
+            loss = masked_mean((values(net, data.critic_observation) - soft) ** 2, data.alive)
             return loss, loss
 
-        value, value_opt, loss, _ = gradient_step(adam, value_loss, state.value, value_opt)
+        value, value_opt, loss, _ = gradient_step(optimizer, value_loss, state.value, value_opt)
         state = SACVState(
-            actor, critics, value, polyak(state.target, value, self.target_rate),
-            self.hold.renewed(state.held, actor, state.updates + 1),
-            self.temperature.update(state.temperature, entropy), (actor_opt, critic_opt, value_opt), scale,
-            state.updates + 1,
-        )  # fmt: skip
+            actor,
+            critics,
+            value,
+            polyak_update(state.target_value, value, self.tau),
+            (self.trust_region or NO_TRUST_REGION).update(state.trust_region_state, actor, state.num_updates + 1),
+            self.temperature.update(state.temperature, entropy),
+            (actor_opt, critic_opt, value_opt),
+            normalizer_state,
+            state.num_updates + 1,
+        )
         return state, Report(metrics | {"value_loss": loss, "entropy": entropy, "actor_gradient": norm})

@@ -1,10 +1,10 @@
-"""Twin delayed deterministic policy gradient: DDPG with three remedies against over-estimation.
+"""Twin delayed DDPG: off-policy deterministic policy gradient with three measures against overestimation.
 
-Twin critics are fitted to ``r + gamma min_i Q_i(s', mu(s') + clip(noise))`` of the targets: the lesser of two
-critics, at a smoothed target action. Actor and targets move at every ``actor_every``-th update only.
+Twin critics regress on ``r + gamma min_i Q_i(s', mu(s') + clip(noise))`` of the target networks: the minimum of two
+critics, at a smoothed target action. Actor and target networks are updated only at every ``policy_delay``-th update.
 
-Source: Fujimoto et al., 2018, algorithm 1. Each remedy can be taken away: ``critics=1``, ``smoothing=0``,
-``actor_every=1``.
+Source: Fujimoto et al., 2018, algorithm 1. Each measure can be switched off: ``num_critics=1``,
+``target_policy_noise=0``, ``policy_delay=1``.
 """
 
 from __future__ import annotations
@@ -16,59 +16,67 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.actors.deterministic import Deterministic, DeterministicActor, NoisyPolicy
+from thespis.actors.deterministic import DeterministicActor, DPGMethod, NoisyPolicy
 from thespis.core.contracts import Mode
 from thespis.core.feeds import Replay
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition
-from thespis.critics.hyper import CriticNet, Joined
-from thespis.critics.values import ActionValue, ensemble, evaluate_ensemble, seen_by_critics
-from thespis.learners.backup import Backup, backup, fit_critics
-from thespis.learners.gradient import Adam, Number, gradient_step, polyak
-from thespis.objectives.normalise import mean
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition
+from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
+from thespis.critics.value_functions import QFunction, critic_observation, evaluate_ensemble, init_ensemble
+from thespis.learners.off_policy.critic_updates import NStepBatch, fit_critics, n_step_batch
+from thespis.learners.optim.optimizers import (
+    LearningRate,
+    OptaxOptimizer,
+    build_optimizer,
+    gradient_step,
+    polyak_update,
+)
+from thespis.objectives.statistics import masked_mean
 
 
-class Moving(eqx.Module):
-    """What moves at every ``actor_every``-th update only."""
+class TD3DelayedState(eqx.Module):
+    """Part of the training state of TD3 that is updated only at every ``policy_delay``-th update."""
 
     actor: DeterministicActor
     target_actor: DeterministicActor
-    targets: ActionValue
-    actor_opt: PyTree
+    target_critics: QFunction
+    actor_opt_state: PyTree
     actor_loss: Array
 
 
 class TD3State(eqx.Module):
-    """All that TD3 learns."""
+    """Training state of TD3: delayed part, critics and the critics' optimizer state."""
 
-    moving: Moving
-    critics: ActionValue
-    critic_opt: PyTree
-    updates: Int[Array, ""]
+    delayed: TD3DelayedState
+    critics: QFunction
+    critic_opt_state: PyTree
+    num_updates: Int[Array, ""]
 
 
-class TD3(Deterministic):
-    """Twin delayed deterministic policy gradient for one bounded box of actions."""
+class TD3(DPGMethod):
+    """Twin delayed DDPG: off-policy deterministic policy gradient, twin critics, smoothed targets; box actions."""
 
-    learning_rate: Number = 3e-4
-    """Step size of actor and critics."""
+    learning_rate: LearningRate = 3e-4
+    """Learning rate of actor and critics."""
+    optimizer: OptaxOptimizer | None = None
+    """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     discount: Number = 0.99
-    """Discount per step, in [0, 1]."""
-    target_rate: Number = 0.005
-    """Share by which the targets move."""
-    smoothing: Number = 0.2
+    """Discount factor per step, in [0, 1]."""
+    tau: Number = 0.005
+    """Polyak step size of the target networks."""
+    target_policy_noise: Number = 0.2
     """Standard deviation of the noise on target actions, in canonical units."""
-    smoothing_clip: Number = 0.5
-    """Largest such noise."""
-    critics: int = eqx.field(static=True, default=2)
-    """Members of the critic ensemble; the least value counts."""
-    actor_every: int = eqx.field(static=True, default=2)
-    """Updates between steps of the actor and the targets."""
-    critic: CriticNet = Joined()
-    """What values actions: Joined or Hypernetwork."""
-    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    target_noise_clip: Number = 0.5
+    """Bound of the noise on target actions, in canonical units."""
+    num_critics: int = eqx.field(static=True, default=2)
+    """Number of critics in the ensemble; the minimum of their values counts."""
+    policy_delay: int = eqx.field(static=True, default=2)
+    """Critic updates per update of the actor and the target networks."""
+    critic: CriticArchitecture = ConcatCritic()
+    """Critic architecture: ConcatCritic or HypernetworkCritic."""
+    hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor and critics."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch=256, warmup=1_000))
-    """Replay: capacity, batch, warmup, updates."""
+    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
+    """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "td3"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -77,68 +85,72 @@ class TD3(Deterministic):
     details: ClassVar[tuple[str, ...]] = (
         "truncation bootstraps, termination does not",
         "uniformly random actions until the first update",
-        "least of the target critics; smoothed target actions; delayed actor and targets",
-        "the actor climbs the first critic",
+        "minimum of the target critics; smoothed target actions; delayed actor and target networks",
+        "the actor maximizes the first critic",
     )
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> TD3State:
-        """Fresh actor and critics, and their copies."""
+        """Initialize actor, critics and target networks."""
         actor_key, critic_key = jax.random.split(key)
-        actor = DeterministicActor(spec, self.hidden, actor_key)
-        critics = ensemble(lambda k: self.critic.build(spec, self.hidden, k), self.critics, critic_key)
-        optimiser = Adam(self.learning_rate)
-        moving = Moving(actor, actor, critics, optimiser.init(actor), jnp.zeros(()))
-        return TD3State(moving, critics, optimiser.init(critics), jnp.zeros((), "int32"))
+        actor = DeterministicActor(spec, self.hidden_sizes, actor_key)
+        critics = init_ensemble(lambda k: self.critic.build(spec, self.hidden_sizes, k), self.num_critics, critic_key)
+        optimizer = build_optimizer(self.optimizer, self.learning_rate)
+        delayed = TD3DelayedState(actor, actor, critics, optimizer.init(actor), jnp.zeros(()))
+        return TD3State(delayed, critics, optimizer.init(critics), jnp.zeros((), "int32"))
 
     def policy(self, state: TD3State, mode: Mode) -> NoisyPolicy:
-        """The actor, with noise while it explores."""
-        return self.exploring(state.moving.actor, state.updates, mode)
+        """The actor, with exploration noise in explore mode."""
+        return self.exploration_policy(state.delayed.actor, state.num_updates, mode)
 
     def judge(self, state: TD3State, episode: Transition) -> Critique:
-        """Least values of the actions taken, their advantage over the actor's own, and the critics' disagreement."""
+        """Minimum Q-values of the actions taken, their advantage over the actor's actions, and critic disagreement."""
 
-        def one(o, privileged, action):
-            seen = seen_by_critics(privileged, o)
-            return evaluate_ensemble(state.critics, seen, jnp.stack([action, state.moving.actor(o)]))
+        def evaluate_step(o, privileged, action):
+            critic_input = critic_observation(privileged, o)
+            return evaluate_ensemble(state.critics, critic_input, jnp.stack([action, state.delayed.actor(o)]))
 
-        values = jax.vmap(one)(episode.view.observation, episode.privileged, episode.action)
-        least = jnp.min(values, axis=1)
-        spread = jnp.std(values[:, :, 0], axis=1)
-        return Critique(least[:, 0], least[:, 0] - least[:, 1], spread, discount=self.discount)
+        values = jax.vmap(evaluate_step)(episode.view.observation, episode.privileged, episode.action)
+        min_values = jnp.min(values, axis=1)
+        disagreement = jnp.std(values[:, :, 0], axis=1)
+        return Critique(min_values[:, 0], min_values[:, 0] - min_values[:, 1], disagreement, discount=self.discount)
 
     def update(self, state: TD3State, batch: Batch, key: Key[Array, ""]) -> tuple[TD3State, Report]:
-        """One step of the critics; at every ``actor_every``-th also of actor and targets."""
-        data = backup(batch, self.discount)
-        keys = jax.random.split(key, data.earned.shape[0])
+        """One gradient step of the critics; at every ``policy_delay``-th update also of actor and target networks."""
+        data = n_step_batch(batch, self.discount)
+        keys = jax.random.split(key, data.reward.shape[0])
 
         def next_value(o, seen, key):
-            action = state.moving.target_actor(o)
-            limit = self.smoothing_clip
-            noise = jnp.clip(self.smoothing * jax.random.normal(key, action.shape), -limit, limit)
-            return jnp.min(evaluate_ensemble(state.moving.targets, seen, jnp.clip(action + noise, -1.0, 1.0)[None]))
+            action = state.delayed.target_actor(o)
+            limit = self.target_noise_clip
+            noise = jnp.clip(self.target_policy_noise * jax.random.normal(key, action.shape), -limit, limit)
+            return jnp.min(
+                evaluate_ensemble(state.delayed.target_critics, seen, jnp.clip(action + noise, -1.0, 1.0)[None])
+            )
 
-        next_values = jax.vmap(next_value)(data.next_view.observation, data.next_seen, keys)
-        target = data.earned + data.discount * next_values
-        adam = Adam(self.learning_rate)
-        critics, critic_opt, metrics = fit_critics(adam, state.critics, state.critic_opt, data, target)
-        # batch.index is the same for all seeds, so under vmap this stays a branch and half the work is saved
-        moving = jax.lax.cond(
-            (batch.index + 1) % self.actor_every == 0,
-            lambda moving: self._move(moving, critics, data),
-            lambda moving: moving,
-            state.moving,
+        next_values = jax.vmap(next_value)(data.next_view.observation, data.next_critic_observation, keys)
+        target = data.reward + data.discount * next_values
+        optimizer = build_optimizer(self.optimizer, self.learning_rate)
+        critics, critic_opt, metrics = fit_critics(optimizer, state.critics, state.critic_opt_state, data, target)
+        # batch.update_index is the same for all seeds, so under vmap this stays a branch and half the work is saved
+        delayed = jax.lax.cond(
+            (batch.update_index + 1) % self.policy_delay == 0,
+            lambda delayed: self._delayed_update(delayed, critics, data),
+            lambda delayed: delayed,
+            state.delayed,
         )
-        state = TD3State(moving, critics, critic_opt, state.updates + 1)
-        return state, Report(metrics | {"actor_loss": moving.actor_loss})
+        state = TD3State(delayed, critics, critic_opt, state.num_updates + 1)
+        return state, Report(metrics | {"actor_loss": delayed.actor_loss})
 
-    def _move(self, moving: Moving, critics: ActionValue, data: Backup) -> Moving:
+    def _delayed_update(self, delayed: TD3DelayedState, critics: QFunction, data: NStepBatch) -> TD3DelayedState:
         first = jax.tree.map(lambda x: x[:1], critics)
 
         def actor_loss(actor):
-            value = jax.vmap(lambda o, seen: evaluate_ensemble(first, seen, actor(o)[None])[0, 0])
-            loss = -mean(value(data.view.observation, data.seen), data.alive)
+            value = jax.vmap(lambda o, critic_input: evaluate_ensemble(first, critic_input, actor(o)[None])[0, 0])
+            loss = -masked_mean(value(data.view.observation, data.critic_observation), data.alive)
             return loss, loss
 
-        actor, opt, loss, _ = gradient_step(Adam(self.learning_rate), actor_loss, moving.actor, moving.actor_opt)
-        target_actor = polyak(moving.target_actor, actor, self.target_rate)
-        return Moving(actor, target_actor, polyak(moving.targets, critics, self.target_rate), opt, loss)
+        actor, opt, loss, _ = gradient_step(
+            build_optimizer(self.optimizer, self.learning_rate), actor_loss, delayed.actor, delayed.actor_opt_state
+        )
+        target_actor = polyak_update(delayed.target_actor, actor, self.tau)
+        return TD3DelayedState(actor, target_actor, polyak_update(delayed.target_critics, critics, self.tau), opt, loss)

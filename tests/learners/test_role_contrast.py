@@ -1,0 +1,81 @@
+"""Role learning (ACORM): contrastive loss and attention mixer, against loops over agents in numpy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from thespis.core.errors import UserError
+from thespis.core.spaces import Box
+from thespis.critics.mixers import LinearUtility
+from thespis.critics.role_encoding import AttentionMixer
+from thespis.learners.multi_agent.role_contrast import RoleContrast
+from thespis.methods.multi_agent.qmix import QMIX
+from thespis.nets.mlp import Linear, uniform_fan_in
+from thespis.runtime.keys import seed_key
+
+KEY = seed_key(0)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def test_contrastive_loss_compares_roles_of_one_step():
+    rng, contrast = np.random.default_rng(0), RoleContrast(num_clusters=2)
+    clusters = np.where(rng.random((2, 3, 4)) < 0.5, -5.0, 5.0).astype("float32")
+    clusters[..., :2] = -5.0, 5.0  # both clusters occur in every step, else k-means would split one
+    points = (clusters[..., None] + rng.normal(0, 0.1, (2, 3, 4, 2))).astype("float32")
+    present = rng.random((2, 3, 4)) < 0.8
+    present[..., :2] = True
+    present[0, 0] = False
+    layer, target_layer = (Linear(2, 3, uniform_fan_in, seed_key(i)) for i in (1, 2))
+    bilinear = np.asarray(jax.random.normal(KEY, (3, 3)))
+    roles, target_roles = (sigmoid(points @ np.asarray(x.weight)) for x in (layer, target_layer))
+    losses = []
+    for t, r in np.ndindex(2, 3):
+        agents = np.flatnonzero(present[t, r])
+        scores = np.exp(roles[t, r] @ bilinear @ target_roles[t, r].T)
+        for i in agents:
+            same_cluster = [j for j in agents if clusters[t, r, j] == clusters[t, r, i]]
+            losses.append(-np.log(scores[i, same_cluster].sum() / scores[i, agents].sum()))
+    embeddings = {"all": {"embedding": jnp.asarray(points)}}
+    result = jax.jit(contrast.loss)(
+        {"all": layer}, jnp.asarray(bilinear), {"all": target_layer}, embeddings, {"all": jnp.asarray(present)}
+    )
+    np.testing.assert_allclose(result, np.mean(losses), rtol=1e-4)
+
+
+def test_attention_averages_roles_of_present_agents():
+    network = AttentionMixer(query_size=3, num_heads=2, attention_size=4, output_size=2).build(Box((5,)), 3, 6, KEY)
+    rng = np.random.default_rng(1)
+    queries, roles = rng.normal(0, 3, (3, 3)).astype("float32"), rng.normal(0, 3, (3, 6)).astype("float32")
+    present = np.array([True, False, True])
+    query_weight, key_weight, value_weight, output_weight = (
+        np.asarray(x.weight) for x in (network.query_proj, network.key_proj, network.value_proj, network.output_proj)
+    )
+    expected = []
+    for q in queries:
+        heads = []
+        for head in (slice(0, 2), slice(2, 4)):
+            scores = [np.exp((q @ query_weight)[head] @ (r @ key_weight)[head] / np.sqrt(2.0)) for r in roles[present]]
+            heads.append(
+                sum(w * (r @ value_weight)[head] for w, r in zip(scores, roles[present], strict=True)) / sum(scores)
+            )
+        expected.append(np.concatenate(heads) @ output_weight)
+    result = network.attend(jnp.asarray(queries), jnp.asarray(roles), jnp.asarray(present))
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    state = {
+        "state": jnp.ones(5),
+        "queries": jnp.asarray(queries.ravel()),
+        "roles": jnp.asarray(roles),
+        "there": jnp.asarray(present),
+    }
+    assert jax.grad(network)(jnp.array([1.0, -2.0, 3.0]), state).min() >= 0
+
+
+def test_utility_networks_without_roles_are_rejected():
+    with pytest.raises(UserError, match="RoleUtility"):
+        AttentionMixer().build(Box((5,)), 3, LinearUtility().role_size, KEY)
+    with pytest.raises(UserError, match="RoleUtility"):
+        RoleContrast().init({}, QMIX().utility_network.role_size, KEY)

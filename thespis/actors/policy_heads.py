@@ -1,0 +1,188 @@
+"""Policy heads: from features to a distribution over any action space.
+
+How boxes are treated is a small class of its own, :class:`Gaussian` or :class:`SquashedGaussian`; discrete parts are
+categorical; dicts and tuples are products. One head serves any mixture of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key, PyTree
+
+from thespis.actors.distributions import (
+    Categorical,
+    Distribution,
+    Normal,
+    ProductDistribution,
+    SquashedNormal,
+    multi_categorical,
+)
+from thespis.core.errors import UserError
+from thespis.core.spaces import Box, CompositeSpace, Discrete, MultiDiscrete, Space, Text, leaf_spaces
+from thespis.nets.mlp import Initializer, Linear
+from thespis.runtime.keys import indexed_keys
+
+
+@runtime_checkable
+class ContinuousHead(Protocol):
+    """Interface of policy heads for boxes: a distribution from a network's outputs."""
+
+    def num_outputs(self, space: Box) -> int:
+        """Number of network outputs needed for ``space``."""
+        ...
+
+    def init_free_params(self, space: Box) -> Array:
+        """Initial parameters outside the network."""
+        ...
+
+    def distribution(self, space: Box, outputs: Array, free_params: Array) -> Any:
+        """The distribution from the network's outputs."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian:
+    """Gaussian policy head: normal with a free log standard deviation (Schulman et al., 2015).
+
+    The standard deviation does not depend on the state.
+    """
+
+    log_std_init: float = 0.0
+
+    def num_outputs(self, space: Box) -> int:
+        """Number of network outputs needed for ``space``: its means."""
+        return math.prod(space.shape)
+
+    def init_free_params(self, space: Box) -> Array:
+        """The initial log standard deviations."""
+        return jnp.full(space.shape, self.log_std_init)
+
+    def distribution(self, space: Box, outputs: Array, free_params: Array) -> Normal:
+        """Normal distribution with the network's mean and standard deviation."""
+        return Normal(outputs.reshape(space.shape), free_params)
+
+
+@dataclasses.dataclass(frozen=True)
+class SquashedGaussian:
+    """Squashed Gaussian policy head with a state-dependent standard deviation (Haarnoja et al., 2018).
+
+    It needs bounded boxes.
+    """
+
+    log_std_min: float = -20.0
+    log_std_max: float = 2.0
+
+    def num_outputs(self, space: Box) -> int:
+        """Number of network outputs needed for ``space``: means and log standard deviations."""
+        require_bounded(space)
+        return 2 * math.prod(space.shape)
+
+    def init_free_params(self, space: Box) -> Array:
+        """Parameters outside the network: none."""
+        return jnp.zeros(0)
+
+    def distribution(self, space: Box, outputs: Array, free_params: Array) -> SquashedNormal:
+        """The squashed normal; log standard deviations are clipped to the limits."""
+        mean, log_std = jnp.split(outputs, 2)
+        log_std = jnp.clip(log_std, self.log_std_min, self.log_std_max)
+        return SquashedNormal(mean.reshape(space.shape), log_std.reshape(space.shape))
+
+    def check_space(self, space: Space) -> None:
+        """Accept every action space: parts that are not boxes do not use this head."""
+
+    def actor_objective(
+        self, weights: Float[Array, " k"], q_values: Float[Array, " k"], entropy_bonus: Float[Array, " k"]
+    ) -> Float[Array, ""]:
+        """The actor's objective in one view, to be maximised, from each sample's weight, value and entropy bonus."""
+        return jnp.sum(weights * (q_values + entropy_bonus))
+
+
+def require_bounded(space: Box) -> None:
+    """Raise ``UserError`` for a box with an infinite bound: squashed actions need finite ones."""
+    low, high = space.bounds()
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise UserError(
+            f"this method squashes actions into their bounds, and {space} has an infinite one: give the "
+            "action space finite bounds, or use ppo or a2c"
+        )
+
+
+class PolicyHead(eqx.Module):
+    """Policy head: one linear layer whose outputs are split among the parts of the action space."""
+
+    out: Linear
+    free_params: tuple[Array, ...]
+    space: Space = eqx.field(static=True)
+    continuous_head: ContinuousHead = eqx.field(static=True)
+
+    def __init__(
+        self,
+        space: Space,
+        in_size: int,
+        key: Key[Array, ""],
+        *,
+        init: Initializer,
+        continuous_head: ContinuousHead,
+    ):
+        self.space, self.continuous_head = space, continuous_head
+        self.out = Linear(in_size, sum(self._num_outputs(part) for part in leaf_spaces(space)), init, key)
+        self.free_params = tuple(
+            continuous_head.init_free_params(part) for part in leaf_spaces(space) if isinstance(part, Box)
+        )
+
+    def _num_outputs(self, part: Space) -> int:
+        match part:
+            case Discrete():
+                return part.n
+            case MultiDiscrete():
+                return sum(part.nvec)
+            case Box():
+                return self.continuous_head.num_outputs(part)
+            case Text():
+                raise UserError("text actions need a language model: use a method such as grpo (thespis list methods)")
+        raise ValueError(f"{part} is not a leaf of a space")
+
+    def __call__(self, features: Float[Array, " size"], action_mask: PyTree = None) -> Any:
+        """The distribution over one action; ``action_mask`` mirrors the action space (see ``core.records.View``)."""
+        widths = [self._num_outputs(part) for part in leaf_spaces(self.space)]
+        outputs = iter(jnp.split(self.out(features), np.cumsum(widths)[:-1]))
+        free_params = iter(self.free_params)
+
+        def build(space: Space, legal: Any) -> Any:
+            match space:
+                case CompositeSpace():
+                    pairs = zip((part for _, part in space.spaces), space.unpack(legal), strict=True)
+                    return ProductDistribution(tuple(build(part, mask) for part, mask in pairs), space)
+                case Discrete():
+                    return Categorical(next(outputs), legal)
+                case MultiDiscrete():
+                    return multi_categorical(space, next(outputs), legal)
+                case Box():
+                    return self.continuous_head.distribution(space, next(outputs), next(free_params))
+                case _:
+                    raise ValueError(f"{space} has no distribution")
+
+        return build(self.space, action_mask)
+
+
+def vmap_act(act_one: Any, memory: Any, view: Any, key: Key[Array, ""]) -> Any:
+    """Run ``act_one(memory, view, key)`` for every row, with keys that do not depend on the number of rows."""
+    rows = jax.tree.leaves(view)[0].shape[0]
+    return jax.vmap(act_one)(memory, view, indexed_keys(key, rows))
+
+
+def action_probs(policy: Distribution, *, greedy: bool) -> Float[Array, " n"]:
+    """Probability of every choice; with ``greedy`` all of it on the most probable one.
+
+    Raises ``UserError`` unless the action is one discrete choice.
+    """
+    if not isinstance(policy, Categorical):
+        raise UserError("only policies over one discrete choice can be read as probabilities")
+    return jax.nn.one_hot(policy.mode(), policy.probs.size) if greedy else policy.probs

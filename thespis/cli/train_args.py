@@ -1,0 +1,109 @@
+"""Command-line options of training that ``train`` and ``sweep`` share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from thespis.cli.options import Count, optional_arg, parse_seeds
+from thespis.core.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainArgs:
+    """Options of training; the commands add options for devices, output and progress."""
+
+    method: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="METHOD")]
+    """The method: sac, ppo ... (thespis list methods). With --help after it, its settings are also listed."""
+    env: Annotated[str | None, optional_arg("NAME")] = None
+    """The environment: Pendulum-v1, gymnasium:Ant-v5, my_module:MyEnv ... (thespis list envs)."""
+    steps: Count = 100_000
+    """Environment steps per seed; updates, when learning from a dataset."""
+    seeds: Annotated[str, tyro.conf.arg(metavar="K|A,B,..")] = "1"
+    """Number of training seeds (3), or a list of seeds (0,3,5). They train in parallel."""
+    envs: Annotated[Count | None, optional_arg("N")] = None
+    """Environments per seed; by default the method's number."""
+    model: Annotated[str | None, optional_arg("DIR|tiny|blank")] = None
+    """Initial model of language model methods: a checkpoint's directory, tiny (a small model, first pretrained on the
+    environment's demonstrations), or blank (random weights). The same as --set model=."""
+    set: Annotated[tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")] = ()
+    """Settings of the method, such as learning_rate=3e-4 hidden_sizes=64,64 (thespis list methods METHOD)."""
+    feedback: Literal["environment", "rnd", "counts"] = "environment"
+    """The learning signal: the environment's reward, alone or with an exploration bonus, by random network distillation
+    (rnd) or by visit counts (counts)."""
+    randomize: Annotated[
+        tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=LOW..HIGH ..")
+    ] = ()
+    """Parameters of the environment that are sampled anew for each episode, such as length=0.3..0.8."""
+    opponents: Annotated[str | None, optional_arg("WHO")] = None
+    """Train one player of a game against a pool of the learner's past versions (latest; uniform: sampled uniformly;
+    pfsp: prioritized fictitious self-play; equilibrium: by the equilibrium of their matches), in a league with
+    learners that exploit it (league), or against fixed players (runs/ppo,bot:mcts-100). Without it: self-play."""
+    data: Annotated[str | None, optional_arg("DIR")] = None
+    """A dataset to learn from: a directory (thespis collect), minari:ID, demonstrations:N or branches:NxK of a text
+    environment, or a file of conversations, FILE.jsonl (docs/language-data.md)."""
+    loop: Annotated[Literal["compiled", "host", "logged"] | None, optional_arg("{compiled,host,logged}")] = None
+    """The training loop; by default the one that fits environment and method."""
+    policy_lag: Annotated[Count | None, optional_arg("N")] = None
+    """Learning phases by which the acting policy lags behind in the host loop; by default the method's number."""
+    learners: Count = 1
+    """Asynchronous learners that share one training state (as in A3C), each with its share of the environments. With
+    more than one, results depend on timing."""
+    latest_policy: bool = False
+    """Act with the latest available policy, at most --policy-lag phases old, instead of exactly that old. This avoids
+    waiting, but results depend on timing."""
+    jitter: Annotated[float, tyro.conf.arg(metavar="S")] = 0.0
+    """Delay acting and learning randomly by up to so many seconds, to test dependence on timing."""
+    threads: Count = 1
+    """Threads that step host environments, per worker. Results do not depend on it."""
+    evaluate_every: Count = 0
+    """Steps between evaluations during training; 0 for a final evaluation only."""
+    episodes: Count = 10
+    """Episodes per seed in each evaluation, greedy and sampled each."""
+    checkpoint_seconds: Annotated[float, tyro.conf.arg(metavar="S")] = 60.0
+    """Seconds between checkpoints. Results do not depend on it."""
+
+    def train_kwargs(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`thespis.train`."""
+        _reject_paper_id(self.method)
+        return {
+            "method": self.method,
+            "env": self.env,
+            "steps": self.steps,
+            "seeds": parse_seeds(self.seeds),
+            "envs": self.envs,
+            "settings": [*([f"model={self.model}"] if self.model else []), *flatten_option(self.set)],
+            "feedback": self.feedback,
+            "curriculum": self._curriculum(),
+            "data": self.data,
+            "loop": self.loop,
+            "policy_lag": self.policy_lag,
+            "learners": self.learners,
+            "latest_policy": self.latest_policy,
+            "jitter": self.jitter,
+            "threads": self.threads,
+            "evaluate_every": self.evaluate_every,
+            "episodes": self.episodes,
+            "checkpoint_seconds": self.checkpoint_seconds,
+        }
+
+    def _curriculum(self) -> list[str] | str:
+        if self.opponents and self.randomize:
+            raise UserError("--opponents and --randomize cannot be combined: leave one of them out")
+        return self.opponents or flatten_option(self.randomize)
+
+
+def flatten_option(groups: tuple[tuple[str, ...], ...]) -> list[str]:
+    """All values of an option that can occur several times."""
+    return [text for group in groups for text in group]
+
+
+def _reject_paper_id(method: str) -> None:
+    """Raise :class:`UserError` for a paper that is not a method by itself, with the command that trains it."""
+    from thespis.methods.registry import METHODS
+    from thespis.papers import registry
+
+    if method not in METHODS and method in registry.paper_ids():
+        raise UserError(f"{method} is a paper, not a method; train it with: {registry.load_paper(method).command}")

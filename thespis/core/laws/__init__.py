@@ -1,0 +1,1 @@
+"""Laws: checks that every method, environment, feedback and curriculum passes."""

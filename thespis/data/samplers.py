@@ -1,0 +1,167 @@
+"""Samplers of fixed datasets: windows, whole episodes, or preference pairs; one class per feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from thespis.core.errors import UserError
+from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay
+from thespis.core.records import Transition
+from thespis.data import ring_buffer
+
+SampledSteps = tuple[Transition, Bool[Array, "time row"]]
+
+
+class WindowSampler(eqx.Module):
+    """Samples windows of ``sequence_length`` steps, uniformly over their starts."""
+
+    buffer: ring_buffer.RingBuffer
+    batch_size: int = eqx.field(static=True)
+    sequence_length: int = eqx.field(static=True)
+
+    def sample(self, key: Key[Array, ""]) -> SampledSteps:
+        """``[length, batch]`` steps, and a mask of those in the episode that the window starts in."""
+        return self.buffer.sample(
+            jnp.asarray(self.buffer.num_rows, "int32"), key, self.batch_size, self.sequence_length
+        )
+
+
+class EpisodeTable(eqx.Module):
+    """All steps ``[step]``, episode after episode, and the index of each episode's first step."""
+
+    steps: Transition
+    episode_starts: Int[Array, " episode"]
+    max_steps: int = eqx.field(static=True)
+
+    def gather(self, episodes: Int[Array, " row"]) -> SampledSteps:
+        """Episodes ``[time, row]``, masked after their ends."""
+        indices = self.episode_starts[episodes] + jnp.arange(self.max_steps)[:, None]
+        indices = jnp.minimum(indices, self.steps.reward.shape[0] - 1)
+        steps = jax.tree.map(lambda x: x[indices], self.steps)
+        return steps, ring_buffer.first_episode_mask(steps.done)
+
+
+class EpisodeSampler(eqx.Module):
+    """Samples whole episodes uniformly."""
+
+    table: EpisodeTable
+    batch_size: int = eqx.field(static=True)
+
+    def sample(self, key: Key[Array, ""]) -> SampledSteps:
+        """``[time, batch]`` steps and their mask."""
+        return self.table.gather(jax.random.randint(key, (self.batch_size,), 0, self.table.episode_starts.shape[0]))
+
+
+class PairSampler(eqx.Module):
+    """Samples pairs of episodes of one group with different returns.
+
+    Episodes are sorted by group, then by return: an episode's possible partners are those from ``group_start`` to
+    ``group_end``, except for the ``num_ties`` ones from ``tie_start`` on, which have the same return.
+    """
+
+    table: EpisodeTable
+    sort_order: Int[Array, " sorted"]
+    """Episodes in sorted order; all other arrays refer to this order."""
+    candidates: Int[Array, " candidates"]
+    """Positions of the episodes that have partners."""
+    group_start: Int[Array, " sorted"]
+    group_end: Int[Array, " sorted"]
+    tie_start: Int[Array, " sorted"]
+    num_ties: Int[Array, " sorted"]
+    batch_size: int = eqx.field(static=True)
+
+    def sample(self, key: Key[Array, ""]) -> SampledSteps:
+        """``[time, 2 * batch]`` steps: the better and the worse episode of each pair in adjacent rows."""
+        one_key, other_key = jax.random.split(key)
+        first = self.candidates[jax.random.randint(one_key, (self.batch_size,), 0, self.candidates.shape[0])]
+        low, level, same = self.group_start[first], self.tie_start[first], self.num_ties[first]
+        other = low + jax.random.randint(other_key, (self.batch_size,), 0, self.group_end[first] - low - same)
+        other = jnp.where(other < level, other, other + same)
+        pair = jnp.stack([jnp.maximum(first, other), jnp.minimum(first, other)], axis=1)  # sorted by return
+        return self.table.gather(self.sort_order[pair.reshape(-1)])
+
+
+DatasetSampler = WindowSampler | EpisodeSampler | PairSampler
+
+
+def make_sampler(feed: Any, steps: Transition, group_size: int = 0) -> DatasetSampler:
+    """The sampler for a feed on the dataset ``steps[time]``.
+
+    ``group_size``: number of adjacent episodes in a group; 0: episodes with equal first observations form a group.
+
+    Raises:
+        UserError: if there is less than one window, an episode is longer than the feed's limit, or there are no pairs.
+    """
+    if isinstance(feed, LoggedTransitions | Replay):
+        if len(steps.reward) < feed.sequence_length:
+            raise UserError(
+                f"the dataset has {len(steps.reward)} steps, fewer than one window of {feed.sequence_length}"
+            )
+        ring = ring_buffer.RingBuffer(jax.tree.map(lambda x: jnp.asarray(x)[:, None], steps))
+        return WindowSampler(ring, feed.batch_size, feed.sequence_length)
+    starts = np.flatnonzero(np.asarray(steps.is_first))
+    lengths = np.diff(np.append(starts, len(steps.reward)))
+    max_steps = feed.max_steps or int(lengths.max())
+    if max_steps < lengths.max():
+        raise UserError(f"the longest episode of the dataset has {lengths.max()} steps: feed.max_steps={lengths.max()}")
+    table = EpisodeTable(jax.tree.map(jnp.asarray, steps), jnp.asarray(starts, "int32"), max_steps)
+    if isinstance(feed, LoggedEpisodes):
+        return EpisodeSampler(table, feed.batch_size)
+    assert isinstance(feed, PreferencePairs)
+    return _make_pair_sampler(
+        table, np.add.reduceat(np.asarray(steps.reward, "float64"), starts), group_size, feed.batch_size
+    )
+
+
+def _make_pair_sampler(whole: EpisodeTable, returns: np.ndarray, together: int, batch: int) -> PairSampler:
+    groups = np.arange(len(returns)) // together if together else _group_by_start(whole)
+    sort_order = np.lexsort((returns, groups))
+    group, level = groups[sort_order], returns[sort_order]
+
+    def run_bounds(new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end of the run that each position belongs to."""
+        begins = np.flatnonzero(np.append(True, new))
+        ends, which = np.append(begins[1:], len(sort_order)), np.cumsum(np.append(True, new)) - 1
+        return begins[which], ends[which]
+
+    other = group[1:] != group[:-1]
+    low, high = run_bounds(other)
+    begin, end = run_bounds(other | (level[1:] != level[:-1]))
+    candidates = np.flatnonzero(high - low > end - begin)
+    if not len(candidates):
+        raise UserError(
+            "no two episodes of the dataset have the same initial state and different returns: collect several from "
+            "each initial state, or give pairs (docs/language-data.md)"
+        )
+
+    def to_indices(x: np.ndarray) -> Int[Array, " n"]:
+        return jnp.asarray(x, "int32")
+
+    return PairSampler(
+        whole,
+        to_indices(sort_order),
+        to_indices(candidates),
+        to_indices(low),
+        to_indices(high),
+        to_indices(begin),
+        to_indices(end - begin),
+        batch,
+    )
+
+
+def _group_by_start(whole: EpisodeTable) -> np.ndarray:
+    """A group number for each episode, the same for equal initial states."""
+
+    def to_bytes(leaves: PyTree) -> np.ndarray:
+        flat = [np.ascontiguousarray(x).reshape(len(x), -1).view("uint8") for x in jax.tree.leaves(leaves)]
+        return np.concatenate(flat, axis=1)
+
+    initial = whole.steps.view.observation, whole.steps.privileged  # privileged parts may differ behind equal text
+    first = jax.tree.map(lambda x: np.asarray(x[whole.episode_starts]), initial)
+    return np.unique(to_bytes(first), axis=0, return_inverse=True)[1].reshape(-1)

@@ -1,0 +1,40 @@
+"""Names of the built-in text environments."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+
+from thespis.core.contracts import Environment
+from thespis.envs.text.task import TextEnv
+
+_TASK_LIST = "echo maze wordle questions countdown calculator household correction review kuhn tictactoe"
+_TASK_PATHS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _TASK_LIST.split()}
+_GAME_NAMES = ["kuhn-duel", "tictactoe-duel"]
+TASK_NAMES = tuple(_TASK_PATHS)
+"""Names of the single-agent tasks."""
+_PRIVILEGED_NAMES = ["wordle-told", "questions-told"]
+ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_PRIVILEGED_NAMES)
+"""All names after ``text:``."""
+
+
+def make_text_env(name: str) -> Environment:
+    """Make the environment called ``name``, one of :data:`ENV_NAMES`."""
+    if name in _GAME_NAMES:
+        return _make_game_env(name)
+    module, _, task = _TASK_PATHS[name.removesuffix("-told")].partition(":")
+    return TextEnv(getattr(importlib.import_module(module), task)(), use_privileged=name in _PRIVILEGED_NAMES)
+
+
+def _make_game_env(name: str) -> Environment:
+    """The two-player game with the vocabulary of its single-agent task, so that policies can move between the two."""
+    from thespis.envs.games.pgx import Pgx  # so that names can be listed without Pgx
+    from thespis.envs.text.kuhn import CARDS, Kuhn
+    from thespis.envs.text.text_games import TextGame, TextGameEnv
+    from thespis.envs.text.tictactoe import Tictactoe
+
+    if name == "kuhn-duel":
+        task_spec = dataclasses.replace(Kuhn().task_spec, name=f"text:{name}")
+        return TextGameEnv(TextGame(Pgx("kuhn_poker"), task_spec, ("bet", "pass"), CARDS), forfeit_penalty=2.0)
+    task_spec = dataclasses.replace(Tictactoe().task_spec, name=f"text:{name}")
+    return TextGameEnv(TextGame(Pgx("tic_tac_toe"), task_spec, tuple("123456789")), forfeit_penalty=6.0)

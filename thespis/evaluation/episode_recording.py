@@ -1,0 +1,204 @@
+"""Recording of one episode: a file of arrays with the critic's evaluation of each step, and a video.
+
+An episode record is an ``.npz`` of columns ``[time]``: ``observation`` and ``action`` (parts of trees as
+``observation/name``; actions in the environment's units), ``reward``, ``terminated``, ``truncated``, and those of the
+critic's outputs that exist: ``value``, ``advantage``, ``spread``, ``words``. ``about`` is a JSON text with the version
+of the format and the origin of the episode.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from thespis.core.contracts import HostEnvironment, Method, Mode
+from thespis.core.errors import UserError
+from thespis.core.records import Critique, EnvSpec, Transition
+from thespis.core.spaces import Box, Text, unscale_action
+from thespis.envs import registry
+from thespis.envs.host.formatters import TokenizedEnv
+from thespis.evaluation import conversation, video
+from thespis.evaluation.rollout import play_episodes
+from thespis.runs.config import import_object
+from thespis.runtime import disk
+
+RECORD_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeRecording:
+    """An episode as transitions ``[time]``, the critic's evaluation, and video frames; ``renderer``: their origin."""
+
+    spec: EnvSpec
+    transitions: Transition
+    critique: Critique
+    frames: video.Frames
+    fps: float
+    renderer: str
+
+    @property
+    def turns(self) -> list[conversation.Turn]:
+        """The turns of the dialogue in a text environment; else an empty list."""
+        return (
+            conversation.episode_turns(self.spec, self.transitions, self.critique)
+            if isinstance(self.spec.action_space, Text)
+            else []
+        )
+
+    @property
+    def episode_return(self) -> float:
+        """The undiscounted sum of rewards."""
+        return float(np.sum(self.transitions.reward))
+
+
+def record_episode(
+    method: Method,
+    states: PyTree,
+    env: Any,
+    make_envs: Callable[[int], HostEnvironment],
+    seed: int,
+    mode: Mode,
+) -> EpisodeRecording:
+    """Play and render one episode with ``states`` (leading axis one training seed, ``seed``).
+
+    ``env`` is a name, or the user's own object or class. An environment that cannot render itself is rendered by
+    Gymnasium's environment of the same name; if there is none, the episode is plotted.
+    """
+    render_env, reason = _make_render_env(env)
+    envs, recorder = render_env or (make_envs(1), None)
+    try:
+        steps = play_episodes(method, states, envs, [seed], mode, num_kept=1, stream="record").episodes[0][0]
+        spec = envs.spec
+    finally:
+        envs.close()
+    judge = jax.jit(lambda state, steps: method.judge(state, steps))
+    critique = judge(jax.tree.map(lambda x: x[0], states), steps)
+    if recorder is not None:
+        frames = recorder.episodes[1][: len(steps.reward) + 1]  # the first episode was a trial reset
+        return EpisodeRecording(spec, steps, critique, frames, recorder.fps, "rendered by the environment")
+    frames, fps, renderer = _render_fallback(spec, steps, critique, reason)
+    return EpisodeRecording(spec, steps, critique, frames, fps, renderer)
+
+
+def _make_render_env(env: Any) -> tuple[Any, str]:
+    """Environment and frame recorder if the environment can render itself, else ``None`` and the reason."""
+    import gymnasium
+
+    no_rendering = "this environment does not render"
+    if isinstance(env, TokenizedEnv):
+        return None, no_rendering
+    entry = registry.resolve_env(env)
+    library, _, name = entry.name.partition(":")
+    try:
+        if isinstance(env, str) and library == "gymnasium":
+            make = lambda **kwargs: gymnasium.make(name, disable_env_checker=True, **kwargs)  # noqa: E731
+            return video.make_recorded_env(make, entry.name), ""
+        if entry.kind == "host" and library != "envpool":
+            env_factory = import_object(env) if isinstance(env, str) else env
+            return video.make_recorded_env(env_factory, entry.name), ""
+    except UserError as error:
+        return None, str(error)
+    return None, no_rendering
+
+
+def _render_fallback(
+    spec: EnvSpec, transitions: Transition, critique: Critique, reason: str
+) -> tuple[video.Frames, float, str]:
+    """Frames of an episode whose environment does not render, their rate, and their origin."""
+    library, _, name = spec.name.partition(":")
+    if library in ("gymnax", "envpool"):
+        try:
+            last = jax.tree.map(lambda x: x[-1:], transitions.next_view.observation)
+            observations = jax.tree.map(lambda x, y: np.concatenate([x, y]), transitions.view.observation, last)
+            frames = video.render_with_gymnasium(name, observations)
+            return frames, video.DEFAULT_FPS, f"rendered by Gymnasium's {name} from the observations"
+        except UserError as error:
+            reason = str(error)
+    title = f"{spec.name}: return {float(np.sum(transitions.reward)):.5g} in {len(transitions.reward)} steps"
+    if isinstance(spec.observation_space, Text):
+        return (
+            conversation.render_conversation(title, conversation.episode_turns(spec, transitions, critique)),
+            1.0,
+            "as text",
+        )
+    images, curves = _episode_curves(spec, transitions, critique)
+    return video.plot_frames(title, curves, images), video.DEFAULT_FPS, f"plotted, because {reason}"
+
+
+def _episode_curves(
+    spec: EnvSpec, transitions: Transition, critique: Critique
+) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
+    """The observations if they are images, and the curves to plot."""
+    observations = transitions.view.observation
+    is_image = isinstance(spec.observation_space, Box) and len(spec.observation_space.shape) in (2, 3)
+    flat = [np.asarray(x, np.float64).reshape(len(transitions.reward), -1) for x in jax.tree.leaves(observations)]
+    actions = [
+        np.asarray(x, np.float64).reshape(len(transitions.reward), -1)
+        for x in jax.tree.leaves(env_actions(spec, transitions))
+    ]
+    curves = {} if is_image else {"observation": np.concatenate(flat, axis=1)}
+    curves |= {"action": np.concatenate(actions, axis=1), "reward": np.asarray(transitions.reward)}
+    for name in ("value", "advantage"):
+        if (column := getattr(critique, name)) is not None:
+            curves[name] = np.asarray(column)
+    return (np.asarray(observations) if is_image else None), curves
+
+
+def env_actions(spec: EnvSpec, transitions: Transition) -> PyTree:
+    """The actions in the environment's units."""
+    return jax.tree.map(np.asarray, unscale_action(spec.action_space, transitions.action))
+
+
+def write_episode(path: Path, recording: EpisodeRecording, metadata: dict[str, Any]) -> None:
+    """Write an episode record. ``metadata``: run, step, seed, mode and any other JSON values."""
+    steps, critique = recording.transitions, recording.critique
+    columns = _flatten_tree("observation", steps.view.observation) | _flatten_tree(
+        "action", env_actions(recording.spec, steps)
+    )
+    columns |= {name: np.asarray(getattr(steps, name)) for name in ("reward", "terminated", "truncated")}
+    critic_columns = {name: getattr(critique, name) for name in ("value", "advantage", "spread", "words")}
+    columns |= {name: np.asarray(column) for name, column in critic_columns.items() if column is not None}
+    about = {
+        "format": RECORD_FORMAT,
+        "env": recording.spec.name,
+        "return": recording.episode_return,
+        "length": len(steps.reward),
+        "discount": None if critique.discount is None else float(critique.discount),
+        "action_units": "world",
+    }
+    columns["about"] = np.array(json.dumps(about | metadata))
+    with disk.as_user_error("the episode", path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with disk.atomic_write(path) as file:
+            np.savez_compressed(file, allow_pickle=False, **columns)
+
+
+def read_episode(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The metadata of an episode record and its columns. Raises :class:`UserError` for another format."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            columns = {name: stored[name] for name in stored.files}
+        about = json.loads(str(columns.pop("about")))
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} is not an episode record: {error}") from error
+    if about.get("format") != RECORD_FORMAT:
+        raise UserError(
+            f"{path} is an episode record of format {about.get('format')!r}; this version reads {RECORD_FORMAT}"
+        )
+    return about, columns
+
+
+def _flatten_tree(name: str, tree: PyTree) -> dict[str, np.ndarray]:
+    """Leaves of a tree by ``name/path``."""
+
+    def leaf_name(path: Any) -> str:
+        return "/".join(filter(None, (name, jax.tree_util.keystr(path, simple=True, separator="/"))))
+
+    return {leaf_name(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}

@@ -1,0 +1,80 @@
+"""Formatting of numbers, durations and results as text, for the terminal and reports."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def format_number(value: float | int | None, digits: int = 4) -> str:
+    """A number as text: ``digits`` significant digits, a typographic minus sign, a dash if it is missing."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == int(value) and abs(value) < 10 ** max(digits, 6):
+        text = f"{int(value):,}"
+    elif abs(value) >= 10 ** (digits - 1) and abs(value) < 1e6:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:#.{digits}g}".rstrip(".")
+    return text.replace("-", "−")
+
+
+def format_count(count: int, noun: str) -> str:
+    """A count with its noun: ``1 seed``, ``1,200 seeds``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def format_duration(seconds: float | int) -> str:
+    """A duration: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    if not math.isfinite(seconds):
+        return "–"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, unit, below, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // below
+            return f"{whole // size} {unit}" + (f" {rest} {small}" if rest else "")
+    return f"{whole} s"
+
+
+def format_bytes(num_bytes: float | int) -> str:
+    """Bytes in the largest fitting unit: ``812 MB``, ``1.4 GB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if num_bytes < 999.5:
+            return f"{num_bytes:.3g} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.3g} TB"
+
+
+def format_interval(interval: list[float] | tuple[float, float] | None) -> str:
+    """An interval, ``−158.2 to −147.0``, both to the same decimal; ``too few seeds`` if there is none."""
+    if interval is None:
+        return "too few seeds"
+    largest = max(abs(bound) for bound in interval)
+    if not 1 <= largest < 1e6:
+        return f"{format_number(interval[0])} to {format_number(interval[1])}"
+    decimals = max(0, 3 - int(math.log10(largest)))
+    return f"{interval[0]:,.{decimals}f} to {interval[1]:,.{decimals}f}".replace("-", "−")
+
+
+def format_scores(result: dict[str, Any]) -> str:
+    """Results of greedy or sampled play in final.json as a phrase: IQM, number of seeds, interval."""
+    seeds = format_count(result["seeds"], "training seed")
+    bounds = result["interval"]
+    spread = "too few seeds for an interval" if bounds is None else f"95% interval {format_interval(bounds)}"
+    return f"IQM return {format_number(result['iqm'])} over {seeds} ({spread})"
+
+
+def format_final_scores(final: dict[str, Any]) -> str:
+    """Content of final.json in one or two sentences; empty if there was no evaluation."""
+    greedy, sampled = final.get("greedy"), final.get("sampled")
+    parts = [f"Greedy play: {format_scores(greedy)}."] if greedy else []
+    if sampled:
+        parts.append(f"Sampled play: {format_number(sampled['iqm']) if greedy else format_scores(sampled)}.")
+    return " ".join(parts)
+
+
+def episode_lengths(result: dict[str, Any]) -> list[float]:
+    """Episode lengths of greedy or sampled play in final.json, over all seeds."""
+    return [float(x) for row in result.get("lengths") or [] for x in row if x is not None]

@@ -1,0 +1,154 @@
+"""A trained run: access to its metrics, policies, evaluation and episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from thespis.core.contracts import Method, Mode
+from thespis.core.errors import UserError
+from thespis.core.records import EnvSpec
+from thespis.evaluation.actor import Actor
+from thespis.evaluation.episode_recording import EpisodeRecording, record_episode
+from thespis.evaluation.report import write_report
+from thespis.evaluation.rollout import RolloutResult, play_episodes
+from thespis.evaluation.score import evaluate_policy
+from thespis.runs.config import from_config
+from thespis.runs.store import RunDirectory
+from thespis.training.assembly import METHOD_STATE_PATH, enable_compilation_cache, method_state_shapes, training_env
+from thespis.training.components import with_array_leaves
+from thespis.training.options import options_from
+
+
+def resolve_env(config: dict[str, Any], env: Any) -> Any:
+    """The environment passed by the caller, else the one named in run.json. Raises :class:`UserError` for an object."""
+    name = config["env"]
+    if env is None and name is not None and name.startswith("object:"):
+        raise UserError(f"this run's environment was an object ({name[7:]}): give it again, as env=...")
+    return name if env is None else env
+
+
+class Run:
+    """A trained run: configuration, metrics, policies, evaluation and recording."""
+
+    def __init__(self, directory: RunDirectory, env: Any):
+        self.directory, self._env = directory, env
+        self.path, self.config = directory.path, directory.config
+        self.method: Method = with_array_leaves(from_config(self.config["method"]))
+        self._loaded: tuple[EnvSpec, PyTree, int] | None = None
+
+    @property
+    def final_scores(self) -> dict[str, Any] | None:
+        """Content of final.json: greedy and sampled scores, calibration; ``None`` before the run has ended."""
+        return self.directory.read_json("final.json")
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Columns of metrics.csv by name."""
+        return self.directory.metrics()
+
+    def make_envs(self, num_envs: int) -> Any:
+        """``num_envs`` fresh host environments of this run."""
+        from thespis.envs import registry
+
+        return registry.make_host(self._training_env(), num_envs, num_threads=options_from(self.config).threads)
+
+    def _training_env(self) -> Any:
+        environment = resolve_env(self.config, self._env)
+        return training_env(environment, self.method, from_config(self.config["curriculum"]))
+
+    @property
+    def states(self) -> PyTree:
+        """The method's states at the newest undamaged checkpoint, with leading axis ``[seed]``."""
+        return self._load()[1]
+
+    def states_for_seeds(self, seeds: list[int]) -> PyTree:
+        """States of some training seeds, leading axis ``[seed]``. Raises :class:`UserError` for unknown seeds."""
+        if missing := [seed for seed in seeds if seed not in self.config["seeds"]]:
+            raise UserError(f"this run has no seed {missing[0]}: it has {', '.join(map(str, self.config['seeds']))}")
+        index = np.array([self.config["seeds"].index(seed) for seed in seeds])
+        return jax.jit(lambda states: jax.tree.map(lambda x: x[index], states))(self.states)
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The environment's spec: spaces and limits."""
+        return self._load()[0]
+
+    @property
+    def step(self) -> int:
+        """Environment steps per seed at the newest undamaged checkpoint."""
+        return self._load()[2]
+
+    def _load(self) -> tuple[EnvSpec, PyTree, int]:
+        if self._loaded is None:
+            spec = self._spec()
+            shapes = method_state_shapes(self.method, spec, self.config["seeds"])
+            checkpoint = self.directory.load_checkpoint(shapes, METHOD_STATE_PATH)
+            if checkpoint is None:
+                raise UserError(f"{self.path} has no checkpoint yet: continue it with `thespis resume {self.path}`")
+            self._loaded = spec, checkpoint.tree, int(checkpoint.meta["step"])
+        return self._loaded
+
+    def _spec(self) -> EnvSpec:
+        if self.config["env"] is None:
+            from thespis.training.data_sources import build_dataset
+
+            return build_dataset(self.config["options"]["data"], None, self.method).spec
+        envs = self.make_envs(1)
+        envs.close()
+        return envs.spec
+
+    def evaluate(self, episodes: int = 10) -> dict[str, Any]:
+        """Play greedily and by sampling; scores per seed, ``iqm`` and ``interval`` over seeds. Changes nothing."""
+        score = evaluate_policy(self.method, self.states, self.make_envs, self.config["seeds"], episodes)
+        return {"run": str(self.path), "step": self.step} | score
+
+    def actor(self, observation: Any = None, *, greedy: bool = True, seed: int | None = None) -> Any:
+        """The greedy action for an observation, in the environment's units; without one, a stateful :class:`Actor`."""
+        actor = Actor.from_states(self.method, self.states, self.spec, self.config["seeds"], seed, greedy=greedy)
+        return actor if observation is None else actor(observation)
+
+    def play(
+        self,
+        episodes: int,
+        *,
+        greedy: bool = True,
+        num_kept: int = 0,
+        seeds: list[int] | None = None,
+        stream: str = "play",
+    ) -> RolloutResult:
+        """Play episodes with the policy of every seed (or of ``seeds``); keep the first ``num_kept`` as transitions.
+
+        The same call gives the same episodes; another ``stream`` gives others.
+        """
+        chosen = self.config["seeds"] if seeds is None else seeds
+        envs = self.make_envs(len(chosen) * episodes)
+        try:
+            mode = Mode.EXPLOIT if greedy else Mode.SAMPLE
+            return play_episodes(
+                self.method, self.states_for_seeds(chosen), envs, chosen, mode, num_kept=num_kept, stream=stream
+            )
+        finally:
+            envs.close()
+
+    def record(self, seed: int | None = None, *, greedy: bool = True) -> EpisodeRecording:
+        """Play and record one episode of one training seed (the first if ``None``)."""
+        chosen: int = self.config["seeds"][0] if seed is None else seed
+        mode = Mode.EXPLOIT if greedy else Mode.SAMPLE
+        return record_episode(
+            self.method, self.states_for_seeds([chosen]), self._training_env(), self.make_envs, chosen, mode
+        )
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write the HTML report and return its path."""
+        return write_report([self.path], Path(out) if out else self.path / "report.html")
+
+
+def load(path: str | Path, env: Any = None) -> Run:
+    """Open a run on disk. ``env`` is needed only for an environment that was passed as an object."""
+    enable_compilation_cache()
+    run = RunDirectory.open(path)
+    return Run(run, env if env is not None else run.config["env"])

@@ -1,0 +1,221 @@
+"""Sections of a report about one run: verdict, curves, results, calibration, settings, provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from thespis.evaluation import conversation, formatting, html_page, plots, run_details, run_view
+from thespis.evaluation.calibration import Calibration, calibrate
+from thespis.evaluation.comparison import GroupSummary
+from thespis.evaluation.figure_style import inline_svg
+from thespis.evaluation.run_view import RunView
+
+_MAX_METRIC_CHARTS = 24
+
+
+def run_title(run: RunView) -> str:
+    """Title of a run: the method and its environment."""
+    return f"{run.method_name} on {run.config.get('env') or 'a dataset'}"
+
+
+def render_run(run: RunView) -> str:
+    """All sections about one run, as HTML."""
+    fitted = _fit_calibration(run)
+    return "".join(
+        [
+            html_page.heading(run_title(run)),
+            html_page.paragraph(_run_facts(run), "sub"),
+            _verdict_box(run, fitted),
+            html_page.section("Learning", _learning_curve_figure(run)),
+            html_page.section("Final play", _final_section(run)),
+            html_page.section("Conversations", conversation.conversations_html(run.conversations)),
+            html_page.section("Critic calibration", _calibration_section(run, fitted)),
+            html_page.section("Metrics", _metric_charts(run)),
+            html_page.section("Time", _timing_section(run)),
+            html_page.section("Settings", *run_details.settings_html(run)),
+            html_page.section(
+                "Implementation details that are on", html_page.bullet_list(run.config.get("details") or [])
+            ),
+            html_page.section("References", html_page.bullet_list(run_details.bibliography(run))),
+            html_page.section("Versions and machine", html_page.definition_list(run_details.run_versions(run))),
+            html_page.section("Repeat this run", html_page.code_block(run_view.train_command(run.config))),
+        ]
+    )
+
+
+def _run_facts(run: RunView) -> str:
+    config = run.config
+    facts = [
+        run.label,
+        f"{config['steps']:,} environment steps per seed" if "steps" in config else "",
+        formatting.format_count(len(run.seeds), "training seed"),
+        formatting.format_count(config["envs"], "environment") + " per seed" if "envs" in config else "",
+        run_details.run_device(run),
+    ]
+    return " · ".join(fact for fact in facts if fact)
+
+
+def _verdict_box(run: RunView, calibration: Calibration | None) -> str:
+    if run.final is None:
+        planned = f" of {run.config['steps']:,}" if "steps" in run.config else ""
+        text = f"Not finished: {run.step:,}{planned} environment steps per seed so far."
+        last = _latest_return(run)
+        return html_page.verdict_box(
+            [text + (f" Training return {formatting.format_number(last)}." if last is not None else "")], "waiting"
+        )
+    text = formatting.format_final_scores(run.final) or "Finished, without a final evaluation."
+    if "step" in run.final and run.final["step"] < run.config.get("steps", 0):
+        text = f"Stopped after {run.final['step']:,} of {run.config['steps']:,} steps. {text}"
+    if calibration is not None and calibration.is_overestimating:
+        text += " The critic over-estimates (see below)."
+    return html_page.verdict_box([text])
+
+
+def _latest_return(run: RunView) -> float | None:
+    if not np.isfinite(run.metrics["episode_return"]).any():
+        return None
+    values = run.curve("episode_return").values
+    return float(np.mean([row[np.isfinite(row)][-1] for row in values if np.isfinite(row).any()]))
+
+
+def _learning_curve_figure(run: RunView) -> str:
+    if not np.isfinite(run.metrics["episode_return"]).any():
+        return ""
+    several = len(run.seeds) > 1
+    line = run.curve("episode_return", "training return" + (f", IQM of {len(run.seeds)} seeds" if several else ""))
+    evaluations = run.evaluation_curve()
+    svgs = [
+        inline_svg(
+            plots.plot_learning_curves([line], ylabel="episode return", evaluations=evaluations, size=size),
+            "learning curve",
+        )
+        for size in (plots.WIDE_SIZE, plots.NARROW_SIZE)
+    ]
+    return html_page.figure(*svgs, note=plots.band_caption(len(run.seeds)))
+
+
+def _final_section(run: RunView) -> str:
+    results = [(mode, (run.final or {}).get(mode)) for mode in ("greedy", "sampled")]
+    available = [(mode, result) for mode, result in results if result]
+    if not available:
+        return ""
+    summary = html_page.table(
+        ["play", "IQM", "95% interval over seeds", "seeds", "episodes per seed", "episode length"],
+        [
+            [
+                mode,
+                formatting.format_number(result["iqm"]),
+                formatting.format_interval(result["interval"]),
+                str(result["seeds"]),
+                str(result.get("episodes", "–")),
+                formatting.format_number(_finite_mean(formatting.episode_lengths(result))),
+            ]
+            for mode, result in available
+        ],
+        numeric_columns=range(1, 6),
+    )
+    if len(run.seeds) == 1:
+        return summary
+    svg = inline_svg(
+        plots.plot_intervals([_group_summary(mode, result) for mode, result in available]),
+        "final returns of every seed",
+    )
+    note = "Dots: one training seed each, averaged over its episodes. Diamond: IQM. Bar: 95% interval."
+    return summary + html_page.figure(svg, note=note, css_class="half") + _per_seed_table(run, available)
+
+
+def _per_seed_table(run: RunView, results: list[tuple[str, dict[str, Any]]]) -> str:
+    count = min(len(result["scores"]) for _, result in results)
+    header = ["training seed", *(str(seed) for seed in run.seeds[:count])]
+    rows = [
+        [f"{mode}, mean", *(formatting.format_number(_finite_mean(scores)) for scores in result["scores"][:count])]
+        for mode, result in results
+    ]
+    return html_page.table(header, rows, numeric_columns=range(1, count + 1))
+
+
+def _group_summary(mode: str, result: dict[str, Any]) -> GroupSummary:
+    bounds = result["interval"]
+    means = tuple(_finite_mean(scores) for scores in result["scores"])
+    return GroupSummary(mode, means, result["iqm"], (bounds[0], bounds[1]) if bounds else None)
+
+
+def _calibration_pairs(run: RunView) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
+    stored = (run.final or {}).get("calibration")
+    if not stored or not stored.get("predicted"):
+        return None
+    episode = stored.get("episode")
+    return (
+        np.array(stored["predicted"], np.float64),
+        np.array(stored["realised"], np.float64),
+        None if episode is None else np.array(episode, np.int64),
+    )
+
+
+def _fit_calibration(run: RunView) -> Calibration | None:
+    pairs = _calibration_pairs(run)
+    fitted = calibrate(*pairs) if pairs else None
+    return fitted if isinstance(fitted, Calibration) else None
+
+
+def _calibration_section(run: RunView, calibration: Calibration | None) -> str:
+    pairs = _calibration_pairs(run)
+    if pairs is None:
+        return ""
+    if calibration is None:
+        return html_page.paragraph(calibrate(*pairs).sentence)
+    svg = inline_svg(plots.plot_calibration(pairs[0], pairs[1]), "predicted value against realised return")
+    discount = run.final["calibration"].get("discount") if run.final else None
+    facts = html_page.definition_list(
+        [
+            ("mean bias (predicted − realised)", formatting.format_number(calibration.bias, 3)),
+            (
+                "95% interval",
+                formatting.format_interval(calibration.interval) if calibration.interval else "too few episodes",
+            ),
+            ("slope (1 is ideal)", formatting.format_number(calibration.slope, 3)),
+            ("correlation", formatting.format_number(calibration.correlation, 3)),
+            ("steps compared", f"{calibration.num_steps:,}"),
+            ("discount", f"{discount:g}" if discount else "–"),
+        ]
+    )
+    verdict = html_page.paragraph(calibration.sentence, "flag" if calibration.is_overestimating else "")
+    note = "Below the line the critic predicted more than the realised return."
+    return verdict + html_page.box("columns", html_page.figure(svg, note=note), html_page.box("", facts))
+
+
+def _metric_charts(run: RunView) -> str:
+    names = [n for n in ("episode_length", *run.measured_metrics()) if np.isfinite(run.metrics[n]).any()]
+    charts = [
+        html_page.figure(inline_svg(plots.plot_small_chart(run.curve(name)), name), note=name.replace("_", " "))
+        for name in names[:_MAX_METRIC_CHARTS]
+    ]
+    return html_page.box("grid", *charts) if charts else ""
+
+
+def _timing_section(run: RunView) -> str:
+    timing = dict(run.timing or {})
+    total = timing.pop("total", None)
+    names = {
+        "program": "acting, environment and learning (one program)",
+        "exchange": "exchange with workers, and waiting for the slowest",
+        "learning": "learning, as far as acting waited for it",
+    }
+    parts = [
+        (names.get(name, name), seconds, formatting.format_duration(seconds))
+        for name, seconds in timing.items()
+        if seconds
+    ]
+    if total and total > sum(timing.values()):
+        rest = total - sum(timing.values())
+        parts += [("other", rest, formatting.format_duration(rest))] if rest > 0.01 * total else []
+    total_text = html_page.paragraph(f"{formatting.format_duration(total)} in all.") if total else ""
+    return total_text + html_page.stacked_bar(parts) if parts else ""
+
+
+def _finite_mean(values: Sequence[float | None]) -> float:
+    finite = [value for value in values if value is not None and np.isfinite(value)]
+    return float(np.mean(finite)) if finite else float("nan")

@@ -1,0 +1,185 @@
+"""Read-only view of a run directory for reports and comparisons: curves per seed, settings, results."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thespis.core.errors import UserError
+from thespis.evaluation.learning_curve import LearningCurve
+from thespis.runs.config import import_object, to_config
+from thespis.runs.store import BASE_COLUMNS, RunDirectory
+
+
+@dataclasses.dataclass(frozen=True)
+class RunView:
+    """Content of a run directory; ``final`` and ``timing`` are ``None`` until they exist."""
+
+    path: Path
+    config: dict[str, Any]
+    metrics: dict[str, np.ndarray]
+    evaluations: list[dict[str, Any]]
+    conversations: list[dict[str, Any]]
+    timing: dict[str, float] | None
+    final: dict[str, Any] | None
+
+    @property
+    def label(self) -> str:
+        """The name of the run's directory, for legends."""
+        return self.path.name or self.path.resolve().name
+
+    @property
+    def method_name(self) -> str:
+        """The method's short name, or the name of its class."""
+        return str(self.config.get("method_name") or class_name(self.config.get("method")))
+
+    @property
+    def seeds(self) -> list[int]:
+        """Training seeds of the run, in order."""
+        return list(self.config.get("seeds", [0]))
+
+    @property
+    def step(self) -> int:
+        """Environment steps per seed so far."""
+        return int(self.metrics["step"].max()) if len(self.metrics["step"]) else 0
+
+    def curve(self, column: str, label: str = "") -> LearningCurve:
+        """One column of the metrics, a row per training seed."""
+        return curve_over_runs([self], column, label or column)
+
+    def measured_metrics(self) -> list[str]:
+        """The method's own metrics with at least one finite value."""
+        method_metrics = [name for name in self.metrics if name not in BASE_COLUMNS]
+        return [name for name in method_metrics if np.isfinite(self.metrics[name]).any()]
+
+    def evaluation_curve(self, label: str = "greedy evaluation") -> LearningCurve | None:
+        """Mean greedy episode return of each seed at each evaluation."""
+        if not self.evaluations:
+            return None
+        steps = np.array([float(line["step"]) for line in self.evaluations])
+        means = [[_mean_return(returns) for returns in line["greedy"]] for line in self.evaluations]
+        return LearningCurve(label, steps, np.array(means, np.float64).T)
+
+
+def read_run(path: str | Path) -> RunView:
+    """Read the run in ``path``, finished or not. Raises :class:`UserError` if there is none."""
+    run = RunDirectory.open(path)
+    return RunView(
+        path=Path(path),
+        config=run.config,
+        metrics=run.metrics(),
+        evaluations=run.evaluations() if (run.path / "evaluations.jsonl").exists() else [],
+        conversations=run.conversations(),
+        timing=run.read_json("timing.json"),
+        final=run.read_json("final.json"),
+    )
+
+
+def curve_over_runs(runs: Sequence[RunView], column: str, label: str) -> LearningCurve:
+    """One column of the metrics of several runs, a row per training seed of each."""
+    steps = np.unique(np.concatenate([run.metrics["step"] for run in runs]))
+    rows = []
+    for run in runs:
+        for seed in np.unique(run.metrics["seed"]):
+            is_seed = run.metrics["seed"] == seed
+            row = np.full(len(steps), np.nan)
+            row[np.searchsorted(steps, run.metrics["step"][is_seed])] = run.metrics[column][is_seed]
+            rows.append(row)
+    return LearningCurve(label, steps, np.array(rows).reshape(len(rows), len(steps)))
+
+
+def class_name(config: Any) -> str:
+    """The class name of a configured object without its module; empty for other values."""
+    name = config.get("class", "") if isinstance(config, dict) else ""
+    return name.rpartition(":")[2]
+
+
+def flatten_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted paths and values of a configured object; a nested object gives its class name, then its fields."""
+    for name, value in config.items():
+        if name == "class":
+            continue
+        path = prefix + name
+        match value:
+            case {"class": _}:
+                yield path, class_name(value)
+                yield from flatten_config(value, path + ".")
+            case {"enum": _, "name": member}:
+                yield path, member
+            case {"float": text}:
+                yield path, text
+            case {"function": target}:
+                yield path, target
+            case {"dict": items}:
+                yield from flatten_config(items, path + ".")
+            case _:
+                yield path, value
+
+
+def changed_settings(config: Any) -> set[str]:
+    """The paths at which a configured object differs from its class's defaults.
+
+    Empty if the defaults are not available. Only classes of Thespis and of modules that are already imported are
+    instantiated: reading a run must not import unknown code.
+    """
+    name = config.get("class", "") if isinstance(config, dict) else ""
+    module = name.partition(":")[0]
+    if not (module.startswith("thespis.") or module in sys.modules):
+        return set()
+    try:
+        defaults = dict(flatten_config(to_config(import_object(name)())))
+    except (UserError, TypeError, ValueError):
+        return set()
+    return {path for path, value in flatten_config(config) if path not in defaults or defaults[path] != value}
+
+
+_OPTION_FLAGS = ("evaluate_every", "episodes", "policy_lag", "data")  # options on which results depend, besides --loop
+
+
+def train_command(config: dict[str, Any]) -> str:
+    """The shell command that repeats a run, with every setting that is not the default.
+
+    Settings that the command line does not have, such as those of feedback, are left out.
+    """
+    parts = ["thespis", "train", str(config.get("method_name", "METHOD"))]
+    flags = {name: config.get(name) for name in ("env", "steps", "envs")}
+    flags["seeds"] = _format_seeds(config.get("seeds", [0]))
+    options = config.get("options") or {}
+    flags |= {name: options.get(name) or None for name in _OPTION_FLAGS} | {"loop": options.get("loop")}
+    bonus = {"RandomNetworkDistillation": "rnd", "CountBonus": "counts"}.get(class_name(config.get("feedback")))
+    flags |= {"feedback": bonus} if bonus else {}
+    for name, value in flags.items():
+        parts += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+    for field, low, high in (config.get("curriculum") or {}).get("ranges", []):
+        parts += ["--randomize", f"{field}={low}..{high}"]
+    method = config.get("method") or {}
+    changed = changed_settings(method)
+    for path, value in flatten_config(method):
+        parts += ["--set", f"{path}={_format_setting(value)}"] if path in changed else []
+    return shlex.join(parts)
+
+
+def _format_seeds(seeds: list[int]) -> str:
+    if seeds == list(range(len(seeds))):
+        return str(len(seeds))
+    return ",".join(map(str, seeds)) + ("," if len(seeds) == 1 else "")
+
+
+def _format_setting(value: Any) -> str:
+    match value:
+        case list():
+            return ",".join(_format_setting(item) for item in value)
+        case None | bool():
+            return str(value).lower()
+    return str(value)
+
+
+def _mean_return(returns: list[float | None]) -> float:
+    finite = [r for r in returns if r is not None]
+    return float(np.mean(finite)) if finite else float("nan")

@@ -1,0 +1,141 @@
+"""Environments, datasets, model sizes, baseline arms and measures that trials of language models share.
+
+Trials share them so that common arms are trained once.
+
+Trials of offline methods share an environment, a dataset, a small model and baseline arms. The environment is
+``text:echo``: three words to repeat, each with reward 1. The data comes from a demonstrator that ignores the prompts: a
+quarter of its responses are right, but whole dialogues hardly ever, so credit assignment to turns improves results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from thespis.core.feeds import Episodes, PreferencePairs
+from thespis.envs.text.correction import Correction
+from thespis.envs.text.countdown import Countdown
+from thespis.envs.text.household import Household
+from thespis.envs.text.maze import Maze
+from thespis.envs.text.questions import Questions
+from thespis.envs.text.review import Review
+from thespis.envs.text.task import TextEnv
+from thespis.evidence.measures import Measure, modified_env_return
+from thespis.evidence.paper import Arm
+from thespis.learners.language.preference_losses import SigmoidLoss
+from thespis.methods.language.dpo import DPO
+from thespis.methods.language.sft import SFT
+from thespis.papers.agent_r.envs import UndoTask
+
+COUNTDOWN = TextEnv(Countdown(num_numbers=2, max_turns=1))
+"""One turn: combine two numbers and an operator to a third number. Random success is 1/6."""
+MAZE_3X3 = TextEnv(Maze(size=3, max_turns=6))
+"""Up to six turns to a corner of nine cells."""
+MAZE_EXPERT = TextEnv(Maze(demonstrator_random_cells=0.0))
+"""``text:maze`` with an expert demonstrator."""
+MAZE_2X2 = TextEnv(Maze(size=2, max_turns=3))
+"""Up to three turns from one of four cells to another."""
+MAZE_2X2_EXPERT = TextEnv(Maze(size=2, max_turns=3, demonstrator_random_cells=0.0))
+"""The same with an expert demonstrator."""
+COUNTDOWN_EXPERT = TextEnv(Countdown(num_numbers=2, max_turns=1, demonstrator_noise=0.0))
+"""``COUNTDOWN`` with an expert demonstrator."""
+_HOUSEHOLD_TASK = Household(max_turns=8, num_places=3, demonstrator_noise=0.3)
+HOUSEHOLD = TextEnv(_HOUSEHOLD_TASK)
+"""Up to eight commands in a household of three places, with a sparse reward at the end."""
+HOUSEHOLD_DENSE_REWARD = TextEnv(dataclasses.replace(_HOUSEHOLD_TASK, subgoal_reward=0.25))
+"""The same with rewards for subgoals."""
+HOUSEHOLD_200 = TextEnv(dataclasses.replace(_HOUSEHOLD_TASK, num_layouts=200))
+"""The same with 200 initial states, so that others are unseen in training."""
+MAZE_4X4_RANDOM = TextEnv(Maze(size=4, max_turns=8, demonstrator_random_cells=1.0))
+"""Up to eight turns to a corner of sixteen cells, with a random demonstrator."""
+MAZE_4X4_UNDO = TextEnv(UndoTask(Maze(size=4, max_turns=8), extra_turns=2))
+"""Up to ten turns to a corner of sixteen cells; the last step can be undone."""
+SUM_CORRECTION = TextEnv(Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3))
+"""A sum of two digits in two attempts, without feedback after the first; both attempts are rewarded."""
+
+REVIEW_SENTIMENT = TextEnv(Review())
+"""One turn: three clauses of praise or blame after a first clause of either. Praise is rewarded; chance gives half."""
+
+TINY_MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 2, "hidden_size": 64}
+"""A tiny model that trains in minutes."""
+SINGLE_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=1, group_size=16, num_envs=128)}
+"""One turn: eight prompts with sixteen responses each."""
+SIX_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=6, group_size=8, num_envs=64)}
+"""Up to six turns: eight initial states with eight dialogues each."""
+THREE_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=3, group_size=8, num_envs=64)}
+"""The same with up to three turns."""
+TEN_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=10, group_size=8, num_envs=64)}
+"""The same with up to ten turns."""
+PRETRAINED_MODEL: dict[str, Any] = TINY_MODEL | {"num_pretrain_steps": 1000}
+"""The tiny model with long pretraining: random responses solve household tasks too rarely."""
+HOUSEHOLD_SETTINGS: dict[str, Any] = PRETRAINED_MODEL | {"feed": Episodes(max_steps=8, group_size=8, num_envs=64)}
+"""Up to eight turns in a household."""
+CORRECTION_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=2, group_size=16, num_envs=128)}
+"""Two turns: eight sums with sixteen pairs of attempts each."""
+
+REVIEW_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=1, num_envs=64)}
+"""One turn, each with its own prompt."""
+
+
+def grammatical_share() -> Measure:
+    """Share of grammatical reviews, whatever their content."""
+    measure = modified_env_return(200, "sampled", task=Review(praise_reward=0.0, grammar_reward=1.0))
+    return Measure("share of sampled reviews that are in order", measure.compute)
+
+
+def second_attempt_accuracy() -> Measure:
+    """Share of sums that are right at the second attempt, without reward for the first."""
+    measure = modified_env_return(200, task=Correction(num_digits=1, demonstrator_noise=0.3))
+    return Measure("accuracy of the second attempt", measure.compute)
+
+
+def self_correction_gain() -> Measure:
+    """Accuracy of the second attempt minus accuracy of the first."""
+    measure = modified_env_return(200, task=Correction(num_digits=1, first_reward=-1.0, demonstrator_noise=0.3))
+    return Measure("accuracy of the second attempt beyond the first", measure.compute)
+
+
+def household_success_rate() -> Measure:
+    """Success rate in ``HOUSEHOLD``, whatever subgoal rewards training had."""
+    return Measure("share of tasks that are done", modified_env_return(400, "sampled", task=_HOUSEHOLD_TASK).compute)
+
+
+def larger_household_success_rate() -> Measure:
+    """Success rate in a household with one more place than in training."""
+    measure = modified_env_return(400, "sampled", task=dataclasses.replace(_HOUSEHOLD_TASK, num_places=4))
+    return Measure("share of tasks that are done where there is a place more", measure.compute)
+
+
+def unseen_home_success_rate() -> Measure:
+    """Success rate in initial states that were not in training."""
+    return Measure("share of tasks that are done in homes not seen before", household_success_rate().compute)
+
+
+def unseen_minus_seen_rate() -> Measure:
+    """Success rate in unseen initial states minus that in the ones of training."""
+    training_rate, unseen_rate = modified_env_return(400, "sampled", task=HOUSEHOLD_200.task), household_success_rate()
+    name = "share of tasks done in homes not seen before, beyond those seen,"
+    return Measure(name, lambda run: unseen_rate.compute(run) - training_rate.compute(run))
+
+
+ECHO_ENVS = ("text:echo",)
+NUM_UPDATES = 300
+MAZE_4X4_EXPERT = TextEnv(Maze(size=4, max_turns=8, demonstrator_random_cells=0.0))
+"""A maze of sixteen cells with an expert demonstrator."""
+OFFLINE_MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 1, "hidden_size": 32, "learning_rate": 1e-3}
+DEMONSTRATION_OPTIONS: dict[str, Any] = {"data": "demonstrations:1000"}
+
+SFT_ARM = Arm("all", SFT(**OFFLINE_MODEL), DEMONSTRATION_OPTIONS)
+"""Maximum likelihood of all responses: behaviour cloning."""
+FILTERED_SFT_ARM = Arm("best", SFT(**OFFLINE_MODEL, min_return=2.0), DEMONSTRATION_OPTIONS)
+"""The same on dialogues with a return of 2 or more, about one in seven: rejection sampling."""
+DPO_ARM = Arm("preferred", DPO(**OFFLINE_MODEL), DEMONSTRATION_OPTIONS)
+"""DPO on pairs of dialogues with the same initial state, where the one with the higher return is preferred."""
+
+GUESS_ANIMAL = TextEnv(Questions(max_turns=3, num_animals=4), use_privileged=True)
+"""Guess one of four animals in three questions and guesses; the critic observes the animal (privileged)."""
+GUESS_ANIMAL_ENVS = ("thespis.evidence.language_tasks:GUESS_ANIMAL",)
+GUESS_ANIMAL_SETTINGS: dict[str, Any] = TINY_MODEL | {
+    "feed": PreferencePairs(batch_size=16),
+    "loss_type": SigmoidLoss(1.0),
+}

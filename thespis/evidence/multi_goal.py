@@ -1,0 +1,65 @@
+"""Measures of multi-goal environments: which goals a policy visits."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from thespis.core.contracts import Mode
+from thespis.envs.compiled.multi_goal import GOAL_RADIUS, GOALS, MultiGoal, squared_goal_distances
+from thespis.envs.host.wrapper import HostWrapper
+from thespis.envs.registry import make_compiled
+from thespis.evaluation.rollout import play_episodes
+from thespis.evaluation.run import Run
+from thespis.evidence.measures import Measure
+
+MULTI_GOAL_ENV = "thespis.envs.compiled.multi_goal:MultiGoal"
+MAX_EPISODE_STEPS = 30
+"""Time limit of evaluation episodes, whatever that of training: a random walk rarely reaches a goal within it."""
+
+
+def least_visited_goal_share(num_episodes: int = 100, env: str = MULTI_GOAL_ENV) -> Measure:
+    """Share of sampled episodes that end at the least visited goal, in [0, 1/4]: see :func:`goal_visit_shares`."""
+    name = (
+        f"share of {num_episodes} sampled episodes that end at the goal least visited within {MAX_EPISODE_STEPS} steps"
+    )
+    return Measure(name, lambda run: goal_visit_shares(run, num_episodes).min(axis=1), env=env)
+
+
+def num_goals_visited(min_share: float = 0.05, num_episodes: int = 100, env: str = MULTI_GOAL_ENV) -> Measure:
+    """Number of goals where at least ``min_share`` of sampled episodes end, 0 to 4; see :func:`goal_visit_shares`."""
+    name = (
+        f"number of goals with at least {min_share:.0%} of {num_episodes} sampled episodes within "
+        f"{MAX_EPISODE_STEPS} steps"
+    )
+
+    def count_goals(run: Run) -> Float[np.ndarray, " seed"]:
+        return (goal_visit_shares(run, num_episodes) >= min_share).sum(axis=1).astype(np.float64)
+
+    return Measure(name, count_goals, env=env)
+
+
+def goal_visit_shares(run: Run, num_episodes: int) -> Float[np.ndarray, "seed goal"]:
+    """Share of sampled episodes that end at each goal of the multi-goal environment.
+
+    All episodes start exactly in the middle, whatever ``initial_std`` the run was trained with, so that no goal is
+    nearer than another and only the policy's own randomness decides. Shares sum to less than 1 where episodes end at
+    no goal.
+    """
+    env = make_compiled(run.config["env"])
+    assert isinstance(env, MultiGoal)
+    seeds = run.config["seeds"]
+    envs = HostWrapper(
+        dataclasses.replace(env, initial_std=0.0, time_limit=MAX_EPISODE_STEPS), num_episodes * len(seeds)
+    )
+    episodes = play_episodes(
+        run.method, run.states, envs, seeds, Mode.SAMPLE, num_kept=num_episodes, stream="goals"
+    ).episodes
+    final_positions = np.array(
+        [[episode.next_view.observation[-1] for episode in seed_episodes] for seed_episodes in episodes]
+    )
+    is_at_goal = np.asarray(squared_goal_distances(jnp.asarray(final_positions))) < GOAL_RADIUS**2
+    return is_at_goal.reshape(len(seeds), num_episodes, len(GOALS)).mean(axis=1)

@@ -1,0 +1,355 @@
+"""Batched local inference with a decoder: completions with tokens and log-probabilities as they were sampled.
+
+Every prompt is padded to one of a few widths (powers of two) and every batch to a fixed number of rows, so that few
+programs are compiled. Only prompts of one width share a batch: a row is computed in arrays of the same sizes whatever
+else is requested, and samples with a key of its own (from the seed and the index of the choice), so its result does not
+depend on the other rows.
+
+:class:`IncrementalDetokenizer` decodes a response while it is generated: its stable text, its stop strings, and the
+reason why it ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from thespis.language.chat import ChatTemplate, Conversation, default_template, load_template
+from thespis.language.engine import (
+    DEFAULT_GENERATION,
+    Completion,
+    CompletionChunk,
+    FinishReason,
+    GenerationConfig,
+    Prompt,
+    RequestError,
+    Usage,
+    join_chunks,
+)
+from thespis.language.generation import GenerationOutput, ResponseGenerator
+from thespis.language.hf_config import DEFAULT_MAX_LENGTH
+from thespis.language.hf_weights import load_pretrained, read_json
+from thespis.language.sampling import PerRowSampler
+from thespis.language.tokenizer import Tokenizer, load_tokenizer
+from thespis.nets.decoder import Decoder, KVCache
+from thespis.runtime import vmap_exact
+from thespis.runtime.keys import seed_key
+
+_REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+
+
+class IncrementalDetokenizer:
+    """One response in progress: ``tokens`` and ``log_probs`` so far, and ``finish_reason`` once it has ended."""
+
+    def __init__(self, tokenizer: Tokenizer, config: GenerationConfig, choice_index: int = 0):
+        self.tokens: list[int] = []
+        self.log_probs: list[float] = []
+        self.finish_reason: FinishReason | None = None
+        self._tokenizer, self._request, self._choice = tokenizer, config, choice_index
+        self._given = ""
+
+    def append(self, tokens: Sequence[int], log_probs: Sequence[float]) -> CompletionChunk:
+        """Append sampled tokens, up to the end of the response; returns what they add."""
+        num_old, num_left = len(self.tokens), self._request.max_tokens - len(self.tokens)
+        end_indices = [i + 1 for i, token in enumerate(tokens) if token in self._tokenizer.stop_tokens]
+        self.tokens += tokens[: min([num_left, *end_indices])]
+        text = self._check_stop(num_old)
+        new = tuple(self.tokens[num_old:])
+        self.log_probs += [*log_probs[: len(new)]]
+        stable = text if self.finish_reason is not None else self._stable_text(text)
+        added, self._given = stable[len(self._given) :], self._given + stable[len(self._given) :]
+        return CompletionChunk(self._choice, added, new, tuple(self.log_probs[num_old:]), self.finish_reason)
+
+    def _check_stop(self, before: int) -> str:
+        """The text up to the first stop string; sets ``finish_reason`` and cuts the tokens if the response ends."""
+        text = self._decode_prefix(len(self.tokens))
+        if any(stop in text for stop in self._request.stop):
+            end = next(
+                n
+                for n in range(before, len(self.tokens) + 1)
+                if self._find_stop_string(self._decode_prefix(n)) is not None
+            )
+            del self.tokens[end:]
+            self.finish_reason = "stop"
+            text = self._decode_prefix(end)
+            return text[: self._find_stop_string(text)]
+        if self.tokens and self.tokens[-1] in self._tokenizer.stop_tokens:
+            self.finish_reason = "stop"
+        elif len(self.tokens) >= self._request.max_tokens:
+            self.finish_reason = "length"
+        return text
+
+    def _decode_prefix(self, count: int) -> str:
+        return self._tokenizer.decode(self.tokens[:count], keep_special_tokens=False)
+
+    def _find_stop_string(self, text: str) -> int | None:
+        """The index of the first stop string in the text."""
+        indices = [text.find(stop) for stop in self._request.stop if stop in text]
+        return min(indices, default=None)
+
+    def _stable_text(self, text: str) -> str:
+        """The text without an incomplete character, and without what may be the beginning of a stop string."""
+        text = text.rstrip(_REPLACEMENT_CHARACTER)
+        longest = max((len(stop) for stop in self._request.stop), default=1) - 1
+        for length in range(min(longest, len(text)), 0, -1):
+            if any(stop.startswith(text[-length:]) for stop in self._request.stop):
+                return text[:-length]
+        return text
+
+
+_MIN_PROMPT_WIDTH = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizedPrompt:
+    """The tokens of a prompt and its generation config, made by :meth:`LocalEngine.tokenize_prompt`."""
+
+    tokens: tuple[int, ...]
+    config: GenerationConfig
+
+
+@dataclasses.dataclass
+class _BatchRow:
+    """One row of a batch: the prompt and choice it belongs to, its seed, and its response so far."""
+
+    prompt_index: int
+    choice_index: int
+    prompt_tokens: tuple[int, ...]
+    config: GenerationConfig
+    seed: int
+    response: IncrementalDetokenizer
+
+
+def _always_active(prompt_index: int) -> bool:
+    return True
+
+
+class _Batch(NamedTuple):
+    """Rows that are computed together, the width of their prompts and the maximum length of their responses."""
+
+    rows: list[_BatchRow]
+    prompt_width: int
+    max_tokens: int
+
+
+class LocalEngine:
+    """An :class:`~thespis.language.engine.Engine` over a decoder in this process.
+
+    ``max_length``: tokens of a prompt and its response together. ``batch_size``: rows of a batch. ``chunk_size``:
+    tokens sampled between two checks of the output, for stop strings and for streaming. On a CPU :meth:`generate` runs
+    as many batches at a time as there are cores.
+    """
+
+    def __init__(
+        self,
+        model: Decoder,
+        tokenizer: Tokenizer,
+        template: ChatTemplate | None = None,
+        *,
+        max_length: int = DEFAULT_MAX_LENGTH,
+        batch_size: int = 8,
+        chunk_size: int = 8,
+    ):
+        self.model, self.tokenizer, self.template = model, tokenizer, template or default_template(tokenizer)
+        self.max_length, self.batch_size, self.chunk_size = max_length, batch_size, chunk_size
+
+    def generate(self, prompts: Sequence[Prompt], config: GenerationConfig = DEFAULT_GENERATION) -> list[Completion]:
+        """A completion for each prompt, in order. Raises :class:`RequestError` for a prompt that is too long."""
+        tokenized = [self.tokenize_prompt(prompt, config) for prompt in prompts]
+        chunks: list[list[CompletionChunk]] = [[] for _ in tokenized]
+        for batch in self._run_batches(self._make_batches(tokenized)):
+            for i, chunk in batch:
+                chunks[i].append(chunk)
+        usages = [
+            Usage(len(prompt.tokens), sum(len(chunk.tokens or ()) for chunk in prompt_chunks))
+            for prompt, prompt_chunks in zip(tokenized, chunks, strict=True)
+        ]
+        completions = [join_chunks(prompt_chunks, config.n) for prompt_chunks in chunks]
+        return [
+            dataclasses.replace(completion, usage=usage) for completion, usage in zip(completions, usages, strict=True)
+        ]
+
+    def stream(self, prompt: Prompt, config: GenerationConfig = DEFAULT_GENERATION) -> Iterator[CompletionChunk]:
+        """The completion of one prompt, in chunks of ``chunk_size`` tokens."""
+        tokenized, num_tokens, num_active = self.tokenize_prompt(prompt, config), 0, config.n
+        for _, chunk in self.stream_batch([tokenized]):
+            num_tokens, num_active = (
+                num_tokens + len(chunk.tokens or ()),
+                num_active - (chunk.finish_reason is not None),
+            )
+            yield chunk if num_active else dataclasses.replace(chunk, usage=Usage(len(tokenized.tokens), num_tokens))
+
+    def tokenize_prompt(
+        self, prompt: Prompt, config: GenerationConfig, clip_max_tokens: bool = False
+    ) -> TokenizedPrompt:
+        """Tokenize a prompt. Raises :class:`RequestError` if it is empty, or leaves no room for a response.
+
+        ``clip_max_tokens``: reduce ``max_tokens`` to what the prompt leaves room for, instead of raising.
+        """
+        if not isinstance(prompt, Conversation):
+            prompt = Conversation().add_messages(self.template, self.tokenizer, *prompt)
+        if not prompt.tokens:
+            raise RequestError("there is nothing to answer: the prompt is empty", "messages")
+        if clip_max_tokens:
+            config = dataclasses.replace(
+                config, max_tokens=max(1, min(config.max_tokens, self.max_length - len(prompt.tokens)))
+            )
+        if len(prompt.tokens) + config.max_tokens > self.max_length:
+            raise RequestError(
+                f"{len(prompt.tokens)} tokens of prompt and {config.max_tokens} of answer are more than this model's "
+                f"{self.max_length}: shorten the prompt, or ask for a shorter answer",
+                "messages",
+                "context_length_exceeded",
+            )
+        return TokenizedPrompt(prompt.tokens, config)
+
+    def stream_batch(
+        self, prompts: Sequence[TokenizedPrompt], is_active: Callable[[int], bool] = _always_active
+    ) -> Iterator[tuple[int, CompletionChunk]]:
+        """Chunks of the completions as they come, each with the index of its prompt.
+
+        ``is_active`` is called with that index before each chunk: a prompt that is no longer active gets no more
+        chunks, and no finish reason.
+        """
+        for batch in self._make_batches(prompts):
+            yield from self._run_batch(batch, is_active)
+
+    def _make_batches(self, prompts: Sequence[TokenizedPrompt]) -> list[_Batch]:
+        sizes: dict[tuple[int, int], list[_BatchRow]] = {}
+        for i, prompt in enumerate(prompts):
+            seed = secrets.randbits(63) if prompt.config.seed is None else prompt.config.seed
+            size = _bucket(len(prompt.tokens)), max(_bucket(prompt.config.max_tokens), self.chunk_size)
+            for choice in range(prompt.config.n):
+                response = IncrementalDetokenizer(self.tokenizer, prompt.config, choice)
+                sizes.setdefault(size, []).append(_BatchRow(i, choice, prompt.tokens, prompt.config, seed, response))
+        return [
+            _Batch(rows[first : first + self.batch_size], *size)
+            for size, rows in sizes.items()
+            for first in range(0, len(rows), self.batch_size)
+        ]
+
+    def _run_batches(self, batches: list[_Batch]) -> list[list[tuple[int, CompletionChunk]]]:
+        """All chunks of each batch."""
+
+        def run(batch: _Batch) -> list[tuple[int, CompletionChunk]]:
+            return list(self._run_batch(batch, _always_active))
+
+        if jax.default_backend() != "cpu":
+            return [run(batch) for batch in batches]
+        with vmap_exact.thread_pool("batch") as threads:
+            return vmap_exact.thread_map(threads, run, batches)
+
+    def _run_batch(self, batch: _Batch, is_active: Callable[[int], bool]) -> Iterator[tuple[int, CompletionChunk]]:
+        rows, width, length = batch.rows, batch.prompt_width, batch.max_tokens
+        tokens, positions = np.zeros((self.batch_size, width), "int32"), np.full((self.batch_size, width), -1, "int32")
+        for i, row in enumerate(rows):
+            tokens[i, : len(row.prompt_tokens)], positions[i, : len(row.prompt_tokens)] = (
+                row.prompt_tokens,
+                np.arange(len(row.prompt_tokens)),
+            )
+        calls = -(-length // self.chunk_size)
+        cache = _empty_cache(self.model, self.batch_size, width + calls * self.chunk_size)
+        sampling, seeds = self._row_sampler(rows), self._row_seeds(rows)
+        for call in range(calls):
+            output, cache = _generate_chunk(
+                self.model,
+                cache,
+                sampling,
+                seeds,
+                jnp.asarray(tokens),
+                jnp.asarray(positions),
+                jnp.array(call),
+                max_tokens=self.chunk_size,
+                stop_tokens=self.tokenizer.stop_tokens,
+            )
+            sampled, log_probs, counts = (np.asarray(x) for x in (output.tokens, output.log_probs, output.lengths))
+            tokens, positions = np.zeros((self.batch_size, 1), "int32"), np.full((self.batch_size, 1), -1, "int32")
+            for i, row in enumerate(rows):
+                if row.response.finish_reason is not None or not is_active(row.prompt_index):
+                    continue
+                yield (
+                    row.prompt_index,
+                    row.response.append(sampled[i, : counts[i]].tolist(), log_probs[i, : counts[i]].tolist()),
+                )
+                if row.response.finish_reason is None:
+                    tokens[i], positions[i] = (
+                        row.response.tokens[-1],
+                        len(row.prompt_tokens) + len(row.response.tokens) - 1,
+                    )
+            if (positions < 0).all():
+                return
+
+    def _row_sampler(self, rows: list[_BatchRow]) -> PerRowSampler:
+        """The sampler with each row's options; padding rows have the defaults."""
+        configs = [row.config for row in rows] + [DEFAULT_GENERATION] * (self.batch_size - len(rows))
+        options = np.array([(r.temperature, r.top_p, r.min_p) for r in configs], "float32").T
+        temperature, top_p, min_p, top_k = jax.device_put((*options, np.array([r.top_k for r in configs], "int32")))
+        return PerRowSampler(temperature, top_k, top_p, min_p)
+
+    def _row_seeds(self, rows: list[_BatchRow]) -> Int[Array, "row 3"]:
+        """The low and high half of each row's seed, and its choice index."""
+        seeds = np.zeros((self.batch_size, 3), "uint32")
+        for i, row in enumerate(rows):
+            seeds[i] = row.seed & 0xFFFFFFFF, (row.seed >> 32) & 0xFFFFFFFF, row.choice_index
+        return jnp.asarray(seeds.view("int32"))
+
+
+def load_engine(
+    directory: Path | str, *, dtype: str = "float32", batch_size: int = 8, chunk_size: int = 8
+) -> LocalEngine:
+    """The engine of a directory with ``config.json``, safetensors and ``tokenizer.json``.
+
+    Without a chat template it uses :func:`~thespis.language.chat.default_template`. Raises ``UserError`` for what is
+    missing.
+    """
+    config = read_json(Path(directory) / "config.json")
+    tokenizer = load_tokenizer(directory)
+    template = load_template(directory, default_template(tokenizer))
+    max_length = config.get("max_position_embeddings") or DEFAULT_MAX_LENGTH
+    return LocalEngine(
+        load_pretrained(directory, dtype),
+        tokenizer,
+        template,
+        max_length=max_length,
+        batch_size=batch_size,
+        chunk_size=chunk_size,
+    )
+
+
+def _bucket(count: int) -> int:
+    return max(_MIN_PROMPT_WIDTH, 1 << (count - 1).bit_length())
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _empty_cache(model: Decoder, batch_size: int, slots: int) -> KVCache:
+    """An empty cache; each layer has arrays of its own, as they are donated."""
+    return model.init_cache(batch_size, slots)
+
+
+@functools.partial(jax.jit, static_argnames=("max_tokens", "stop_tokens"), donate_argnames=("cache",))
+def _generate_chunk(
+    model: Decoder,
+    cache: KVCache,
+    sampler: PerRowSampler,
+    seeds: Int[Array, "row 3"],
+    tokens: Int[Array, "row block"],
+    positions: Int[Array, "row block"],
+    chunk_index: Int[Array, ""],
+    **static: Any,
+) -> tuple[GenerationOutput, KVCache]:
+    def key(seed: Array) -> Array:
+        row_key = seed_key(seed[0])
+        for number in (seed[1], seed[2], chunk_index):
+            row_key = jax.random.fold_in(row_key, number)
+        return row_key
+
+    return ResponseGenerator(model, sampler, **static)(cache, tokens, positions, jax.vmap(key)(seeds))

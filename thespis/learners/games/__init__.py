@@ -1,0 +1,1 @@
+"""Learners for games: counterfactual regret minimization."""

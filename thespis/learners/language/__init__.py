@@ -1,0 +1,1 @@
+"""Learners of language models: policy gradients, preferences, supervised losses, credit for turns."""

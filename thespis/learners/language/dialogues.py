@@ -1,0 +1,216 @@
+"""Batches of whole dialogues as losses see them: transcripts, positions of the responses, and the responses.
+
+:class:`SampledDialogues` are batches of dialogues that the policy sampled itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from thespis.actors.lm_policy import DialogueSpec, response_features, token_log_probs
+from thespis.core.records import Transition
+from thespis.critics.value_functions import critic_observation
+from thespis.language.sampling import TemperatureSampler
+from thespis.nets.decoder import Decoder
+from thespis.objectives.decision_points import accumulate_between_decisions
+
+
+class Dialogues(eqx.Module):
+    """Dialogues: ``transcript[row, length]``, all else ``[time, row, ...]``.
+
+    The transcript of a row is that of its whole dialogue.
+    """
+
+    transcript: Int[Array, "row length"]
+    response_starts: Int[Array, "turns row"]
+    """Length of the transcript before each response; last, its final length."""
+    responses: Int[Array, "time row token"]
+    alive: Bool[Array, "time row"]
+    """Own turns of the dialogue: false after its end, and where another player speaks."""
+    reward: Float[Array, "time row"]
+    truncated: Bool[Array, " row"]
+    """Dialogues that were not terminated."""
+
+    @classmethod
+    def from_transitions(cls, steps: Transition, mask: Bool[Array, "time row"]) -> Dialogues:
+        """Dialogues from steps whose observations are transcripts.
+
+        ``mask`` is false at turns of other players and after the end. Rewards of a player who waits are added to its
+        last response. Nothing after the end is used.
+        """
+        last, rows = mask.shape[0] - 1 - jnp.argmax(mask[::-1], axis=0), jnp.arange(mask.shape[1])
+        transcript = steps.next_view.observation[last, rows]
+        end = (transcript >= 0).sum(axis=1)
+        is_over = jnp.arange(len(mask))[:, None] > last
+        starts = jnp.where(is_over, end, (steps.view.observation >= 0).sum(axis=-1))
+        starts, responses = jnp.concatenate([starts, end[None]]), jnp.where(mask[..., None], steps.action, -1)
+        over_rows = jax.vmap(accumulate_between_decisions, in_axes=1, out_axes=1)
+        no_value = jnp.zeros(steps.reward.shape)
+        reward, _, terminated, _ = over_rows(mask, steps.reward, no_value, steps.terminated, steps.done)
+        reward = jnp.where(mask, reward, 0.0)
+        return cls(transcript, starts, responses, mask, reward, ~terminated[last, rows])
+
+    @property
+    def response_mask(self) -> Bool[Array, "time row token"]:
+        """Response tokens within the dialogue."""
+        return (self.responses >= 0) & self.alive[..., None]
+
+    @property
+    def is_last_turn(self) -> Bool[Array, "time row"]:
+        """The last own turn of each dialogue."""
+        return self.alive & (jnp.cumsum(self.alive[::-1], axis=0)[::-1] == 1)
+
+    @property
+    def returns(self) -> Float[Array, " row"]:
+        """Undiscounted return of each dialogue."""
+        return jnp.where(self.alive, self.reward, 0.0).sum(axis=0)
+
+    @property
+    def rewards_to_go(self) -> Float[Array, "time row"]:
+        """Undiscounted reward-to-go of each turn."""
+        reward = jnp.where(self.alive, self.reward, 0.0)
+        return jnp.cumsum(reward[::-1], axis=0)[::-1]
+
+    def response_log_probs(
+        self, model: Decoder, sampler: TemperatureSampler
+    ) -> tuple[Float[Array, "time row token"], Float[Array, "time row token"]]:
+        """Log-probabilities of response tokens, and entropies of their distributions.
+
+        Values are arbitrary where there is no token.
+        """
+        features = response_features(model, self.transcript, self.response_starts[:-1], self.responses.shape[-1])
+        return token_log_probs(model, sampler, features, self.responses)
+
+    def transcript_log_probs(self, model: Decoder, sampler: TemperatureSampler) -> Float[Array, "row length"]:
+        """Log-probabilities of all transcript tokens; arbitrary at the first one and after the last."""
+        rows, length = self.transcript.shape
+        features = response_features(model, self.transcript, jnp.zeros((1, rows), "int32"), length)[0]
+        return token_log_probs(model, sampler, features, self.transcript)[0]
+
+    def response_token_mask(self, turn_mask: Bool[Array, "time row"]) -> Bool[Array, "row length"]:
+        """Transcript tokens that belong to the responses of these turns."""
+        return _span_mask(self.response_starts[:-1], self._response_ends, turn_mask, self.transcript.shape[1])
+
+    def env_token_mask(self, turn_mask: Bool[Array, "time row"]) -> Bool[Array, "row length"]:
+        """Transcript tokens that the environment replied to the responses of these turns."""
+        return _span_mask(self._response_ends, self.response_starts[1:], turn_mask, self.transcript.shape[1])
+
+    @property
+    def _response_ends(self) -> Int[Array, "time row"]:
+        """Length of the transcript after each response."""
+        return self.response_starts[:-1] + (self.responses >= 0).sum(axis=-1)
+
+
+def _span_mask(
+    begin: Int[Array, "time row"], end: Int[Array, "time row"], turn_mask: Bool[Array, "time row"], length: int
+) -> Bool[Array, "row length"]:
+    place = jnp.arange(length)
+    inside = (place >= begin[..., None]) & (place < end[..., None])
+    return (inside & turn_mask[..., None]).any(axis=0)
+
+
+def with_critic_observation(steps: Transition) -> Transition:
+    """Steps whose observations are transcripts as critics read them, after the environment's privileged information."""
+    observation = critic_observation(steps.privileged, steps.view.observation)
+    next_observation = critic_observation(steps.next_privileged, steps.next_view.observation)
+    views = (
+        dataclasses.replace(steps.view, observation=observation),
+        dataclasses.replace(steps.next_view, observation=next_observation),
+    )
+    return dataclasses.replace(steps, view=views[0], next_view=views[1])
+
+
+def single_turn_dialogues(
+    prompts: Int[Array, "row length"], responses: Int[Array, "row token"], alive: Bool[Array, " row"]
+) -> Dialogues:
+    """Dialogues of one turn: ``responses`` to ``prompts``; rows that are not ``alive`` have no response."""
+    start = (prompts >= 0).sum(axis=1)
+    padded = jnp.pad(prompts, ((0, 0), (0, responses.shape[1])), constant_values=-1)
+    place = jnp.arange(padded.shape[1]) - start[:, None]
+    response_tokens = jnp.take_along_axis(responses, jnp.clip(place, 0, responses.shape[1] - 1), axis=1)
+    transcript = jnp.where(place < 0, padded, jnp.where(place < responses.shape[1], response_tokens, -1))
+    starts = jnp.stack([start, (transcript >= 0).sum(axis=1)])
+    return Dialogues(
+        transcript, starts, responses[None], alive[None], jnp.zeros((1, len(responses))), jnp.zeros_like(alive)
+    )
+
+
+def flatten_turns(x: Array) -> Array:
+    """``[time, row, token]`` as ``[row, time * token]``."""
+    return x.transpose(1, 0, 2).reshape(x.shape[1], -1)
+
+
+def sum_over_tokens(x: Float[Array, "time row token"], mask: Bool[Array, "time row token"]) -> Float[Array, " row"]:
+    """Sum over all tokens of each dialogue where ``mask`` is true."""
+    return jnp.where(mask, x, 0.0).sum(axis=(0, 2))
+
+
+def sum_from_token(
+    x: Float[Array, "time row token"], mask: Bool[Array, "time row token"]
+) -> Float[Array, "time row token"]:
+    """Sum over this token and all later ones of its dialogue where ``mask`` is true."""
+    time, rows, width = x.shape
+    summed = jnp.cumsum(flatten_turns(jnp.where(mask, x, 0.0))[:, ::-1], axis=1)[:, ::-1]
+    return summed.reshape(rows, time, width).transpose(1, 0, 2)
+
+
+class SampledDialogues(Dialogues):
+    """Dialogues sampled by the policy; rows of a group have the same beginning and are adjacent."""
+
+    log_probs: Float[Array, "time row token"]
+    """Log-probabilities of the response tokens when they were sampled."""
+
+    @classmethod
+    def empty(cls, num_rows: int, dialogue_spec: DialogueSpec, num_turns: int) -> SampledDialogues:
+        """Dialogues without any response."""
+        responses, alive = (
+            jnp.full((num_turns, num_rows, dialogue_spec.max_response_tokens), -1),
+            jnp.zeros((num_turns, num_rows), bool),
+        )
+        starts, transcript = (
+            jnp.zeros((num_turns + 1, num_rows), responses.dtype),
+            jnp.full((num_rows, dialogue_spec.max_length), -1),
+        )
+        return cls(transcript, starts, responses, alive, jnp.zeros(alive.shape), alive[0], jnp.zeros(responses.shape))
+
+    def take_rows(self, indices: Int[Array, " chosen"]) -> SampledDialogues:
+        """The dialogues in the given rows."""
+        return self._map_fields(lambda _, x: x[indices], lambda _, x: x[:, indices])
+
+    def where(self, mask: Bool[Array, " row"], other: SampledDialogues) -> SampledDialogues:
+        """The rows of this batch where ``mask`` is true, those of the other batch elsewhere."""
+
+        def choose(axis: int, name: str, x: Array) -> Array:
+            row_mask = mask.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+            return jnp.where(row_mask, x, getattr(other, name))
+
+        return self._map_fields(lambda *field: choose(0, *field), lambda *field: choose(1, *field))
+
+    def set_rows(self, indices: Int[Array, " chosen"], other: SampledDialogues) -> SampledDialogues:
+        """Replace the dialogues in the given rows, which must be distinct."""
+        return self._map_fields(
+            lambda name, x: x.at[indices].set(getattr(other, name)),
+            lambda name, x: x.at[:, indices].set(getattr(other, name)),
+        )
+
+    def _map_fields(
+        self, row_fn: Callable[[str, Array], Array], time_fn: Callable[[str, Array], Array]
+    ) -> SampledDialogues:
+        """Map all fields, by ``row_fn`` if their first axis is rows, by ``time_fn`` if it is time."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        row_fields = {"transcript", "truncated"}
+        return SampledDialogues(
+            **{name: (row_fn if name in row_fields else time_fn)(name, x) for name, x in fields.items()}
+        )
+
+
+def sampled_dialogues(steps: Transition, mask: Bool[Array, "time row"]) -> SampledDialogues:
+    """Dialogues of a feed's batch, in rows. See :meth:`Dialogues.from_transitions`."""
+    dialogues = Dialogues.from_transitions(steps, mask)
+    return SampledDialogues(**vars(dialogues), log_probs=jnp.where(dialogues.response_mask, steps.extras, 0.0))

@@ -1,0 +1,248 @@
+"""Policy gradient for language models: sampled dialogues, advantages, minibatch steps, KL penalty and reduction.
+
+A dialogue is one pass of the decoder: the last transcript of an episode holds all responses, and each starts where the
+transcript ended before it. Losses are over sampled tokens, with the log-probability that each was sampled with;
+environment tokens are read only, and padding is not. A concrete method chooses the parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from thespis.actors.lm_policy import DialogueSpec, KVCacheState, LMPolicy, response_features, token_log_probs
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.feeds import Episodes
+from thespis.core.records import Batch, Critique, EnvSpec, Number, Report, Transition, View
+from thespis.learners.language.advantage_estimators import AdvantageEstimator, TokenAdvantages, TurnBatch
+from thespis.learners.language.dialogues import SampledDialogues, flatten_turns, sampled_dialogues
+from thespis.learners.language.lm_agent import (
+    LMWithValueHead,
+    TrainableLMAgent,
+    add_value_head,
+    init_opt_state,
+    trainable_gradient_step,
+)
+from thespis.learners.language.policy_losses import KLPenalty, LossReduction, PolicyLoss
+from thespis.learners.language.rollout_transforms import NO_TRANSFORM, RolloutTransform
+from thespis.learners.optim.minibatches import SequenceBatch, run_epochs
+from thespis.objectives.policy_losses import kl_k3
+from thespis.objectives.statistics import explained_variance, masked_mean, standardize
+from thespis.runtime.keys import fold
+
+
+class LMPolicyGradientState(eqx.Module):
+    """Training state: model with value head, optimizer, reference and rollout transform."""
+
+    model: LMWithValueHead
+    opt_state: PyTree
+    dialogue_spec: DialogueSpec = eqx.field(static=True)
+    reference: PyTree
+    """The reference decoder of the KL penalty; ``()`` if there is none."""
+    rollout_transform_state: PyTree = ()
+    """State of the rollout transform."""
+
+
+class DialogueBatch(eqx.Module):
+    """Batch of dialogues with advantages: ``transcript[row, length]``, all else ``[time, row, ...]``."""
+
+    transcript: Int[Array, "row length"]
+    response_starts: Int[Array, "time row"]
+    responses: Int[Array, "time row token"]
+    log_probs: Float[Array, "time row token"]
+    advantages: TokenAdvantages
+    turns: TurnBatch
+    ref_log_probs: Float[Array, "time row token"]
+    """Log-probabilities by the reference; zeros if there is none."""
+
+
+class LMPolicyGradientSettings(eqx.Module):
+    """Parts of a policy-gradient method that a concrete class chooses."""
+
+    advantage_estimator: eqx.AbstractVar[AdvantageEstimator]
+    objective: eqx.AbstractVar[PolicyLoss]
+    loss_reduction: eqx.AbstractVar[LossReduction]
+
+
+class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
+    """Base of policy-gradient methods for language models: rollout, advantages, loss and epochs."""
+
+    vf_coef: Number = 0.5
+    """Weight of the value loss, where there is a critic."""
+    ent_coef: Number = 0.0
+    """Weight of the entropy bonus."""
+    kl_penalty: KLPenalty | None = None
+    """KL penalty to the initial model: None, ReverseKL, K3 or FirstTurnKL."""
+    rollout_transform: RolloutTransform | None = None
+    """Transform of sampled dialogues before advantages are estimated.
+
+    None, MovingAverageBaseline, PlayerBaseline, ProgressReward, SuccessReplay, RejectionSampling,
+    TrajectoryRevision, ProgressAttribution, ProcessRewardModel, Discriminator or OffPolicyTurnCritic.
+    """
+    normalize_advantage: bool = eqx.field(static=True, default=False)
+    """Whether advantages are normalized to mean 0 and standard deviation 1 over the batch."""
+    num_epochs: int = eqx.field(static=True, default=1)
+    """Epochs over each batch of dialogues."""
+    minibatch_size: int = eqx.field(static=True, default=32)
+    """Dialogues per gradient step."""
+    num_players: int = eqx.field(static=True, default=1)
+    """Players that share the parameters; dialogues are compared with those of the same player."""
+    feed: Episodes = eqx.field(static=True, default=Episodes(group_size=8, num_envs=64))
+    """Feed of dialogues: group_size (of equal initial states), num_envs, max_steps (turns; 0: the environment's)."""
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> LMPolicyGradientState:
+        """The model that ``model`` names, with a value head of zeros.
+
+        Raises ``UserError`` for an environment without text.
+        """
+        dialogue_spec = DialogueSpec.from_spec(spec)
+        model = self.init_from(spec, key)
+        model_with_head = add_value_head(
+            model, model.config.hidden_size if self.advantage_estimator.needs_critic else 0
+        )
+        reference = jax.tree.map(jnp.copy, model) if self.kl_penalty is not None else ()
+        num_turns, player_spec = (
+            self.feed.max_steps or dialogue_spec.max_turns,
+            dataclasses.replace(dialogue_spec, num_players=self.num_players),
+        )
+        transform_state = (self.rollout_transform or NO_TRANSFORM).init(
+            model, player_spec, num_turns, fold(key, "experience")
+        )
+        return LMPolicyGradientState(
+            model_with_head,
+            init_opt_state(self.make_optimizer(), model_with_head),
+            dialogue_spec,
+            reference,
+            transform_state,
+        )
+
+    def policy(self, state: LMPolicyGradientState, mode: Mode) -> LMPolicy:
+        """The decoder as policy."""
+        return LMPolicy(state.model.model, self.sampler, state.dialogue_spec, mode)
+
+    def action_probs(self, policy: LMPolicy, memory: KVCacheState, view: View) -> Float[Array, "row choice"]:
+        """Probabilities of the listed responses. Raises ``UserError`` where none are listed."""
+        if not policy.dialogue_spec.choices:
+            raise UserError("a language model has action probabilities only where an environment lists its responses")
+        return policy.action_probs(view)
+
+    def judge(self, state: LMPolicyGradientState, episode: Transition) -> Critique:
+        """The critic's values of the dialogue before each response, and advantages, if there is a critic."""
+        if not self.advantage_estimator.needs_critic:
+            return Critique()
+        steps = jax.tree.map(lambda x: x[:, None], episode)
+        dialogue_batch = self._dialogue_batch(state, sampled_dialogues(steps, jnp.ones(steps.reward.shape, bool)), 1)
+        return Critique(
+            value=dialogue_batch.advantages.value[:, 0, 0], advantage=dialogue_batch.advantages.advantage[:, 0, 0]
+        )
+
+    def update(
+        self, state: LMPolicyGradientState, batch: Batch, key: Key[Array, ""]
+    ) -> tuple[LMPolicyGradientState, Report]:
+        """Epochs of minibatch steps over the sampled dialogues."""
+        group_size = min(self.feed.group_size, batch.mask.shape[1] // self.num_players)
+        dialogues = sampled_dialogues(batch.steps, batch.mask)
+        transform_state, transformed, transform_metrics = (self.rollout_transform or NO_TRANSFORM)(
+            state.rollout_transform_state, dialogues, group_size, fold(key, "experience")
+        )
+        dialogue_batch = self._dialogue_batch(state, transformed, group_size)
+        optimizer = self.make_optimizer()
+
+        def step(carry: tuple[LMWithValueHead, PyTree], data: tuple[Any, Any]) -> Any:
+            model, opt_state, metrics, grad_norm = trainable_gradient_step(
+                optimizer, lambda model: self._loss(model, *data, batch.update_index), *carry
+            )
+            return (model, opt_state), metrics | {"gradient": grad_norm}
+
+        advantages, mask = dialogue_batch.advantages, dialogue_batch.turns.response_mask
+        if self.normalize_advantage:
+            advantage = jnp.where(mask, standardize(advantages.advantage, mask), 0.0)
+            advantages = dataclasses.replace(advantages, advantage=advantage)
+        time_major = (
+            dialogue_batch.response_starts,
+            dialogue_batch.responses,
+            dialogue_batch.log_probs,
+            advantages,
+            mask,
+            dialogue_batch.ref_log_probs,
+        )
+        data = SequenceBatch(time_major, dialogue_batch.transcript)
+        minibatch_steps = self.minibatch_size * data.shape[0]
+        (model, opt_state), metrics = run_epochs(
+            step, (state.model, state.opt_state), data, self.num_epochs, minibatch_steps, key
+        )
+        num_turns = dialogue_batch.turns.alive.sum(axis=0)
+        metrics |= {
+            "turns": num_turns.mean(dtype="float32"),
+            "alike": dialogue_batch.turns.zero_std_fraction,
+            **transform_metrics,
+        }
+        if self.advantage_estimator.needs_critic:
+            metrics["explained_variance"] = explained_variance(
+                advantages.value, advantages.target, advantages.value_mask
+            )
+        return LMPolicyGradientState(model, opt_state, state.dialogue_spec, state.reference, transform_state), Report(
+            metrics
+        )
+
+    def _dialogue_batch(
+        self, state: LMPolicyGradientState, dialogues: SampledDialogues, group_size: int
+    ) -> DialogueBatch:
+        """Dialogues with the advantages that the current critic gives them."""
+        mask = dialogues.response_mask
+        turns = TurnBatch(
+            dialogues.reward,
+            dialogues.alive,
+            dialogues.truncated,
+            mask,
+            group_size,
+            min(self.num_players, mask.shape[1]),
+        )
+        values = None
+        if self.advantage_estimator.needs_critic:
+            features = response_features(
+                state.model.model, dialogues.transcript, dialogues.response_starts, dialogues.responses.shape[-1]
+            )
+            values = state.model.value(features)
+        advantages = self.advantage_estimator(turns, values)
+        ref_log_probs = jnp.zeros(mask.shape)
+        if self.kl_penalty is not None:
+            ref_log_probs, _ = dialogues.response_log_probs(state.reference, self.sampler)
+        return DialogueBatch(
+            dialogues.transcript,
+            dialogues.response_starts[:-1],
+            dialogues.responses,
+            dialogues.log_probs,
+            advantages,
+            turns,
+            ref_log_probs,
+        )
+
+    def _loss(
+        self, model: LMWithValueHead, step_data: Any, transcript: Array, update_index: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        starts, responses, old_log_probs, advantages, mask, ref_log_probs = step_data
+        features = response_features(model.model, transcript, starts, responses.shape[-1])
+        log_prob, entropy = token_log_probs(model.model, self.sampler, features, responses)
+        log_ratio = jnp.where(mask, log_prob - old_log_probs, 0.0)
+        losses = self.objective(log_prob, log_ratio, advantages.advantage)
+        losses -= self.ent_coef * entropy
+        if self.kl_penalty is not None:
+            losses += self.kl_penalty(log_prob, log_ratio, ref_log_probs, update_index)
+        total = self.loss_reduction(flatten_turns(losses), flatten_turns(mask))
+        metrics = {
+            "policy_loss": total,
+            "entropy": masked_mean(entropy, mask),
+            "kl": masked_mean(kl_k3(log_ratio), mask),
+            "ratio": jnp.max(jnp.where(mask, jnp.abs(log_ratio), 0.0)),
+        }
+        if self.advantage_estimator.needs_critic:
+            critic_loss = masked_mean(jnp.square(model.value(features) - advantages.target), advantages.value_mask)
+            total, metrics = total + self.vf_coef * critic_loss, metrics | {"critic_loss": critic_loss}
+        return total, metrics

@@ -1,0 +1,175 @@
+r"""Off-policy critic of whole responses, whose advantages replace the rewards of turns (ArCHer).
+
+.. math::
+
+    Q(s, a) \to r + \gamma \bar V(s'), \qquad V(s) \to \bar Q(s, a \sim \pi), \qquad A = \min_k Q_k - \min_k V_k
+
+:math:`Q` learns from a replay buffer of dialogues, whoever sampled them; :math:`V` on the newest dialogues. Targets are
+Polyak-averaged; each of two pairs of heads has its own.
+
+Source: Zhou et al. 2024 (ArCHer), section 3 and its code. Differs: :math:`V` learns where the policy has just acted,
+instead of sampling new responses at replayed states; heads are linear, on a decoder initialized from the policy's; the
+policy learns from the newest dialogues, not from replayed states.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from thespis.actors.lm_policy import DialogueSpec, response_features
+from thespis.core.errors import UserError
+from thespis.core.records import Number
+from thespis.learners.language.dialogues import SampledDialogues
+from thespis.learners.optim.optimizers import Adam, gradient_step, polyak_update
+from thespis.nets.decoder import Decoder
+from thespis.objectives.statistics import masked_mean
+from thespis.runtime.keys import fold
+
+_INIT_SCALE = 0.01
+
+
+class TurnQVNetwork(eqx.Module):
+    """Turn critic network: a decoder with two Q heads for responses, and two V heads for the dialogue before them."""
+
+    model: Decoder
+    q_weights: Float[Array, "twin features"]
+    v_weights: Float[Array, "twin features"]
+    bias: Float[Array, "kind twin"]
+
+    def __call__(
+        self, dialogues: SampledDialogues
+    ) -> tuple[Float[Array, "twin time row"], Float[Array, "twin places row"]]:
+        """Q at the last token of each response, V before each and after the dialogue."""
+        features = response_features(
+            self.model, dialogues.transcript, dialogues.response_starts, dialogues.responses.shape[-1] + 1
+        )
+        features /= self.q_weights.shape[-1] ** 0.5
+        num_tokens = dialogues.response_mask.sum(axis=-1)[..., None, None]
+        last_features = jnp.take_along_axis(features[:-1], num_tokens, axis=2)[:, :, 0]
+        q, v = (
+            jnp.einsum("trf,kf->ktr", last_features, self.q_weights),
+            jnp.einsum("trf,kf->ktr", features[:, :, 0], self.v_weights),
+        )
+        return q + self.bias[0, :, None, None], v + self.bias[1, :, None, None]
+
+
+class TurnCriticState(eqx.Module):
+    """State of the turn critic: critic, target critic, optimizer state, replay buffer and number of batches so far.
+
+    The replay buffer holds dialogues.
+    """
+
+    critic: TurnQVNetwork
+    target_critic: TurnQVNetwork
+    opt_state: PyTree
+    replay: SampledDialogues
+    num_batches: Int[Array, ""]
+
+
+class OffPolicyTurnCritic(eqx.Module):
+    """Off-policy turn critic: the reward of a turn is replaced by ``Q - V``.
+
+    ``advantage_estimator=RewardToGo(NoBaseline(), 0.0)`` gives it to the tokens of its turn only.
+    """
+
+    buffer_size: int = eqx.field(static=True, default=1024)
+    """Number of latest dialogues that are stored."""
+    num_gradient_steps: int = eqx.field(static=True, default=20)
+    """Gradient steps of the critic on each batch."""
+    batch_size: int = eqx.field(static=True, default=32)
+    """Dialogues per gradient step, from the buffer and from the newest batch each."""
+    learning_rate: Number = 1e-3
+    """Step size of the critic."""
+    discount: Number = 0.95
+    """Discount per turn, in [0, 1]."""
+    tau: Number = 0.1
+    """Polyak rate of the target critic per step, in (0, 1]."""
+    num_warmup_batches: int = eqx.field(static=True, default=10)
+    """Batches that train the critic before its advantages are used; until then rewards are 0."""
+
+    @property
+    def optimizer(self) -> Adam:
+        """Optimizer of the critic: Adam with gradients clipped to norm 1."""
+        return Adam(self.learning_rate, 1.0)
+
+    def init(self, model: Decoder, dialogue_spec: DialogueSpec, num_turns: int, key: Key[Array, ""]) -> TurnCriticState:
+        """Critic and target from the policy's decoder, with heads of small random weights, and an empty buffer."""
+        width = model.config.hidden_size
+        q_weights, v_weights = _INIT_SCALE * jax.random.normal(
+            fold(key, "heads"), (2, 2, width)
+        )  # equal heads would stay equal
+        critic = TurnQVNetwork(jax.tree.map(jnp.copy, model), q_weights, v_weights, jnp.zeros((2, 2)))
+        target, opt_state = jax.tree.map(jnp.copy, critic), self.optimizer.init(critic)
+        return TurnCriticState(
+            critic,
+            target,
+            opt_state,
+            SampledDialogues.empty(self.buffer_size, dialogue_spec, num_turns),
+            jnp.zeros((), "int32"),
+        )
+
+    def __call__(
+        self, state: TurnCriticState, dialogues: SampledDialogues, group_size: int, key: Key[Array, ""]
+    ) -> tuple[TurnCriticState, SampledDialogues, dict[str, Array]]:
+        """Train the critic, then replace rewards by its advantages.
+
+        Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
+        """
+        rows = dialogues.alive.shape[1]
+        if rows > self.buffer_size:
+            raise UserError(
+                f"rollout_transform.buffer_size={self.buffer_size} is less than the {rows} dialogues of one batch: "
+                "raise it"
+            )
+        slots = (state.num_batches * rows + jnp.arange(rows)) % self.buffer_size
+        replay = state.replay.set_rows(slots, dialogues)
+        num_stored = jnp.minimum((state.num_batches + 1) * rows, self.buffer_size)
+
+        def step(carry: Any, tick: Array) -> Any:
+            critic, target, opt_state = carry
+            old_key, new_key = jax.random.split(fold(key, "rows", tick))
+            replayed = replay.take_rows(jax.random.randint(old_key, (self.batch_size,), 0, num_stored))
+            sampled = dialogues.take_rows(jax.random.randint(new_key, (self.batch_size,), 0, rows))
+            critic, opt_state, losses, _ = gradient_step(
+                self.optimizer, lambda critic: self.compute_loss(critic, target, replayed, sampled), critic, opt_state
+            )
+            return (critic, polyak_update(target, critic, self.tau), opt_state), losses
+
+        carry = state.critic, state.target_critic, state.opt_state
+        (critic, target, opt_state), losses = jax.lax.scan(step, carry, jnp.arange(self.num_gradient_steps))
+        q, v = critic(dialogues)
+        advantage = jnp.where(state.num_batches < self.num_warmup_batches, 0.0, q.min(axis=0) - v[:, :-1].min(axis=0))
+        metrics = {"critic_loss": losses.mean(), "critic_value": masked_mean(v[0, :-1], dialogues.alive)}
+        rewarded_dialogues = dataclasses.replace(dialogues, reward=jnp.where(dialogues.alive, advantage, 0.0))
+        return TurnCriticState(critic, target, opt_state, replay, state.num_batches + 1), rewarded_dialogues, metrics
+
+    def compute_loss(
+        self, critic: TurnQVNetwork, target_critic: TurnQVNetwork, replayed: SampledDialogues, sampled: SampledDialogues
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Squared errors of Q on ``replayed`` dialogues and of V on ``sampled`` ones; the sum, twice."""
+        q, q_target = critic(replayed)[0], jax.lax.stop_gradient(self.q_targets(target_critic(replayed)[1], replayed))
+        v, v_target = critic(sampled)[1][:, :-1], jax.lax.stop_gradient(target_critic(sampled)[0])
+        loss = masked_mean(jnp.square(q - q_target).sum(axis=0), replayed.alive) + masked_mean(
+            jnp.square(v - v_target).sum(axis=0), sampled.alive
+        )
+        return loss, loss
+
+    def q_targets(
+        self, value: Float[Array, "twin places row"], dialogues: SampledDialogues
+    ) -> Float[Array, "twin time row"]:
+        """Q targets: reward plus the discounted value before the next own turn.
+
+        After the last turn there is a value only if the dialogue was truncated.
+        """
+        time = len(dialogues.alive)
+        turn = jnp.where(dialogues.alive, jnp.arange(time)[:, None], time)
+        next_turn = jnp.pad(jax.lax.cummin(turn, axis=0, reverse=True)[1:], ((0, 1), (0, 0)), constant_values=time)
+        next_value = jnp.take_along_axis(value, next_turn[None], axis=1)
+        continues = ~dialogues.is_last_turn | dialogues.truncated
+        return dialogues.reward + self.discount * jnp.where(continues, next_value, 0.0)

@@ -1,0 +1,1 @@
+"""Learners for many agents: independent, with shared parameters, by value decomposition, hierarchical."""

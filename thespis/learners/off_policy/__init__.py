@@ -1,0 +1,1 @@
+"""Off-policy learners: targets, critics, temperatures and relabeling for replayed transitions."""

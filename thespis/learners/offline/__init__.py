@@ -1,0 +1,1 @@
+"""Offline learners: from data at rest."""

@@ -1,0 +1,1 @@
+"""On-policy learners: advantages, clipped and regularized policy gradients."""

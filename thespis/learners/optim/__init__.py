@@ -1,0 +1,1 @@
+"""Optimization: optimizers, minibatches, normalizers of observations and returns."""

@@ -1,1 +1,0 @@
-"""Compiled, host and logged: written once, none knows a method's name."""

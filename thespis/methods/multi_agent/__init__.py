@@ -1,0 +1,1 @@
+"""Multi-agent methods: several agents that learn together."""

@@ -1,1 +1,0 @@
-"""Many agents that learn together."""

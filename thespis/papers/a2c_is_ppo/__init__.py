@@ -1,0 +1,1 @@
+"""A2C is a special case of PPO."""

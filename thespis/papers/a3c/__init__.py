@@ -1,0 +1,1 @@
+"""Asynchronous methods for deep reinforcement learning."""

@@ -1,0 +1,1 @@
+"""Improving language models with advantage-based offline policy gradients."""

@@ -1,0 +1,1 @@
+"""Causality-aware entropy, and resets by dormancy of gradients."""

@@ -1,0 +1,1 @@
+"""Attention-guided contrastive role representations."""

@@ -1,0 +1,69 @@
+"""ACORM: QMIX with contrastive role representations of agents and an attention mixer over roles.
+
+A GRU embeds the history of agent ``i`` as ``e_i``, a layer computes its role ``z_i = sigmoid(W e_i)``, and ``Q_i(o_i,
+z_i, a)`` is learned as in QMIX, through the role. The mixer's weights come from the state and from attention over the
+roles, with queries from another GRU over the states so far. Every ``auxiliary_loss.update_interval`` updates the role
+layer takes a step of its own: k-means over the embeddings of a team at one step gives clusters, and the loss is
+``-log(sum over its cluster of exp(z_i M z'_j) / sum over all of exp(z_i M z'_j))``, with ``z'`` from a Polyak-averaged
+copy.
+
+Source: Hu et al., 2024, sections 2 and 3. Hyperparameters and learning rates are those of their code.
+
+Differs from it: embeddings are not pre-trained to predict observations, nor roles to be distinguishable; networks get
+the agent's index and not its last action; training sequences begin without memory; the target network has its own roles
+and GRU and is copied periodically; no gradient through the Polyak-averaged copy; k-means starts from distant points;
+one constant learning rate.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+
+from thespis.core.feeds import Replay
+from thespis.core.records import Citation, Number
+from thespis.critics.mixers import MonotonicMixer
+from thespis.critics.role_encoding import AttentionMixer, RoleUtility
+from thespis.learners.multi_agent.role_contrast import RoleContrast
+from thespis.learners.multi_agent.value_decomposition import ValueDecomposition
+from thespis.methods.multi_agent.qmix import QMIX
+from thespis.nets.body import GRU
+
+
+class ACORM(ValueDecomposition):
+    """ACORM: cooperative deep Q-learning with contrastive agent roles and an attention mixer over roles."""
+
+    mixer: AttentionMixer | MonotonicMixer = AttentionMixer()
+    """Mixer of the agents' utilities: AttentionMixer, or MonotonicMixer, which ignores roles."""
+    utility_network: RoleUtility = RoleUtility()
+    """Network of roles and of the utilities that depend on them."""
+    auxiliary_loss: RoleContrast | None = RoleContrast()
+    """Auxiliary loss of roles: RoleContrast (InfoNCE over clusters) or None (roles learned from values only)."""
+    learning_rate: Number = 6e-4
+    """Learning rate."""
+    hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(64,))
+    """Units of each hidden layer of the agents' networks."""
+    memory: GRU | None = eqx.field(static=True, default=GRU(64))
+    """Recurrent core of the agents' utility networks, besides the GRU of the roles."""
+    feed: Replay = eqx.field(
+        static=True,
+        default=Replay(batch_size=32, learning_starts=1_000, update_interval=2, sequence_length=10, num_envs=8),
+    )
+    """Replay buffer of sequences: feed.sequence_length of several steps."""
+
+    name: ClassVar[str] = "acorm"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        Citation(
+            "Attention-Guided Contrastive Role Representations for Multi-Agent Reinforcement Learning",
+            "Hu et al.",
+            2024,
+            "arXiv:2312.04819",
+        ),
+        *QMIX.citations,
+    )
+    details: ClassVar[tuple[str, ...]] = (
+        *QMIX.details,
+        "values train roles and embeddings; the contrastive loss trains the role layer only",
+        "an agent's cluster includes the agent itself; absent agents are neither attended to nor clustered",
+    )

@@ -1,0 +1,1 @@
+"""A replay ratio that rises once the critic's plasticity has recovered."""

@@ -1,0 +1,1 @@
+"""Agent-R: training language model agents to reflect via iterative self-training."""

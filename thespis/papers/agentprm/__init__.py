@@ -1,0 +1,1 @@
+"""AgentPRM: process reward models for LLM agents."""

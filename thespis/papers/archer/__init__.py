@@ -1,0 +1,1 @@
+"""ArCHer: training language model agents via hierarchical multi-turn RL."""

@@ -1,0 +1,1 @@
+"""ARPO: end-to-end policy optimization for GUI agents with experience replay."""

@@ -1,0 +1,1 @@
+"""Soft actor-critic whose target values vary slowly with the action."""

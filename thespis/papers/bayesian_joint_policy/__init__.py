@@ -1,0 +1,1 @@
+"""Context-aware Bayesian networks as joint policies."""

@@ -1,0 +1,1 @@
+"""Cleanba: a reproducible and efficient distributed reinforcement learning platform."""

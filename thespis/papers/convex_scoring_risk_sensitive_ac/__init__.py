@@ -1,0 +1,1 @@
+"""Risk-sensitive reinforcement learning based on convex scoring functions."""

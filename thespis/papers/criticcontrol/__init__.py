@@ -1,0 +1,1 @@
+"""CriticControl: critic-guided decoding for controlled text generation."""

@@ -1,0 +1,1 @@
+"""AI safety via debate."""

@@ -1,0 +1,1 @@
+"""Decentralized partially observable mean field control."""

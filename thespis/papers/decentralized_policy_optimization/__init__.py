@@ -1,0 +1,1 @@
+"""Decentralized policy optimization."""

@@ -1,0 +1,1 @@
+"""Improving multi-step reasoning with direct advantage policy optimisation."""

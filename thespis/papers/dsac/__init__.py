@@ -1,0 +1,1 @@
+"""Distributional soft actor-critic."""

@@ -1,0 +1,1 @@
+"""Embodied Planner-R1: unleashing embodied task planning ability in LLMs via reinforcement learning."""

@@ -1,0 +1,1 @@
+"""GMAH: subgoal-based hierarchical reinforcement learning for multi-agent collaboration."""

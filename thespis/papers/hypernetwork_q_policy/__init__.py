@@ -1,0 +1,1 @@
+"""Critics whose weights on the action are made from the observation."""

@@ -1,0 +1,1 @@
+"""Iterated Q-network: beyond one-step Bellman updates in deep reinforcement learning."""

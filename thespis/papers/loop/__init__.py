@@ -1,0 +1,1 @@
+"""LOOP: reinforcement learning for long-horizon interactive LLM agents."""

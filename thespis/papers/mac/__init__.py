@@ -1,0 +1,1 @@
+"""Multi-level actor-critic: average reward without knowing the mixing time."""

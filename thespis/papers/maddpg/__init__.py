@@ -1,0 +1,1 @@
+"""Multi-agent actor-critic for mixed cooperative-competitive environments."""

@@ -1,0 +1,1 @@
+"""Mirror descent policy optimisation, on and off policy."""

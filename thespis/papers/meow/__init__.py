@@ -1,0 +1,1 @@
+"""Maximum entropy by an energy-based normalising flow."""

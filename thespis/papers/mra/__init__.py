@@ -1,0 +1,1 @@
+"""MRA: learning meta representations for agents in multi-agent reinforcement learning."""

@@ -1,0 +1,1 @@
+"""A practitioner's guide to multi-turn agentic reinforcement learning."""

@@ -1,0 +1,1 @@
+"""NFT: bridging supervised learning and reinforcement learning in math reasoning."""

@@ -1,0 +1,1 @@
+"""Mixtures of experts as actors of soft actor-critic."""

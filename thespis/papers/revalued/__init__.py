@@ -1,0 +1,1 @@
+"""REValueD: regularised ensemble value-decomposition for factorisable Markov decision processes."""

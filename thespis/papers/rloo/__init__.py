@@ -1,0 +1,1 @@
+"""Back to basics: RLOO."""

@@ -1,0 +1,1 @@
+"""Random network distillation for the path planning of a guided vehicle."""

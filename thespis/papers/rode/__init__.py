@@ -1,0 +1,1 @@
+"""RODE: learning roles to decompose multi-agent tasks."""

@@ -1,0 +1,1 @@
+"""Real-time recurrent learning in an actor-critic."""

@@ -1,0 +1,1 @@
+"""Soft actor-critic with a temperature that tunes itself."""

@@ -1,0 +1,1 @@
+"""Soft actor-critic as first published, with a state value."""

@@ -1,0 +1,1 @@
+"""SCoRe: training language models to self-correct via reinforcement learning."""

@@ -1,0 +1,1 @@
+"""SPA-RL: reinforcing LLM agents via stepwise progress attribution."""

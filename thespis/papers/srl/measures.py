@@ -1,0 +1,73 @@
+"""Measures of returns with longer decision intervals than in training (action repetition or action sequences)."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from thespis.core.contracts import Method, Mode
+from thespis.envs import registry
+from thespis.envs.host.wrapper import HostWrapper
+from thespis.evaluation.rollout import play_episodes
+from thespis.evaluation.run import Run
+from thespis.evidence.measures import Measure
+from thespis.papers.srl.envs import ActionRepeat
+
+DECISION_INTERVALS = (1, 4, 8, 12, 16)
+"""Steps between two observations, up to half of the maximum of Patel and Siegelmann, who take 1, 2, 4, 6 to 30."""
+
+
+@runtime_checkable
+class HasDecisionInterval(Protocol):
+    """Protocol of a method whose policy outputs several actions per observation."""
+
+    def with_decision_interval(self, decision_interval: int) -> Any:
+        """The same method with one observation per ``decision_interval`` steps."""
+        ...
+
+
+def frequency_averaged_score(
+    decision_intervals: tuple[int, ...] = DECISION_INTERVALS, num_episodes: int = 10
+) -> Measure:
+    """Greedy return averaged over decision intervals: the area under its curve by the trapezoidal rule.
+
+    Between two observations a method with action sequences plays them, any other method repeats its action. Compiled
+    environments only; of an :class:`ActionRepeat` environment the inner environment is used. This is the
+    Frequency-Averaged Score of Patel and Siegelmann (2025). Differs from theirs in scale: theirs is shifted and divided
+    per environment so that the best return is 1, which does not change the order within an environment.
+    ``num_episodes`` episodes for each interval.
+    """
+
+    def averaged_returns(run: Run) -> Float[np.ndarray, " seed"]:
+        returns = np.stack([returns_at_interval(run, interval, num_episodes) for interval in decision_intervals])
+        return np.trapezoid(returns, decision_intervals, axis=0) / (decision_intervals[-1] - decision_intervals[0])
+
+    return Measure(
+        f"return averaged over 1 look in {decision_intervals[0]} to {decision_intervals[-1]} steps", averaged_returns
+    )
+
+
+def return_at_interval(decision_interval: int, num_episodes: int = 20) -> Measure:
+    """Mean greedy return with one observation per ``decision_interval`` steps."""
+    return Measure(
+        f"return of 1 look in {decision_interval} steps",
+        lambda run: returns_at_interval(run, decision_interval, num_episodes),
+    )
+
+
+@functools.cache
+def returns_at_interval(run: Run, decision_interval: int, num_episodes: int) -> Float[np.ndarray, " seed"]:
+    """Mean greedy return of each seed with one observation per ``decision_interval`` steps."""
+    env: Any = registry.make_compiled(run.config["env"])
+    env = env.env if isinstance(env, ActionRepeat) else env
+    method: Method = run.method
+    if isinstance(method, HasDecisionInterval):
+        method = method.with_decision_interval(decision_interval)
+    else:
+        env = ActionRepeat(env, decision_interval)
+    seeds = run.config["seeds"]
+    envs = HostWrapper(env, num_episodes * len(seeds))
+    return play_episodes(method, run.states, envs, seeds, Mode.EXPLOIT, stream="looking").episode_returns.mean(axis=1)

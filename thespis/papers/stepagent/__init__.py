@@ -1,0 +1,1 @@
+"""StepAgent: from novice to expert, by step-wise reinforcement learning."""

@@ -1,0 +1,1 @@
+"""Submodular reinforcement learning."""

@@ -1,0 +1,1 @@
+"""SWEET-RL: training multi-turn LLM agents on collaborative reasoning tasks."""

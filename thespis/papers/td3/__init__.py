@@ -1,0 +1,1 @@
+"""Addressing function approximation error in actor-critic methods."""

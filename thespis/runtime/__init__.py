@@ -1,0 +1,1 @@
+"""Runtime: random keys, exactness across seeds and devices, processes, caches and disk."""

@@ -1,0 +1,159 @@
+"""Engines from checkpoints and from runs, and export of runs as checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from thespis.actors.lm_policy import LMPolicy
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.spaces import END, PAD
+from thespis.evaluation.run import Run, load
+from thespis.language import hf_weights
+from thespis.language.adapters import merge_adapters, save_adapters
+from thespis.language.chat import ChatTemplate
+from thespis.language.engine import GenerationConfig
+from thespis.language.local_engine import LocalEngine, load_engine
+from thespis.language.templating import TemplateFormatter
+from thespis.language.tokenizer import word_tokenizer
+from thespis.runtime.cache import cache_path
+from thespis.training.method_setup import LMMethod
+
+_WORD_TEMPLATE = (
+    "{% for m in messages %}{{ m.content | trim }} {% if m.role == 'assistant' %}{{ '<end> ' }}"
+    "{% elif not (m.content | trim).endswith('>') %}{{ '> ' }}{% endif %}{% endfor %}"
+)
+"""Chat template of text environments with a word vocabulary: each message ends with the prompt for a response."""
+
+
+def find_model(directory: Path | str) -> Path:
+    """The path of the model in a directory: the directory itself (checkpoint or run) or ``model`` in it.
+
+    Raises ``UserError`` if there is none.
+    """
+    directory = Path(directory)
+    for path in (directory, directory / "model"):
+        if (path / "config.json").exists():
+            return path
+    if (directory / "run.json").exists():
+        return directory
+    raise UserError(
+        f"{directory} is neither a checkpoint nor a run: a checkpoint has config.json, model.safetensors and "
+        "tokenizer.json, in the directory or in model/"
+    )
+
+
+def engine_from_path(path: Path, *, dtype: str = "float32", batch_size: int = 8) -> LocalEngine:
+    """An engine for a path from :func:`find_model`; of a run, the first seed. Raises ``UserError``."""
+    if (path / "config.json").exists():
+        return load_engine(path, dtype=dtype, batch_size=batch_size)
+    return engine_from_run(load(path), dtype=dtype, batch_size=batch_size)[0]
+
+
+def export_checkpoint(run: Run, out: Path | str, seed: int | None = None, *, adapters_only: bool = False) -> Path:
+    """Export one training seed (the first if ``None``) of a run at its newest checkpoint, as a Hugging Face checkpoint.
+
+    The tokenizer and chat template are those of the run's initial model; an environment with a word vocabulary gets a
+    tokenizer of its words. ``adapters_only``: write LoRA adapters alone, in PEFT's format; else they are merged into
+    the model. Raises ``UserError`` for a run without a language model or without adapters, and for a directory that is
+    not empty or cannot be written.
+    """
+    out = Path(out)
+    try:
+        if out.exists() and any(out.iterdir()):
+            raise UserError(f"{out} is not empty: choose another directory")
+        if adapters_only:
+            base = run.method.model_init.name_or_path  # pyright: ignore
+            save_adapters(_lm_policy(run, seed).model, out, base if Path(base).is_dir() else "")
+            return out
+        engine = engine_from_run(run, seed)[0]
+        hf_weights.save_pretrained(engine.model, out, max_length=engine.max_length)
+        _save_tokenizer(run, engine, out)
+    except OSError as error:
+        raise UserError(f"cannot write a checkpoint to {out}: {error.strerror or error}") from error
+    return out
+
+
+def _save_tokenizer(run: Run, engine: LocalEngine, out: Path) -> None:
+    """Write the tokenizer, the chat template, and the stop tokens."""
+    source = run.spec.action_space.vocabulary.tokenizer_dir  # pyright: ignore
+    generation_config = {"eos_token_id": list(engine.tokenizer.stop_tokens), "pad_token_id": engine.tokenizer.pad_token}
+    (out / "generation_config.json").write_text(json.dumps(generation_config))
+    if source:
+        for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"):
+            if (Path(source) / name).exists():
+                shutil.copy(Path(source) / name, out / name)
+        return
+    engine.tokenizer.save(out)
+    tokenizer_config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END, "pad_token": PAD}
+    (out / "tokenizer_config.json").write_text(json.dumps(tokenizer_config | {"chat_template": _WORD_TEMPLATE}))
+
+
+def engine_from_run(
+    run: Run, seed: int | None = None, *, dtype: str = "float32", batch_size: int = 8
+) -> tuple[LocalEngine, GenerationConfig]:
+    """Engine of one training seed (the first if ``None``) of a run's newest checkpoint, and its generation settings.
+
+    Raises ``UserError`` for a run without a language model, or one whose generation is steered by a critic.
+    """
+    policy = _lm_policy(run, seed)
+    vocabulary = run.spec.action_space.vocabulary  # pyright: ignore
+    model = jax.tree.map(lambda x: jnp.asarray(x, dtype), merge_adapters(policy.model))
+    model = dataclasses.replace(model, compute_dtype=dtype)
+    config = GenerationConfig(float(policy.sampler.temperature), max_tokens=policy.dialogue_spec.max_response_tokens)
+    if vocabulary.tokenizer_dir:
+        formatter = TemplateFormatter(vocabulary.tokenizer_dir)
+        return LocalEngine(
+            model, formatter.tokenizer, formatter.template, max_length=formatter.max_length, batch_size=batch_size
+        ), config
+    tokenizer, template, max_length = (
+        word_tokenizer(vocabulary.words),
+        ChatTemplate(_WORD_TEMPLATE),
+        policy.dialogue_spec.max_length,
+    )
+    return LocalEngine(model, tokenizer, template, max_length=max_length, batch_size=batch_size), config
+
+
+def _lm_policy(run: Run, seed: int | None) -> LMPolicy:
+    """The language model policy of a run. Raises ``UserError`` as :func:`engine_from_run` does."""
+    state = jax.tree.map(lambda x: x[0], run.states_for_seeds([run.config["seeds"][0] if seed is None else seed]))
+    policy: Any = run.method.policy(state, Mode.SAMPLE)
+    if not isinstance(policy, LMPolicy):
+        raise UserError(f"{run.path} was trained by {run.method.name}, whose policy is not a language model")
+    if policy.logits_processor is not None:
+        raise UserError(
+            f"{run.path} is steered by a critic, which engines do not support: use thespis record or evaluate"
+        )
+    return policy
+
+
+def resolve_initial_model(method: Any) -> Any:
+    """The method; if its initial model is a run, its first seed is exported to the cache and used as a checkpoint.
+
+    Raises ``UserError`` as :func:`export_checkpoint` does.
+    """
+    if not isinstance(method, LMMethod) or not (Path(method.model_init.name_or_path) / "run.json").exists():
+        return method
+    run = load(method.model_init.name_or_path)
+    digest = hashlib.sha256(run.spec.name.encode())
+    for leaf in jax.tree.leaves(merge_adapters(_lm_policy(run, None).model)):
+        digest.update(np.asarray(leaf).tobytes())
+    cached = cache_path("runs", digest.hexdigest()[:16])
+    if not cached.exists():
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cached.parent) as temporary:
+            checkpoint = export_checkpoint(run, Path(temporary) / "made")
+            with contextlib.suppress(OSError):  # another process has already written it
+                checkpoint.rename(cached)
+    return dataclasses.replace(method, model=str(cached))  # pyright: ignore

@@ -1,0 +1,1 @@
+"""Training loops: compiled, host, logged and asynchronous. They work with any method."""

@@ -1,0 +1,360 @@
+"""Assembly of a run: builds method, environment, feedback, curriculum and training loop from a configuration.
+
+Methods, feedbacks and curricula can be given by the names that the command line uses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jaxtyping import PyTree
+
+from thespis.core.contracts import HostEnvironment, Method, MultiAgentMethod, OpponentCurriculum
+from thespis.core.errors import UserError
+from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs
+from thespis.core.records import EnvSpec
+from thespis.core.renames import notice
+from thespis.envs import registry
+from thespis.methods.registry import load_method as load_method
+from thespis.runs.config import apply_settings, from_config, to_config
+from thespis.runtime.cache import cache_path
+from thespis.runtime.keys import root_keys
+from thespis.training.components import Components
+from thespis.training.driver import Schedule, TrainingLoop
+from thespis.training.method_setup import tokenize_env
+from thespis.training.options import RunOptions, check_options, options_from
+
+_OLD_OPPONENTS = {"past": "uniform", "hard": "pfsp"}
+
+
+def make_method(method: str | Method, settings: list[str]) -> Method:
+    """A method, by name or as an object, with settings applied."""
+    built = load_method(method)() if isinstance(method, str) else method
+    return apply_settings(built, settings)
+
+
+def wrap_multi_agent(method: Method, env: Any) -> Method:
+    """Wrap a single-agent method as independent learners if the environment has many agents."""
+    from thespis.learners.multi_agent.independent_learners import IndependentLearners
+
+    return (
+        IndependentLearners(method)
+        if registry.is_multi_agent(env) and not isinstance(method, MultiAgentMethod)
+        else method
+    )  # pyright: ignore
+
+
+def make_feedback(feedback: Any) -> Any:
+    """A feedback by name (``environment``, ``rnd``, ``counts``); objects are returned as they are."""
+    from thespis.feedback.count_bonus import CountBonus
+    from thespis.feedback.environment import EnvironmentReward
+    from thespis.feedback.rnd import RandomNetworkDistillation
+
+    named = {
+        None: EnvironmentReward,
+        "environment": EnvironmentReward,
+        "rnd": RandomNetworkDistillation,
+        "counts": CountBonus,
+    }
+    if feedback is None or isinstance(feedback, str):
+        if feedback not in named:
+            raise UserError(f"unknown feedback {feedback!r}: it is environment, rnd or counts")
+        return named[feedback]()
+    return feedback
+
+
+def make_curriculum(curriculum: Any, parse_opponents: Callable[[str], Any]) -> Any:
+    """A curriculum: ranges such as ``length=0.3..0.8`` randomise environment parameters; ``None`` keeps them fixed.
+
+    A string names the opponents in a game: latest, uniform, pfsp or equilibrium (past versions of the learner, sampled
+    uniformly, by prioritized fictitious self-play, or by the equilibrium of their matches), league (several learners,
+    some of which exploit others), or a comma-separated list of players, such as ``bot:mcts-100`` or
+    ``runs/ppo,runs/a2c``, which ``parse_opponents`` reads (``None`` for what names no players). Objects are returned as
+    they are.
+    """
+    from thespis.curricula import opponent_pool
+    from thespis.curricula.domain_randomization import DomainRandomization
+    from thespis.curricula.fixed import FixedCurriculum
+    from thespis.curricula.league import League
+    from thespis.curricula.opponent_pool import OpponentPool
+
+    if not curriculum:
+        return FixedCurriculum()
+    if isinstance(curriculum, str):
+        choices = {
+            "latest": opponent_pool.LatestOpponent,
+            "uniform": opponent_pool.UniformOpponent,
+            "pfsp": opponent_pool.PFSPOpponent,
+            "equilibrium": opponent_pool.EquilibriumOpponent,
+        }
+        if curriculum in _OLD_OPPONENTS:
+            notice(f"opponents {curriculum} are now called {_OLD_OPPONENTS[curriculum]}")
+            curriculum = _OLD_OPPONENTS[curriculum]
+        if curriculum in choices:
+            return OpponentPool(opponent_sampler=choices[curriculum]())
+        if curriculum == "league":
+            return League()
+        if (opponents := parse_opponents(curriculum)) is None:
+            raise UserError(
+                f"unknown opponents {curriculum!r}: {', '.join(choices)}, league, or players such as runs/ppo or "
+                "bot:mcts-100"
+            )
+        return opponents
+    return DomainRandomization.parse(list(curriculum)) if isinstance(curriculum, list | tuple) else curriculum
+
+
+OFFLINE_FEEDS = LoggedTransitions | LoggedEpisodes | PreferencePairs
+METHOD_STATE_PATH = "['carry'].learner.method"  # where every loop's checkpoint stores the method's states
+
+
+@dataclasses.dataclass(frozen=True)
+class AssembledRun:
+    """A training loop and the function that makes its environments."""
+
+    components: Components
+    loop: TrainingLoop
+    spec: EnvSpec
+    make_envs: Callable[[int], HostEnvironment] | None
+    warnings: tuple[str, ...] = ()
+    """Warnings about the data for the user, one line each."""
+
+
+def enable_compilation_cache() -> None:
+    """Keep compiled programs on disk, so that the same command starts faster the second time."""
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_path("xla")))
+    for name, value in (("min_compile_time_secs", 0.1), ("min_entry_size_bytes", -1)):
+        if f"JAX_PERSISTENT_CACHE_{name.upper()}" not in os.environ:  # the user's own setting takes precedence
+            jax.config.update(f"jax_persistent_cache_{name}", value)
+
+
+def set_cpu_threads(num_threads: int, num_devices: int = 1) -> None:
+    """Set the number of threads that XLA uses on a CPU; 0 leaves it as it is. No effect once XLA has started.
+
+    Where a CPU is split into ``num_devices`` devices, each blocks a thread while it waits for the others: there are at
+    least four threads per device, as with only one per core all of them could wait for ever.
+    """
+    if num_devices > 1:
+        num_threads = max(num_threads or os.cpu_count() or 1, 4 * num_devices)
+    if num_threads:
+        os.environ["PJRT_NPROC"] = str(num_threads)
+
+
+def training_env(env: Any, method: Method, curriculum: Any) -> Any:
+    """The training environment: ``env``, wrapped where an opponent curriculum or a checkpoint's tokenizer needs it."""
+    if not isinstance(curriculum, OpponentCurriculum):
+        return tokenize_env(env, method)
+    if registry.resolve_env(env).kind != "compiled":
+        raise UserError(f"{env_name(env)} is no compiled game: opponents from a pool need one (pgx)")
+    return curriculum.make_env(registry.make_compiled(env), method)
+
+
+def env_name(env: Any) -> str | None:
+    """The name under which an environment is written into run.json; ``object:NAME`` for the user's own objects."""
+    if env is None:
+        return None
+    entry = registry.resolve_env(env)
+    return entry.name if isinstance(env, str) else f"object:{entry.name}"
+
+
+def assemble_run(config: dict[str, Any], env: Any) -> AssembledRun:
+    """Build the loop that a run.json describes, in ``env`` (a name or the user's own environment)."""
+    method = from_config(config["method"])
+    parts = Components(method, from_config(config["feedback"]), from_config(config["curriculum"]))
+    options, env = options_from(config), training_env(env, method, parts.curriculum)
+    seeds, envs, steps = config["seeds"], config["envs"], config["steps"]
+
+    def make_envs(n: int) -> HostEnvironment:
+        return registry.make_host(env, n, num_threads=options.threads)
+
+    check_options(options, config["loop"])
+    if config["loop"] == "logged":
+        return _logged_loop(parts, options, seeds, env, make_envs)
+    if config["loop"] == "compiled":
+        from thespis.training.compiled_loop import CompiledLoop
+
+        environment = registry.make_compiled(env)
+        loop_args = (parts, environment, _envs_per_learner(envs, options), seeds, steps, options.devices)
+        loops = [CompiledLoop(*loop_args)] * options.learners
+        return AssembledRun(
+            parts, _combine_loops(loops), environment.spec, make_envs, _timing_warnings(options.learners > 1)
+        )
+    share = _envs_per_learner(envs, options)
+    env_factory = _ray_env(parts, env, share, seeds, steps, options) if options.workers else make_envs
+    loops = [_host_loop(parts, env_factory, share, seeds, steps, options) for _ in range(options.learners)]
+    notes = _timing_warnings(options.learners > 1 or options.latest_policy)
+    return AssembledRun(parts, _combine_loops(loops), loops[0].spec, make_envs, notes)
+
+
+def _host_loop(
+    components: Components, make_envs: Any, envs: int, seeds: list[int], steps: int, options: RunOptions
+) -> Any:
+    from thespis.curricula.fixed import FixedCurriculum
+    from thespis.training.host_loop import HostLoop
+    from thespis.training.policy_lag import make_policy_lag
+
+    if not isinstance(components.curriculum, FixedCurriculum):
+        raise UserError(
+            "the host loop cannot vary the parameters of episodes: --randomize needs a compiled environment and loop"
+        )
+    if options.learners > 1 and (options.policy_lag or options.latest_policy):
+        raise UserError(
+            "several learners act with their newest policy: --learners goes without --policy-lag and --latest-policy"
+        )
+    lag = components.method.feed.policy_lag if options.policy_lag is None else options.policy_lag  # pyright: ignore[reportAttributeAccessIssue]
+    policy_lag = make_policy_lag(0 if options.learners > 1 else lag, latest_policy=options.latest_policy)
+    vector_env = make_envs(len(seeds) * envs)
+    try:
+        if vector_env.spec.groups and not isinstance(components.method, MultiAgentMethod):
+            raise UserError(
+                f"{vector_env.spec.name} has many agents and {components.method.name} is for one: "
+                "pass the environment's class instead of a function, or use a multi-agent method (ippo)"
+            )
+        if vector_env.spec.privileged_space is not None:
+            raise UserError(
+                f"{vector_env.spec.name} has privileged observations for critics, which only the compiled loop supports"
+            )
+        return HostLoop(components, vector_env, envs, seeds, steps, policy_lag, options.jitter)
+    except BaseException:
+        vector_env.close()
+        raise
+
+
+def _ray_env(components: Components, env: Any, envs: int, seeds: list[int], steps: int, options: RunOptions) -> Any:
+    """A function that starts the Ray workers, in place of one that makes local environments."""
+    import gymnasium
+
+    from thespis.data.stores import make_store
+    from thespis.training.ray_env import RayVectorEnv, WorkerConfig
+
+    if envs % options.workers:
+        raise UserError(f"{envs} environments per seed cannot be shared out to {options.workers} workers: --envs N")
+    if not isinstance(env, str | type) and isinstance(env, HostEnvironment | gymnasium.vector.VectorEnv):
+        raise UserError("a vector environment cannot be shared out to workers: give a class or a function")
+    store, share = make_store(components.method.feed, steps), envs // options.workers
+    if store.group_size and share % store.group_size:
+        raise UserError(f"{share} environments of a worker do not make groups of {store.group_size}: --envs N")
+    recipe = WorkerConfig(
+        components, env, options.threads, len(seeds), share, store.feed.collect_steps, store.group_size
+    )
+    return lambda _: RayVectorEnv(recipe, options.workers, options.cluster)
+
+
+def _envs_per_learner(envs: int, options: RunOptions) -> int:
+    """Environments of one learner, per seed."""
+    if options.learners < 1 or envs % options.learners:
+        raise UserError(f"{envs} environments per seed cannot be shared out to {options.learners} learners: --envs N")
+    return envs // options.learners
+
+
+def _combine_loops(loops: list[Any]) -> TrainingLoop:
+    """One loop for all learners; a single learner's loop is returned as it is."""
+    from thespis.training.async_loop import AsyncLoop
+
+    return loops[0] if len(loops) == 1 else AsyncLoop(loops)
+
+
+def _timing_warnings(depends_on_timing: bool) -> tuple[str, ...]:
+    """A warning if results depend on timing, so that equal seeds do not give equal results."""
+    return (
+        ("this run depends on timing: the same seed will not give the same numbers again",) if depends_on_timing else ()
+    )
+
+
+def _logged_loop(
+    components: Components, options: RunOptions, seeds: list[int], env: Any, make_envs: Any
+) -> AssembledRun:
+    from thespis.training.data_sources import build_dataset, resolve_spec
+    from thespis.training.logged_loop import LoggedLoop
+
+    if options.data is None:
+        raise UserError("learning from a dataset needs one: --data DIR (make one with `thespis collect RUN`)")
+    dataset = build_dataset(options.data, env, components.method)
+    spec = resolve_spec(dataset, env)
+    loop = LoggedLoop(components, spec, dataset.steps, seeds, dataset.group_size)
+    return AssembledRun(components, loop, spec, make_envs if env is not None else None, dataset.notes)
+
+
+def loop_kind(method: Method, env: Any, options: RunOptions) -> str:
+    """The training loop that the method, the environment and the options need: compiled, host or logged."""
+    requested = options.loop
+    if requested not in (None, "compiled", "host", "logged"):
+        raise UserError(f"unknown loop {requested!r}: it is compiled, host or logged")
+    if isinstance(method.feed, OFFLINE_FEEDS) or options.data is not None or requested == "logged":
+        if requested not in (None, "logged"):
+            raise UserError(f"a run that learns from data needs the logged loop, not the {requested} loop")
+        return "logged"
+    if env is None:
+        raise UserError("no environment given: --env NAME (thespis list envs), or --data DIR for a dataset")
+    kind = registry.resolve_env(env).kind
+    if requested == "compiled" and kind == "host":
+        raise UserError(f"{env_name(env)} is not written in JAX and cannot be compiled: use the host loop")
+    return requested or kind
+
+
+def method_state_shapes(method: Method, spec: EnvSpec, seeds: list[int]) -> PyTree:
+    """Shapes of a method's states, with leading axis ``[seed]``."""
+    from thespis.training.components import with_array_leaves
+
+    method = with_array_leaves(method)
+    return jax.eval_shape(jax.vmap(lambda key: method.init(spec, key)), root_keys(seeds))
+
+
+def resolve_config(
+    method: Method,
+    env: Any,
+    *,
+    steps: int,
+    num_envs: int | None,
+    seeds: list[int],
+    feedback: Any,
+    curriculum: Any,
+    options: RunOptions,
+    parse_opponents: Callable[[str], Any],
+) -> dict[str, Any]:
+    """The content of run.json, except for :func:`run_metadata`. ``parse_opponents``: see :func:`make_curriculum`."""
+    from thespis import __version__
+
+    kind = loop_kind(method, env, options)
+    feedback, curriculum = make_feedback(feedback), make_curriculum(curriculum, parse_opponents)
+    method = (
+        curriculum.make_learner(method) if isinstance(curriculum, OpponentCurriculum) else wrap_multi_agent(method, env)
+    )
+    envs_per_seed = (
+        1 if isinstance(method.feed, OFFLINE_FEEDS) or kind == "logged" else num_envs or method.feed.num_envs
+    )
+    components: tuple[Any, ...] = (method, feedback, curriculum)
+    citations = [dataclasses.asdict(citation) for part in components for citation in part.citations]
+    return {
+        "format": 1,
+        "thespis": __version__,
+        "method_name": method.name,
+        "method": to_config(method),
+        "env": env_name(env),
+        "feedback": to_config(feedback),
+        "curriculum": to_config(curriculum),
+        "steps": steps,
+        "envs": envs_per_seed,
+        "seeds": seeds,
+        "loop": kind,
+        "options": dataclasses.asdict(options),
+        "details": list(method.details),
+        "bibliography": citations,
+    }
+
+
+def run_metadata() -> dict[str, Any]:
+    """The part of run.json about where it was written: versions, device, and the git state of the user's repository."""
+    from thespis.runs.system_info import describe_device, git_state, package_versions
+
+    return {"versions": package_versions(), "device": describe_device(), "git": git_state()}
+
+
+def schedule_from(config: dict[str, Any]) -> Schedule:
+    """The intervals at which a run evaluates, saves checkpoints and reports metrics."""
+    options = options_from(config)
+    return Schedule(config["steps"], options.evaluate_every, options.checkpoint_seconds, options.report_every)

@@ -1,0 +1,283 @@
+"""The compiled loop: acting, storing and learning as one XLA program, run in chunks; per seed on CPUs, else vmapped.
+
+The program contains no host callbacks. The carry is donated, so that a replay buffer exists only once. Between chunks
+the driver reads metrics, evaluates and saves checkpoints.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from thespis.core.contracts import Environment, Mode
+from thespis.core.records import AgentOutcome, EpisodeStats, Transition, View
+from thespis.data.stores import make_store
+from thespis.runtime import vmap_exact
+from thespis.runtime.distributed import gather_arrays
+from thespis.runtime.keys import fold, indexed_keys, root_keys
+from thespis.runtime.timer import PhaseTimer
+from thespis.runtime.vmap_exact import prevent_inlining
+from thespis.training.components import (
+    Components,
+    LearnerState,
+    MetricSums,
+    act_step,
+    gather_learner,
+    init_learner_state,
+    learn_block,
+    metric_names,
+    select_rows,
+    with_array_leaves,
+    zero_metric_sums,
+)
+from thespis.training.placement import LoopPrograms, choose_placement
+
+
+class EnvState(eqx.Module):
+    """State of one seed's environments, leaves ``[env, ...]``."""
+
+    state: PyTree
+    view: View
+    privileged: PyTree
+    memory: Any
+    is_first: Bool[Array, "*seed env"]
+    returns: Float[Array, "*seed env"]
+    lengths: Int[Array, "*seed env"]
+    params: PyTree
+    agent_returns: dict[str, Array] | None
+    """Every agent's return so far, by group ``[env, agent]``; ``None`` with a single agent."""
+
+
+class CompiledCarry(eqx.Module):
+    """Loop carry, the whole state of a run: leading axis ``[seed]``, except for two counters that all seeds share."""
+
+    root_keys: Key[Array, " seed"]
+    learner: LearnerState
+    env_state: EnvState
+    metric_sums: MetricSums
+    num_ticks: Int[Array, ""]
+    num_updates: Int[Array, ""]
+
+
+class CompiledLoop:
+    """Compiled training loop: trains ``components`` in a compiled environment."""
+
+    kind = "compiled"
+
+    def __init__(
+        self,
+        components: Components,
+        environment: Environment,
+        num_envs: int,
+        seeds: list[int],
+        total_steps: int,
+        num_devices: int = 1,
+    ):
+        self.components = with_array_leaves(components)
+        self.environment, self.spec, self.num_envs, self.seeds = environment, environment.spec, num_envs, seeds
+        self.store = make_store(components.method.feed, total_steps)
+        self.warmup_blocks = self.store.num_warmup_blocks(num_envs)
+        self.steps_per_block = self.store.feed.collect_steps * num_envs
+        self.metric_names = metric_names(self.components, self.spec, self.store, num_envs)
+        self.timer = PhaseTimer("program")
+        self.timing = self.timer.seconds
+        self._reset, self._step = (prevent_inlining(jax.vmap(f)) for f in (environment.reset, environment.step))
+        self.placement = choose_placement(
+            LoopPrograms(self._init, self.run_chunk, self._env_axes(), seeds), num_envs, num_devices
+        )
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def shapes(self) -> CompiledCarry:
+        """Shapes of the carry; nothing is allocated."""
+        return jax.eval_shape(self._init, root_keys(self.seeds))
+
+    def init(self, worker: int = 0) -> CompiledCarry:
+        """A fresh carry, a different one for every ``worker``."""
+        with self.timer.measure_compile():
+            return jax.block_until_ready(self.placement.init(worker))
+
+    def _env_axes(self) -> CompiledCarry:
+        """The axis of each leaf of the carry that indexes environments; -1: none."""
+        counted = {".learner.store": 2, ".env_state": 1}
+
+        def axis(where: tuple[Any, ...]) -> int:
+            name = jax.tree_util.keystr(where)
+            return next((axis for start, axis in counted.items() if name.startswith(start)), -1)
+
+        return jax.tree_util.tree_map_with_path(lambda where, _: axis(where), self.shapes())
+
+    def _init(self, seeds: Key[Array, " seed"]) -> CompiledCarry:
+        learner, env_state = jax.vmap(self._init_one)(seeds)
+        metric_sums = jax.vmap(lambda _: zero_metric_sums(self.metric_names))(seeds)
+        return CompiledCarry(seeds, learner, env_state, metric_sums, jnp.zeros((), "int32"), jnp.zeros((), "int32"))
+
+    def _init_one(self, root: Key[Array, ""]) -> tuple[LearnerState, EnvState]:
+        learner = init_learner_state(self.components, self.spec, self.store, self.num_envs, root)
+        memory = self.components.method.init_memory(
+            self.components.method.policy(learner.method, Mode.EXPLORE), self.num_envs
+        )
+        return learner, self._reset_envs(self.components, learner.curriculum, root, jnp.zeros((), "int32"), memory)
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    def advance(self, carry: CompiledCarry, blocks: int) -> CompiledCarry:
+        """Run ``blocks`` blocks; ``carry`` is consumed. Warm-up blocks, without updates, come first."""
+        done = int(carry.num_ticks) // self.store.feed.collect_steps
+        warm = min(max(self.warmup_blocks - done, 0), blocks)
+        for train, count in ((False, warm), (True, blocks - warm)):
+            if count:
+                with self.timer.measure("program"):
+                    carry = self.placement.run(self.timer, self.components, carry, count, train=train)
+                    jax.block_until_ready(carry)
+        self.store.check(carry.learner.store)
+        return carry
+
+    def run_chunk(
+        self, components: Components, carry: CompiledCarry, blocks: Int[Array, ""], *, train: bool
+    ) -> CompiledCarry:
+        """The program of :meth:`advance`: ``blocks`` blocks, either all with updates or all without."""
+        return vmap_exact.map_seeds_in_place(
+            lambda piece: self._chunk(components, piece, blocks, train), carry, carry.root_keys.shape[0]
+        )
+
+    def _chunk(
+        self, components: Components, carry: CompiledCarry, blocks: Int[Array, ""], train: bool
+    ) -> CompiledCarry:
+        feed = self.store.feed
+
+        def block(_, carry: CompiledCarry) -> CompiledCarry:
+            def per_seed(root, learner, env_state, tally):
+                return self._block(
+                    components, root, learner, env_state, tally, carry.num_ticks, carry.num_updates, train
+                )
+
+            learner, env_state, metric_sums = jax.vmap(per_seed)(
+                carry.root_keys, carry.learner, carry.env_state, carry.metric_sums
+            )
+            updates = carry.num_updates + (feed.num_updates if train else 0)
+            return CompiledCarry(
+                carry.root_keys, learner, env_state, metric_sums, carry.num_ticks + feed.collect_steps, updates
+            )
+
+        return jax.lax.fori_loop(0, blocks, block, carry)
+
+    def _block(self, components, root, learner, env_state, metric_sums, ticks, updates, train):
+        policy = components.method.policy(learner.method, Mode.EXPLORE)
+        if self.store.group_size:
+            env_state = self._reset_envs(components, learner.curriculum, root, ticks, env_state.memory)
+        memory = env_state.memory
+
+        def tick(env_state, t):
+            return self._tick(components, root, policy, learner.curriculum, env_state, t)
+
+        env_state, (steps, outcomes) = jax.lax.scan(tick, env_state, ticks + jnp.arange(self.store.feed.collect_steps))
+        learner, metric_sums = learn_block(
+            components, self.store, learner, metric_sums, steps, memory, outcomes, root, ticks, updates, train=train
+        )
+        return learner, env_state, metric_sums
+
+    def _reset_envs(
+        self, components: Components, curriculum: PyTree, root: Key[Array, ""], ticks: Array, memory: Any
+    ) -> EnvState:
+        """Start fresh episodes everywhere after ``ticks`` ticks; those of a group get the same initial state."""
+        group = max(self.store.group_size, 1)
+        num_starts = self.num_envs // group
+        params = components.curriculum.draw(curriculum, fold(root, "draw", ticks), num_starts)
+        starts = params, indexed_keys(fold(root, "reset", ticks), num_starts)
+        params, keys = jax.tree.map(lambda x: x[jnp.arange(self.num_envs) // group], starts) if group > 1 else starts
+        state, step = self._reset(params, keys)
+        n = self.num_envs
+        agent_returns = {agents.name: jnp.zeros((n, agents.num_agents)) for agents in self.spec.groups} or None
+        return EnvState(
+            state,
+            step.view,
+            step.privileged,
+            memory,
+            jnp.ones(n, bool),
+            jnp.zeros(n),
+            jnp.zeros(n, "int32"),
+            params,
+            agent_returns,
+        )
+
+    def _tick(self, components: Components, root, policy, curriculum, env_state: EnvState, t) -> tuple[EnvState, Any]:
+        env_action, action, memory, extras = act_step(
+            components, self.spec, policy, env_state.memory, env_state.view, env_state.is_first, fold(root, "act", t)
+        )
+        keys = indexed_keys(fold(root, "step", t), self.num_envs)
+        state, step = self._step(env_state.state, env_action, keys)
+        transition = Transition(
+            env_state.view,
+            action,
+            step.reward,
+            step.terminated,
+            step.truncated,
+            step.view,
+            env_state.is_first,
+            extras,
+            env_state.privileged,
+            step.privileged,
+            step.agent_outcomes,
+        )
+        returns, lengths = env_state.returns + step.reward, env_state.lengths + 1
+        ended = transition.done
+        agent_returns = _add_agent_rewards(env_state.agent_returns, step.agent_outcomes)
+        outcomes = EpisodeStats(ended, returns, lengths, env_state.params, agent_returns=agent_returns)
+
+        params = components.curriculum.draw(curriculum, fold(root, "draw", t + 1), self.num_envs)
+        reset_keys = indexed_keys(fold(root, "reset", t + 1), self.num_envs)
+        fresh_state, fresh = self._reset(params, reset_keys)
+        state, view, privileged, params, agent_returns = select_rows(
+            ended,
+            (fresh_state, fresh.view, fresh.privileged, params, jax.tree.map(jnp.zeros_like, agent_returns)),
+            (state, step.view, step.privileged, env_state.params, agent_returns),
+        )
+        returns, lengths = jnp.where(ended, 0.0, returns), jnp.where(ended, 0, lengths)
+        env_state = EnvState(state, view, privileged, memory, ended, returns, lengths, params, agent_returns)
+        return env_state, (transition, outcomes)
+
+    # -- what the driver reads -----------------------------------------------------------------------------
+
+    def num_steps(self, carry: CompiledCarry) -> int:
+        """Environment steps per seed so far."""
+        return int(carry.num_ticks) * self.num_envs
+
+    def pop_metric_sums(self, carry: CompiledCarry) -> tuple[CompiledCarry, MetricSums]:
+        """The metric sums since the last call, on the host, and the carry with them reset."""
+        metric_sums = jax.device_get(gather_arrays(carry.metric_sums))
+        return eqx.tree_at(
+            lambda c: c.metric_sums, carry, jax.tree.map(vmap_exact.zeros_like, carry.metric_sums)
+        ), metric_sums
+
+    def learner_state(self, carry: CompiledCarry) -> LearnerState:
+        """The learner's state, leading axis ``[seed]``; the store is not gathered."""
+        return gather_learner(carry.learner)
+
+    def snapshot(self, carry: CompiledCarry) -> PyTree:
+        """The content of a checkpoint: the whole carry."""
+        return {"carry": carry}
+
+    def checkpoint_template(self) -> PyTree:
+        """The structure of this loop's checkpoints."""
+        return {"carry": self.shapes()}
+
+    def restore(self, snapshot: PyTree) -> tuple[CompiledCarry, list[str]]:
+        """The carry from a checkpoint, and messages about what could not be restored (none)."""
+        return self.placement.place(snapshot["carry"]), []
+
+    def pop_warnings(self) -> list[str]:
+        """No warnings: failures in this loop raise errors."""
+        return []
+
+    def close(self) -> None:
+        """Do nothing: no resources are held."""
+
+
+def _add_agent_rewards(sums: dict[str, Array] | None, each: dict[str, AgentOutcome] | None) -> dict[str, Array] | None:
+    """Every agent's return with a step's rewards added; ``None`` with a single agent."""
+    return None if sums is None or each is None else {name: sums[name] + each[name].reward for name in sums}

@@ -1,0 +1,179 @@
+"""Build datasets from a dataset directory, a JSONL file of conversations, or an environment's demonstrator."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import re
+import tempfile
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+
+from thespis.core.errors import UserError
+from thespis.core.records import EnvSpec
+from thespis.core.spaces import Text
+from thespis.data.datasets import Dataset, read_dataset, transitions_to_columns, write_dataset
+from thespis.data.dialogues import add_privileged, dialogue_transitions
+from thespis.training.method_setup import LMMethod
+
+DEMONSTRATIONS, BRANCHES, JSONL_SUFFIX = "demonstrations", "branches", ".jsonl"
+DEFAULT_DIALOGUES, DEFAULT_BRANCHES = 512, 8
+
+
+@runtime_checkable
+class ExpertDataTransform(Protocol):
+    """Rollout transform that needs a dataset of expert dialogues, named as for ``--data``."""
+
+    expert_data: str
+
+
+def build_dataset(data: str, env: Any, method: Any) -> Dataset:
+    """Build the dataset that ``data`` names, for a method that will train in ``env`` (``None``: no environment).
+
+    ``demonstrations:N``: N dialogues of the environment's demonstrator; ``demonstrations:N:ENV``: of another
+    environment's, for instance where the own demonstrator is no expert. ``branches:NxK``: N demonstrations of the
+    environment and K counterfactual branches of each (:mod:`thespis.training.counterfactual_branches`). ``FILE.jsonl``:
+    conversations, preference pairs or rated answers in plain text (:mod:`thespis.language.chat_files`), tokenized by
+    the method's checkpoint. Anything else is a directory that :func:`~thespis.data.datasets.read_dataset` reads.
+
+    Raises:
+        UserError: if the dataset cannot be built; for files the line is named.
+    """
+    name, _, argument = data.partition(":")
+    if name == DEMONSTRATIONS:
+        count, _, other_env = argument.partition(":")
+        if not (other_env or env is not None) or (count and not count.isdecimal()):
+            raise UserError(
+                f"--data {data}: it is {DEMONSTRATIONS}:N, N conversations, and the environment is --env NAME"
+            )
+        return demonstration_dataset(other_env or env, int(count or DEFAULT_DIALOGUES))
+    if name == BRANCHES:
+        from thespis.training.counterfactual_branches import branch_dataset
+
+        match = re.fullmatch(r"(\d*)(?:x(\d+))?", argument)
+        if env is None or match is None:
+            raise UserError(f"--data {data}: it is {BRANCHES}:NxK, K branches of N conversations, in --env NAME")
+        return branch_dataset(env, int(match[1] or DEFAULT_DIALOGUES), int(match[2] or DEFAULT_BRANCHES))
+    if not data.endswith(JSONL_SUFFIX):
+        return read_dataset(data)
+    directory = method.model_init.name_or_path if isinstance(method, LMMethod) else ""
+    if not Path(directory).is_dir() or not directory:
+        raise UserError(f"{data} is plain text, which a checkpoint's tokenizer must encode: --model DIR")
+    return dataset_from_jsonl(Path(data), directory)
+
+
+def with_expert_data(method: Any, env: Any) -> Any:
+    """Resolve the expert dataset of a method with a discriminator; build it and put it into the cache if needed.
+
+    Raises ``UserError`` as :func:`build_dataset` and :func:`resolve_spec` do.
+    """
+    if not isinstance(method, LMMethod):
+        return method
+    from thespis.learners.language.discriminator import EXPERT_CACHE_PREFIX, expert_cache_path
+    from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
+
+    if not isinstance(method, LMPolicyGradient) or not isinstance(method.rollout_transform, ExpertDataTransform):
+        return method
+    part: Any = method.rollout_transform
+    if part.expert_data.startswith(EXPERT_CACHE_PREFIX):
+        return method
+    dataset = build_dataset(part.expert_data, env, method)
+    resolve_spec(dataset, env)
+    if Path(part.expert_data).is_dir():
+        return method
+    columns = transitions_to_columns(dataset.spec, dataset.steps)
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(columns[name]).tobytes() for name in sorted(columns)))
+    name = digest.hexdigest()[:16]
+    if not expert_cache_path(name).exists():
+        metadata = dataset.metadata | {
+            "observation": dataset.spec.observation_space,
+            "action": dataset.spec.action_space,
+        }
+        expert_cache_path(name).parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=expert_cache_path(name).parent) as temporary:
+            write_dataset(Path(temporary) / "made", columns, metadata | {"time_limit": dataset.spec.time_limit})
+            with contextlib.suppress(OSError):  # another process was quicker
+                (Path(temporary) / "made").rename(expert_cache_path(name))
+    return dataclasses.replace(
+        method, rollout_transform=dataclasses.replace(part, expert_data=EXPERT_CACHE_PREFIX + name)
+    )
+
+
+def resolve_spec(dataset: Dataset, env: Any) -> EnvSpec:
+    """Resolve the environment spec for learning from a dataset and then acting in ``env``.
+
+    It is the environment's own, with its dialogue sizes. Raises ``UserError`` if the vocabularies differ, or the
+    dataset's responses are longer than the environment allows.
+    """
+    from thespis.envs import registry
+
+    spec = dataset.spec
+    if env is None or not isinstance(spec.action_space, Text):
+        return spec
+    if registry.resolve_env(env).kind == "compiled":
+        env_spec = registry.make_compiled(env).spec
+    else:
+        with contextlib.closing(registry.make_host(env, 1)) as envs:
+            env_spec = envs.spec
+    if not isinstance(env_spec.action_space, Text) or env_spec.action_space.vocabulary != spec.action_space.vocabulary:
+        raise UserError(
+            f"the dataset is of {spec.name}, which has another vocabulary than {env_spec.name}: leave out --env"
+        )
+    if spec.action_space.max_length > env_spec.action_space.max_length:
+        raise UserError(
+            f"the dataset's responses have {spec.action_space.max_length} tokens, {env_spec.name} allows "
+            f"{env_spec.action_space.max_length}"
+        )
+    return env_spec
+
+
+def demonstration_dataset(env: Any, num_dialogues: int) -> Dataset:
+    """Build a dataset from an environment's demonstrator, deterministic. Raises ``UserError`` if there is none."""
+    from thespis.envs import registry
+    from thespis.training.demonstrations import collect_demonstrations, privileged_tokens
+
+    compiled = registry.resolve_env(env).kind == "compiled"
+    environment: Any = registry.make_compiled(env) if compiled else registry.make_host(env, 1)
+    try:
+        steps = dialogue_transitions(
+            *(np.asarray(column) for column in collect_demonstrations(env, environment, num_dialogues))
+        )
+        privileged = privileged_tokens(environment, num_dialogues)
+        steps = steps if privileged is None else add_privileged(steps, privileged)
+    finally:
+        if not compiled:
+            environment.close()
+    return Dataset(environment.spec, steps, (), {"env": environment.spec.name, "method": "demonstrator"})
+
+
+def dataset_from_jsonl(path: Path, tokenizer_dir: str) -> Dataset:
+    """Build a dataset from the conversations of a JSONL file, encoded by a checkpoint's tokenizer and chat template."""
+    from thespis.language.chat_files import read_chats
+    from thespis.language.templating import TemplateFormatter
+
+    formatter = TemplateFormatter(tokenizer_dir)
+    chats, group_size = read_chats(path, formatter.template, formatter.tokenizer)
+    rows, turns = len(chats), max(len(chat.responses) for chat in chats)
+    response_length = max(len(ids) for chat in chats for ids in chat.responses)
+    transcript = np.full((rows, max(len(chat.tokens) for chat in chats)), -1, "int32")
+    starts, reward = np.zeros((turns, rows), "int32"), np.zeros((turns, rows), "float32")
+    responses = np.full((turns, rows, response_length), -1, "int32")
+    for i, chat in enumerate(chats):
+        transcript[i, : len(chat.tokens)] = chat.tokens
+        for t, (start, ids, earned) in enumerate(zip(chat.response_starts, chat.responses, chat.rewards, strict=True)):
+            starts[t, i], responses[t, i, : len(ids)], reward[t, i] = start, ids, earned
+    vocabulary, message_length = formatter.vocabulary, max(chat.max_message_length for chat in chats)
+    spec = EnvSpec(
+        path.stem,
+        Text(transcript.shape[1], vocabulary, message_length),
+        Text(response_length, vocabulary),
+        time_limit=turns,
+    )
+    metadata = {"env": path.stem, "together": group_size}
+    return Dataset(
+        spec, jax.tree.map(np.asarray, dialogue_transitions(transcript, starts, responses, reward)), (), metadata
+    )

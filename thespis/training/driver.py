@@ -1,0 +1,248 @@
+"""The driver: runs any loop to its last step, with metrics, evaluation, checkpoints and early stopping.
+
+A loop runs a number of blocks and knows nothing of files or clocks; everything between two chunks
+happens here, for all loops. Chunks end at fixed steps, so rows of metrics never depend on timing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from thespis.core.errors import UserError
+from thespis.runs.events import EventBus
+from thespis.runs.store import RunDirectory
+from thespis.runtime.distributed import any_process, gather_arrays, is_main_process
+from thespis.runtime.interrupts import catch_interrupts
+from thespis.training.components import LearnerState, MetricSums
+
+DEFAULT_NUM_REPORTS = 100  # number of chunks of a run
+MAX_CHUNK_STEPS = 10_000  # largest number of environment steps per seed, for frequent progress and prompt interrupts
+
+
+@runtime_checkable
+class TrainingLoop(Protocol):
+    """Interface of training loops for the driver."""
+
+    kind: str
+    seeds: list[int]
+    metric_names: tuple[str, ...]
+    steps_per_block: int
+    timing: dict[str, float]
+
+    def shapes(self) -> PyTree:
+        """Shapes of the state on the device; nothing is allocated."""
+        ...
+
+    def init(self) -> Any:
+        """A fresh carry (the whole state of a run)."""
+        ...
+
+    def advance(self, carry: Any, blocks: int) -> Any:
+        """Run ``blocks`` blocks; ``carry`` is consumed."""
+        ...
+
+    def num_steps(self, carry: Any) -> int:
+        """Steps per seed so far."""
+        ...
+
+    def pop_metric_sums(self, carry: Any) -> tuple[Any, MetricSums]:
+        """Metric sums since the last call, and the carry with them reset."""
+        ...
+
+    def learner_state(self, carry: Any) -> LearnerState:
+        """The learner's state, leading axis ``[seed]``."""
+        ...
+
+    def snapshot(self, carry: Any) -> PyTree:
+        """The content of a checkpoint."""
+        ...
+
+    def checkpoint_template(self) -> PyTree:
+        """The structure of this loop's checkpoints: arrays or shapes."""
+        ...
+
+    def restore(self, snapshot: PyTree) -> tuple[Any, list[str]]:
+        """The carry from a checkpoint, and messages about what could not be restored."""
+        ...
+
+    def pop_warnings(self) -> list[str]:
+        """Warnings about the last blocks for the user, one line each; each is returned once."""
+        ...
+
+    def close(self) -> None:
+        """Release environments and processes."""
+        ...
+
+
+class DivergenceError(UserError):
+    """Error: a loss or a parameter is no longer finite."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """Intervals of evaluations, checkpoints and reports. Steps are per seed; a chunk ends with a row of metrics."""
+
+    total_steps: int
+    evaluate_every: int = 0
+    checkpoint_seconds: float = 60.0
+    report_every: int = 0
+
+    def blocks_per_chunk(self, block_steps: int) -> int:
+        """Number of blocks between two rows of metrics."""
+        chunk_steps = self.report_every or min(self.total_steps / DEFAULT_NUM_REPORTS, MAX_CHUNK_STEPS)
+        return max(1, round(chunk_steps / block_steps))
+
+    def eval_due(self, before: int, step: int) -> bool:
+        """Whether an evaluation is due between ``before`` (exclusive) and ``step``."""
+        every = self.evaluate_every
+        return every > 0 and step // every > before // every
+
+    def halfway_due(self, before: int, step: int) -> bool:
+        """Whether half of the run was completed between ``before`` (exclusive) and ``step``, and the run goes on."""
+        return before < self.total_steps / 2 <= step < self.total_steps
+
+
+def run_loop(
+    loop: TrainingLoop,
+    carry: Any,
+    schedule: Schedule,
+    run: RunDirectory,
+    bus: EventBus,
+    evaluate: Callable[[PyTree], tuple[list, list | None]],
+    on_halfway: Callable[[int, PyTree], None] = lambda step, states: None,
+) -> tuple[Any, str]:
+    """Run a training loop to its end.
+
+    Returns the last carry and why it ended: ``finished``, ``stopped`` or ``interrupted``. ``on_halfway`` is called with
+    the step and the method's states after half of the steps. Raises :class:`DivergenceError` on a number that is not
+    finite; the last good checkpoint stays.
+    """
+    total = math.ceil(schedule.total_steps / loop.steps_per_block)
+    chunk = schedule.blocks_per_chunk(loop.steps_per_block)
+    meter, done = _ProgressMeter(loop, loop.num_steps(carry)), loop.num_steps(carry) // loop.steps_per_block
+    saved, saved_at, saved_step, reason = None, -math.inf, -1, "finished"
+    with catch_interrupts() as interrupted:
+        while done < total:
+            blocks = min(chunk - done % chunk, total - done)
+            carry = loop.advance(carry, blocks)
+            before, done = done * loop.steps_per_block, done + blocks
+            step = done * loop.steps_per_block
+            carry, metric_sums = loop.pop_metric_sums(carry)
+            rows = metric_rows(metric_sums, step, loop.seeds)
+            check_finite(rows, loop.learner_state(carry), step, loop.seeds, saved)
+            stop = _log_chunk(run, bus, step, loop.pop_warnings(), rows, meter.progress(step, schedule.total_steps))
+            if schedule.eval_due(before, step) and done < total:
+                greedy, sampled = evaluate(loop.learner_state(carry).method)
+                run.append_evaluation(step, greedy, sampled)
+                stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
+            if schedule.halfway_due(before, step):
+                on_halfway(step, loop.learner_state(carry).method)
+            checkpoint_due = time.monotonic() - saved_at >= schedule.checkpoint_seconds
+            stop, interrupt, checkpoint_due = any_process(stop, interrupted.is_set(), checkpoint_due)
+            if stop or interrupt:
+                reason = "interrupted" if interrupt else "stopped"
+                break
+            if checkpoint_due:
+                saved, saved_at, saved_step = save_checkpoint(loop, carry, run, bus), time.monotonic(), step
+        if saved_step != loop.num_steps(carry):
+            save_checkpoint(loop, carry, run, bus)
+    return carry, reason
+
+
+def _log_chunk(
+    run: RunDirectory, bus: EventBus, step: int, warnings: list[str], rows: list[dict], progress: dict[str, float]
+) -> bool:
+    """Write and emit the results of a chunk. Returns whether a callback wants to stop."""
+    run.append_metrics(rows)
+    run.append_progress(step, progress["elapsed"], progress["steps_per_second"])
+    stop = any([bus.emit("warning", step, message=line) for line in warnings])
+    stop |= bus.emit("metrics", step, rows=rows)
+    return bus.emit("progress", step, **progress) or stop
+
+
+def save_checkpoint(loop: TrainingLoop, carry: Any, run: RunDirectory, bus: EventBus) -> str:
+    """Write a checkpoint and emit its event. Returns its path."""
+    began = time.perf_counter()
+    step = loop.num_steps(carry)
+    snapshot = loop.snapshot(carry)
+    if jax.process_count() > 1:
+        snapshot = jax.tree.map(gather_arrays, snapshot)  # leaf by leaf: a device may not have room for all of it
+    path = run.save_checkpoint(step, snapshot, {"step": step}) if is_main_process() else run.checkpoint_dir
+    seconds = time.perf_counter() - began
+    loop.timing["checkpoint"] = loop.timing.get("checkpoint", 0.0) + seconds
+    bus.emit("checkpoint", step, path=str(path), seconds=seconds)
+    return str(path)
+
+
+def metric_rows(metric_sums: MetricSums, step: int, seeds: list[int]) -> list[dict[str, Any]]:
+    """Build one row of metrics per seed: means since the last row, ``None`` where nothing was measured."""
+    rows = []
+    for i, seed in enumerate(seeds):
+        episodes, updates = int(metric_sums.num_episodes[i]), int(metric_sums.num_updates[i])
+        row: dict[str, Any] = {"step": step, "seed": seed, "episodes": episodes}
+        row["episode_return"] = float(metric_sums.return_sum[i]) / episodes if episodes else None
+        row["episode_length"] = float(metric_sums.length_sum[i]) / episodes if episodes else None
+        row |= {name: float(total[i]) / updates if updates else None for name, total in metric_sums.sums.items()}
+        rows.append(row)
+    return rows
+
+
+def check_finite(
+    rows: list[dict[str, Any]], learner: LearnerState, step: int, seeds: list[int], checkpoint_path: str | None
+) -> None:
+    """Raise :class:`DivergenceError` with step, seed and name of what is not finite."""
+    checkpoint_note = (
+        f"the last good checkpoint is {checkpoint_path}" if checkpoint_path else "no checkpoint had been written yet"
+    )
+    advice = "lower learning_rate, or check the environment's rewards and observations for NaN"
+    for row in rows:
+        bad = [name for name, value in row.items() if value is not None and not math.isfinite(value)]
+        if bad:
+            raise DivergenceError(
+                f"step {step}, seed {row['seed']}: {bad[0]} is {row[bad[0]]}; {checkpoint_note}; {advice}"
+            )
+    finite = gather_arrays(_all_finite((learner.method, learner.feedback)))
+    if not np.all(finite):
+        seed = seeds[int(np.argmin(finite))]
+        raise DivergenceError(f"step {step}, seed {seed}: a parameter is not finite; {checkpoint_note}; {advice}")
+
+
+@jax.jit
+def _all_finite(tree: PyTree) -> jax.Array:
+    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
+    flags = [jnp.isfinite(x).reshape(x.shape[0], -1).all(axis=1) for x in floats]
+    return jnp.stack(flags).all(axis=0)
+
+
+class _ProgressMeter:
+    """Steps per second and remaining time, measured since its start, without compilation."""
+
+    def __init__(self, loop: TrainingLoop, step: int):
+        self.loop, self.first = loop, step
+        self.began = self._now()
+        self.last = (self.began, step)
+
+    def _now(self) -> float:
+        return time.monotonic() - self.loop.timing["compile"]
+
+    def progress(self, step: int, total: int) -> dict[str, float]:
+        now = self._now()
+        seconds, steps = now - self.last[0], step - self.last[1]
+        self.last = (now, step)
+        speed = steps / max(seconds, 1e-9)
+        seconds_left = (total - step) * (now - self.began) / max(step - self.first, 1)
+        return {
+            "fraction": min(step / total, 1.0),
+            "steps_per_second": speed * len(self.loop.seeds),
+            "seconds_left": max(seconds_left, 0.0),
+            "elapsed": now - self.began,
+        }

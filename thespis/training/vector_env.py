@@ -1,0 +1,240 @@
+"""Acting in host environments: collecting blocks of experience, and the state that is carried from block to block.
+
+The local implementation (:class:`LocalVectorEnv`) runs in this process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from thespis.core.contracts import HostEnvironment, Mode
+from thespis.core.records import EnvSpec, TimeStep, View
+from thespis.runtime.keys import env_seed, fold, seed_key
+from thespis.runtime.timer import PhaseTimer
+from thespis.runtime.vmap_exact import map_seeds
+from thespis.training.components import Components, LearnerState, MetricSums, act_step
+
+
+class HostEnvState(eqx.Module):
+    """The environments' state: memory ``[seed, env, ...]`` on the device, the rest ``[seed * env, ...]`` in numpy.
+
+    The programs split the combined axis, so that the host reshapes nothing.
+    """
+
+    memory: Any
+    view: View
+    is_first: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
+class HostCarry(eqx.Module):
+    """The state of a run; leaves of ``learner``, ``metric_sums`` and ``policies`` are ``[seed, ...]`` on the device."""
+
+    root_keys: Any
+    learner: LearnerState
+    metric_sums: MetricSums
+    policies: tuple[PyTree, ...]
+    env_state: HostEnvState
+    num_ticks: np.int32
+    num_updates: np.int32
+
+
+@runtime_checkable
+class RolloutRows(Protocol):
+    """The collected rows of one block: either transitions or episode statistics."""
+
+    def stack(self) -> list[np.ndarray]:
+        """Leaves ``[tick, seed * env, ...]``."""
+        ...
+
+
+@runtime_checkable
+class VectorEnv(Protocol):
+    """The host environments of all seeds, together with the actor that steps them."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Spaces and limits of one environment."""
+        ...
+
+    def reset(self, root_keys: Any, memory: Any, num_ticks: int) -> HostEnvState:
+        """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds."""
+        ...
+
+    def collect(
+        self, act_leaves: list, env_state: HostEnvState, num_ticks: np.int32, timer: PhaseTimer
+    ) -> tuple[HostEnvState, RolloutRows, RolloutRows]:
+        """Collect one block, starting from ``env_state``: the state after it, transitions, and episode statistics.
+
+        ``act_leaves``: leaves of components, policies and root keys, in the structure of :func:`act_input_shapes`.
+        """
+        ...
+
+    def get_state(self) -> dict[str, Any] | None:
+        """The simulators' states as named arrays; ``None`` if they cannot be saved."""
+        ...
+
+    def set_state(
+        self, state: dict[str, Any] | None, root_keys: Any, env_state: HostEnvState, num_ticks: int
+    ) -> tuple[HostEnvState, int]:
+        """Restore what :meth:`get_state` returned: the state, and how many environments start new episodes instead."""
+        ...
+
+    def pop_warnings(self) -> list[str]:
+        """Warnings about the last blocks for the user, one line each; each is returned once."""
+        ...
+
+    def close(self) -> None:
+        """Close the environments and release what they hold."""
+        ...
+
+
+@runtime_checkable
+class ReportsWarnings(Protocol):
+    """Environments that survive the failure of some of them, and report it."""
+
+    def pop_warnings(self) -> list[str]:
+        """Warnings since the last call, one line each."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class TickRows:
+    """Rows of one process: a list of leaves ``[seed * env, ...]`` for every tick."""
+
+    leaves: list[list[Any]]
+
+    def stack(self) -> list[np.ndarray]:
+        """Leaves ``[tick, seed * env, ...]``."""
+        return [np.stack([np.asarray(leaf) for leaf in column]) for column in zip(*self.leaves, strict=True)]
+
+
+def act_input_shapes(components: Components, spec: EnvSpec) -> tuple[Components, PyTree, Any]:
+    """Shapes and tree structure of the inputs of acting for one seed: components, policy, root key."""
+
+    def example(key):
+        return components, components.method.policy(components.method.init(spec, key), Mode.EXPLORE), key
+
+    return jax.eval_shape(example, seed_key(0))
+
+
+class LocalVectorEnv:
+    """Environments of this process, ``envs_per_seed`` for each of ``num_seeds``; a block is ``collect_steps`` ticks.
+
+    With a ``group_size`` every block starts fresh episodes, and that many adjacent environments get the same seed.
+
+    Worker ``worker_index`` has its own share of a run's environments: they get the same seeds as the environments of
+    the same index in a single process, and their actions are sampled with the worker's own keys. Worker 0 uses the
+    keys of a single process.
+    """
+
+    def __init__(
+        self,
+        components: Components,
+        environment: HostEnvironment,
+        envs_per_seed: int,
+        num_seeds: int,
+        collect_steps: int,
+        worker_index: int = 0,
+        group_size: int = 0,
+    ):
+        self.environment, self.spec, self.envs_per_seed, self.num_seeds = (
+            environment,
+            environment.spec,
+            envs_per_seed,
+            num_seeds,
+        )
+        self.collect_steps, self.worker_index, self.group_size = collect_steps, worker_index, group_size
+        self._fixed = jax.tree.structure(act_input_shapes(components, self.spec))
+        self._act = jax.jit(self._act_all)
+
+    def _act_all(self, fixed, memory, view, first, tick):
+        parts, policy, roots = self._fixed.unflatten(fixed)
+
+        def act_seed(policy, memory, view, first, root):
+            root = fold(root, "worker", self.worker_index) if self.worker_index else root
+            return act_step(parts, self.spec, policy, memory, View(*view), first, fold(root, "act", tick))
+
+        shape = (self.num_seeds, self.envs_per_seed)
+        view, first = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), (view, first))
+        env_action, action, memory, extras = map_seeds(act_seed, policy, memory, view, first, roots)
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (env_action, action, extras))
+        return *flat, memory
+
+    def reset(self, root_keys: Any, memory: Any, num_ticks: int) -> HostEnvState:
+        """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds."""
+        env_indices = range(self.worker_index * self.envs_per_seed, (self.worker_index + 1) * self.envs_per_seed)
+        envs_per_group = max(self.group_size, 1)
+        env_seeds = [
+            env_seed(fold(root, "worlds", num_ticks), i // envs_per_group) for root in root_keys for i in env_indices
+        ]
+        view, n = self.environment.reset(env_seeds).view, len(env_seeds)
+        return HostEnvState(memory, view, np.ones(n, bool), np.zeros(n, np.float32), np.zeros(n, np.int32))
+
+    def collect(
+        self, act_leaves: list, env_state: HostEnvState, num_ticks: np.int32, timer: PhaseTimer
+    ) -> tuple[HostEnvState, TickRows, TickRows]:
+        """Collect one block: the state after it, and the leaves of every tick's transitions and episode statistics.
+
+        Lists of arrays pass between the programs: building one of our records takes longer than a step of many
+        environments.
+        """
+        if self.group_size:
+            env_state = self.reset(self._fixed.unflatten(act_leaves)[2], env_state.memory, int(num_ticks))
+        memory, view, first = env_state.memory, _view_fields(env_state.view), env_state.is_first
+        returns, lengths = env_state.returns, env_state.lengths
+        rows: list[list[Any]] = []
+        ends: list[list[Any]] = []
+        for t in range(self.collect_steps):
+            with timer.measure("acting"):
+                act_args = (act_leaves, memory, view, first, np.int32(num_ticks + t))
+                env_action, action, extras, memory = timer.call_compiled("act", self._act, *act_args)
+            with timer.measure("learning"):
+                jax.block_until_ready(act_leaves if t == 0 else ())  # the policy may still be computed
+            with timer.measure("acting"):
+                env_action = jax.tree.map(np.asarray, env_action)
+            with timer.measure("environment"):
+                step, next_view = self.environment.step(env_action)
+            ended = np.logical_or(step.terminated, step.truncated)
+            outcome = (step.reward, step.terminated, step.truncated, _view_fields(step))
+            rows.append(jax.tree.leaves((view, action, *outcome, first, extras, step.agent_outcomes)))
+            returns, lengths = returns + step.reward, lengths + np.int32(1)
+            ends.append([ended, returns, lengths])
+            view, first = _view_fields(next_view), ended
+            if ended.any():
+                returns, lengths = np.where(ended, np.float32(0), returns), np.where(ended, np.int32(0), lengths)
+        return HostEnvState(memory, View(*view), first, returns, lengths), TickRows(rows), TickRows(ends)
+
+    def get_state(self) -> dict[str, Any] | None:
+        """The simulators' states as named arrays; ``None`` if they cannot be saved."""
+        return self.environment.get_state()
+
+    def set_state(
+        self, state: dict[str, Any] | None, root_keys: Any, env_state: HostEnvState, num_ticks: int
+    ) -> tuple[HostEnvState, int]:
+        """Restore what :meth:`get_state` returned: the state, and how many environments start new episodes instead."""
+        if state is not None:
+            self.environment.set_state(state)
+        elif not self.group_size:  # with groups the next block starts new episodes anyway
+            return self.reset(root_keys, env_state.memory, num_ticks), self.num_seeds * self.envs_per_seed
+        return env_state, 0
+
+    def pop_warnings(self) -> list[str]:
+        """Warnings of the environments, if they report any; other failures raise errors."""
+        return self.environment.pop_warnings() if isinstance(self.environment, ReportsWarnings) else []
+
+    def close(self) -> None:
+        """Close the environments and release what they hold."""
+        self.environment.close()
+
+
+def _view_fields(view: View | TimeStep) -> tuple[PyTree, ...]:
+    """The fields of a view, as a tuple."""
+    return view.observation, view.action_mask, view.alive, view.game_state
