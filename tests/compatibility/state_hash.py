@@ -7,7 +7,10 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
+import scipy
+from numpy._core._multiarray_umath import __cpu_features__
 
 from thespis.runs import checkpoint
 
@@ -46,9 +49,10 @@ def columns_by_size(rows: list[list[float]]) -> np.ndarray:
 
 
 def fingerprint() -> str:
-    """A hash of sums, products, convolutions and elementwise functions, computed on this processor with this XLA.
+    """A hash of this processor's instruction sets, of library versions, and of sums and products computed with them.
 
-    If it differs from the recorded one, the last bits of runs may differ too: hashes cannot be compared.
+    If it differs from the recorded one, the last bits of runs may differ too: hashes cannot be compared. LAPACK, which
+    draws orthogonal weights, and NumPy, in which hosted environments compute, choose their code by instruction set.
     """
 
     def compute(key):
@@ -56,6 +60,10 @@ def fingerprint() -> str:
         picture = jax.random.normal(key, (2, 3, 12, 12))
         curves = [jnp.exp, jnp.log1p, jnp.tanh, jnp.sin, jax.nn.softmax, jax.scipy.special.erf, jnp.sqrt]
         convolved = jax.lax.conv(picture, jax.random.normal(key, (4, 3, 3, 3)), (1, 1), "SAME")
-        return [x @ x.T, x.sum(0), jnp.cumsum(x, 1), convolved, *(f(jnp.abs(x)) for f in curves)]
+        return [x @ x.T, x.sum(0), jnp.cumsum(x, 1), convolved, jnp.linalg.qr(x)[0], *(f(jnp.abs(x)) for f in curves)]
 
-    return digest([np.asarray(x) for x in jax.jit(compute)(jax.random.key(0))])
+    arrays = [np.asarray(x) for x in jax.jit(compute)(jax.random.key(0))]
+    arrays += [f(arrays[0]) for f in (np.sin, np.tanh, np.linalg.eigvalsh)]
+    sets = sorted(name for name, present in __cpu_features__.items() if present)
+    machine = [jaxlib.__version__, np.__version__, scipy.__version__, *sets]
+    return hashlib.sha256(" ".join([digest(arrays), *machine]).encode()).hexdigest()

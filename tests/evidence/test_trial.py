@@ -277,7 +277,7 @@ def test_returns_are_normalized_by_random_play_and_a_planner(run, tmp_path):
     assert high > -400 > low
     expected = (np.mean(pendulum_run.final_scores["greedy"]["scores"]) - low) / (high - low)
     np.testing.assert_allclose(planner_normalized_return(1).compute(pendulum_run), expected, rtol=1e-5)
-    with pytest.raises(UserError, match="one box"):
+    with pytest.raises(UserError, match="needs a box of floats"):
         planner_normalized_return(1).compute(run)
 
 

@@ -134,4 +134,4 @@ def test_trained_player_never_loses_at_tic_tac_toe():
     carry = loop.advance(loop.init(), 300_000 // loop.steps_per_block)
     state = jax.tree.map(lambda x: x[0], loop.learner_state(carry).method)
     for player in (0, 1):
-        assert alphazero_benchmark.contest("tic_tac_toe", state, player, 200, seed=player).min() >= 0
+        assert alphazero_benchmark.play_games("tic_tac_toe", state, player, 200, seed=player).min() >= 0

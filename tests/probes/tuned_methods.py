@@ -180,7 +180,7 @@ def tuned(method: str, probe: str):
         if method in ("a2c", "impala", "nq"):  # one gradient step per rollout: short rollouts give more of them
             special, steps = special | {"feed": Rollouts(num_steps=4, num_envs=8)}, 60_000
         if method == "nq":  # RMSProp takes large steps where gradients are tiny: smaller step size
-            special, steps = special | {"learning_rate": 5e-4}, 100_000
+            special, steps = special | {"learning_rate": 1e-4}, 100_000
     elif probe.startswith("constant-1000"):
         special, steps = ON_1000.get(method, ({}, 128_000))
         special = special | {"discount": 0.99}
