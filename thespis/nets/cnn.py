@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Num
 
+from thespis.nets.convolution import conv2d
+
 # (filters, window, stride) of each layer
 NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 SMALL_LAYERS = ((16, 3, 1),)
@@ -45,12 +47,10 @@ class CNN(eqx.Module):
 
     def __call__(self, image: Num[Array, "..."]) -> Float[Array, " features"]:
         """Features of one image."""
-        x = image.astype("float32") / 255 if image.dtype == jnp.uint8 else image.astype("float32")
-        x = jnp.moveaxis(x, 0, -1) if self.channels_first else x
-        x = x.reshape(1, *self._image_shape(image.shape))
+        x = jnp.moveaxis(image, 0, -1) if self.channels_first else image
+        x = x.reshape(self._image_shape(image.shape))
+        x = x if x.dtype == jnp.uint8 else x.astype("float32")
         for kernel, bias, stride in zip(self.kernels, self.biases, self.strides, strict=True):
-            x = jax.lax.conv_general_dilated(
-                x, kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )
-            x = jax.nn.relu(x + bias)
+            scale = 1 / 255 if x.dtype == jnp.uint8 else 1.0
+            x = jax.nn.relu(conv2d(x, kernel * scale, stride) + bias)
         return x.ravel()

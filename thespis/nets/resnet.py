@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Num
 
+from thespis.nets.convolution import conv2d
+
 Kernel = Float[Array, "window window in out"]
 Bias = Float[Array, " out"]
 
@@ -29,34 +31,7 @@ class BoardConv(eqx.Module):
 
     def __call__(self, x: Float[Array, "height width in"]) -> Float[Array, "height width out"]:
         """One board in, one board out."""
-        return conv2d_same(x, self.kernel) + self.bias
-
-
-@jax.custom_vjp
-def conv2d_same(x: Float[Array, "height width in"], kernel: Kernel) -> Float[Array, "height width out"]:
-    """Convolve one board with a kernel of odd size, with zero padding.
-
-    Its gradient is written out: in a loop on CPUs, XLA's convolution for a kernel's gradient is ten times slower than
-    the product of matrices used here.
-    """
-    return jax.lax.conv_general_dilated(x[None], kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))[0]
-
-
-def _forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
-    return conv2d_same(x, kernel), (x, kernel)
-
-
-def _backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
-    x, kernel = saved
-    (height, width, _), (window, *_) = x.shape, kernel.shape
-    padding, shifts = window // 2, range(window)
-    padded = jnp.pad(x, ((padding, padding), (padding, padding), (0, 0)))
-    patches = jnp.stack([jnp.stack([padded[i : i + height, j : j + width] for j in shifts]) for i in shifts])
-    kernel_gradient = jnp.einsum("ijhwa,hwb->ijab", patches, gradient)
-    return conv2d_same(gradient, kernel[::-1, ::-1].swapaxes(2, 3)), kernel_gradient
-
-
-conv2d_same.defvjp(_forward, _backward)
+        return conv2d(x, self.kernel, padding="SAME") + self.bias
 
 
 class ResidualCNN(eqx.Module):
