@@ -24,7 +24,7 @@ def test_data_and_tensor_parallel_mesh():
     assert process.returncode == 0, process.stderr[-4000:]
     even, one_kv_head = (json.loads(line) for line in process.stdout.splitlines())
     for result in (even, one_kv_head):
-        assert result["loss"] < 1e-5 and result["gradient"] < 1e-4 < result["size"]
+        assert result["loss"] < 1e-5 and result["gradient"] < 2e-5 * result["size"] and result["size"] > 1
         assert (
             result["equal tokens"] and result["shard of q"] == 0.5 and result["gradient is sharded like its parameter"]
         )

@@ -159,7 +159,7 @@ def test_actions_with_equal_effects_share_a_role():
         env_state, step = env.reset((), keys[1])
         position = jax.random.randint(keys[2], (2,), 0, 3)
         env_state, step = env.step(
-            eqx.tree_at(lambda s: s.place, env_state, position), {GROUP: jnp.zeros(2, "int32")}, key
+            eqx.tree_at(lambda s: s.positions, env_state, position), {GROUP: jnp.zeros(2, "int32")}, key
         )
         return step, action, env.step(env_state, action, key)[1]
 
