@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, Key, PyTree, Shaped
 
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Discrete
-from thespis.nets.body import Body
+from thespis.nets.body import Body, ObservationEncoderFactory
+from thespis.nets.cnn import ImageEncoder
 from thespis.nets.mlp import Linear, uniform_fan_in
 
 
@@ -34,11 +35,19 @@ class CategoricalQ(eqx.Module):
         v_min: float = -10.0,
         v_max: float = 10.0,
         num_atoms: int = 51,
+        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
     ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key = jax.random.split(key)
         self.v_min, self.v_max, self.num_atoms = v_min, v_max, num_atoms
-        self.body = Body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in, activation=jax.nn.relu)
+        self.body = Body(
+            spec.observation_space,
+            hidden_sizes,
+            body_key,
+            init=uniform_fan_in,
+            activation=jax.nn.relu,
+            encoder=encoder,
+        )
         self.out = Linear(self.body.feature_size, spec.action_space.n * num_atoms, uniform_fan_in, out_key)
 
     @property

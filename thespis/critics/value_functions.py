@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, Key, PyTree, Shaped
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Discrete
-from thespis.nets.body import Body, Encoder, flatten
+from thespis.nets.body import Body, Encoder, ObservationEncoderFactory, flatten
+from thespis.nets.cnn import ImageEncoder
 from thespis.nets.mlp import MLP, Initializer, Linear, uniform_fan_in
 
 
@@ -43,10 +44,25 @@ class DiscreteQ(eqx.Module):
     advantage_out: Linear
     value_out: Linear | None
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: tuple[int, ...], key: Key[Array, ""], *, dueling: bool = False):
+    def __init__(
+        self,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        *,
+        dueling: bool = False,
+        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+    ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key, state_key = jax.random.split(key, 3)
-        self.body = Body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in, activation=jax.nn.relu)
+        self.body = Body(
+            spec.observation_space,
+            hidden_sizes,
+            body_key,
+            init=uniform_fan_in,
+            activation=jax.nn.relu,
+            encoder=encoder,
+        )
         self.advantage_out = Linear(self.body.feature_size, spec.action_space.n, uniform_fan_in, out_key)
         self.value_out = Linear(self.body.feature_size, 1, uniform_fan_in, state_key) if dueling else None
 

@@ -17,8 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
+from thespis.core.errors import UserError
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, leaf_spaces, map_space
-from thespis.nets.cnn import CNN
+from thespis.nets import resnet as resnet  # its encoders can be chosen by name
+from thespis.nets.cnn import CNN, ImageEncoder
 from thespis.nets.elstm import ELSTM, ELSTMCell
 from thespis.nets.mlp import MLP, Initializer
 from thespis.nets.set_attention import SetAttention, SetAttentionLayer, build_set_attention, is_entity_set
@@ -42,6 +44,10 @@ def flatten(space: Space, value: Array) -> Float[Array, " features"]:
 
 ImageEncoderFactory = Callable[[tuple[int, ...], Key[Array, ""]], Callable[[Array], Array] | None]
 """Builds the network that images of some shape pass through; ``None`` means that an image is a flat vector."""
+
+
+ObservationEncoderFactory = Callable[[Space, Key[Array, ""]], Callable[[PyTree], Array]]
+"""Builds a network from one observation of a space to a vector of features: a user's own Equinox module, for one."""
 
 
 class Encoder(eqx.Module):
@@ -95,8 +101,33 @@ class Encoder(eqx.Module):
     @property
     def feature_size(self) -> int:
         """Length of the feature vector."""
-        example = map_space(lambda p: np.zeros(*_shape_and_dtype(p)), self.space)
-        return jax.eval_shape(lambda encoder, o: encoder(o), self, example).shape[0]
+        return count_features(self, self.space)
+
+
+def build_encoder(
+    space: Space,
+    key: Key[Array, ""],
+    encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+    image_encoder: ImageEncoderFactory | None = CNN,
+    set_encoder: SetAttention | None = None,
+) -> Callable[[PyTree], Array]:
+    """The network from observations to features: an :class:`Encoder`, or what the user's own ``encoder`` builds.
+
+    An ``encoder`` that is an :class:`ImageEncoder` replaces ``image_encoder``.
+    """
+    if encoder is None or isinstance(encoder, ImageEncoder):
+        return Encoder(space, key, encoder or image_encoder, set_encoder)
+    return encoder(space, key)
+
+
+def count_features(encoder: Callable[[PyTree], Array], space: Space) -> int:
+    """Length of the vector that an encoder returns. Raises ``UserError`` if it returns anything else."""
+    example = map_space(lambda p: np.zeros(*_shape_and_dtype(p)), space)
+    arrays, rest = eqx.partition(encoder, eqx.is_array)
+    result = jax.eval_shape(lambda arrays, o: eqx.combine(arrays, rest)(o), arrays, example)
+    if not isinstance(result, jax.ShapeDtypeStruct) or result.ndim != 1 or result.dtype.kind != "f":
+        raise UserError(f"the encoder {type(encoder).__name__} must return a vector of floats, and returns {result}")
+    return result.shape[0]
 
 
 def _shape_and_dtype(space: Space) -> tuple[tuple[int, ...], str]:
@@ -119,9 +150,10 @@ class GRU:
 class Body(eqx.Module):
     """Encoder, hidden layers and an optional recurrent core: ``features, memory = body(memory, observation)``."""
 
-    encoder: Encoder
+    encoder: Callable[[PyTree], Array]
     mlp: MLP
     core: eqx.nn.GRUCell | ELSTMCell | None
+    num_encoded: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -134,11 +166,13 @@ class Body(eqx.Module):
         memory: GRU | ELSTM | None = None,
         image_encoder: ImageEncoderFactory | None = CNN,
         set_encoder: SetAttention | None = None,
+        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
     ):
         encoder_key, mlp_key, core_key = jax.random.split(key, 3)
-        self.encoder = Encoder(space, encoder_key, image_encoder, set_encoder)
-        self.mlp = MLP(self.encoder.feature_size, hidden_sizes, init, activation, mlp_key)
-        size = hidden_sizes[-1] if hidden_sizes else self.encoder.feature_size
+        self.encoder = build_encoder(space, encoder_key, encoder, image_encoder, set_encoder)
+        self.num_encoded = count_features(self.encoder, space)
+        self.mlp = MLP(self.num_encoded, hidden_sizes, init, activation, mlp_key)
+        size = hidden_sizes[-1] if hidden_sizes else self.num_encoded
         self.core = memory.build(size, core_key) if memory else None
 
     @property
@@ -146,7 +180,7 @@ class Body(eqx.Module):
         """Length of the feature vector."""
         if self.core is not None:
             return self.core.hidden_size
-        return self.mlp.layers[-1].bias.shape[-1] if self.mlp.layers else self.encoder.feature_size
+        return self.mlp.layers[-1].bias.shape[-1] if self.mlp.layers else self.num_encoded
 
     def init_memory(self, n: int) -> Any:
         """Memory of ``n`` fresh episodes: ``Float[n, hidden_size]``, ``ELSTMState``, or ``()`` without a core."""

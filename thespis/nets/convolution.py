@@ -19,6 +19,8 @@ from jaxtyping import Array, Float, Num
 Padding = Literal["VALID", "SAME"]
 MIN_ROWS_TO_SPLIT = 8
 """A sum over so many rows for each column of the result is split in two halves, one for each of two cores."""
+MAX_SEPARATE_KERNELS = 16
+"""Up to so many kernels that ``vmap`` maps over have a product each; more of them share a batched one."""
 
 
 def conv2d(
@@ -123,8 +125,12 @@ def _pad(images: Images, window: int, stride: int, padding: Padding, value: floa
 
 def _batch(args: tuple[Array, Array], axes: tuple[Any, Any], **options: Any) -> tuple[Array, int]:
     (images, kernel), (images_axis, kernel_axis) = args, axes
-    if kernel_axis is not None:
+    if kernel_axis is not None and kernel.shape[kernel_axis] > MAX_SEPARATE_KERNELS:
         return jax.vmap(lambda x, k: _product_conv(x, k, **options), in_axes=axes)(images, kernel), 0
+    if kernel_axis is not None:  # an ensemble, mostly of one member
+        kernels = jnp.moveaxis(kernel, kernel_axis, 0)
+        batches = [images] * len(kernels) if images_axis is None else jnp.moveaxis(images, images_axis, 0)
+        return jnp.stack([conv2d_p.bind(x, k, **options) for x, k in zip(batches, kernels, strict=True)]), 0
     images = jnp.moveaxis(images, images_axis, 0)
     result = conv2d_p.bind(images.reshape(-1, *images.shape[2:]), kernel, **options)
     return result.reshape(*images.shape[:2], *result.shape[1:]), 0

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, Num
 
+from thespis.nets.cnn import ImageEncoder
 from thespis.nets.convolution import conv2d
 
 Kernel = Float[Array, "window window in out"]
@@ -64,7 +65,7 @@ class ResidualCNN(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class ResNet:
+class ResNet(ImageEncoder):
     """Settings of a :class:`ResidualCNN`: ``num_blocks`` blocks with ``channels``, and ``out_channels`` at the end."""
 
     channels: int = 32

@@ -126,7 +126,7 @@ def setting_paths(obj: Any, prefix: str = "") -> Iterator[str]:
     for field in _fields(obj):
         value = getattr(obj, field.name)
         yield prefix + field.name
-        if dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
             yield from setting_paths(value, f"{prefix}{field.name}.")
 
 
@@ -184,7 +184,7 @@ def _paths_with_old(obj: Any, prefix: str, old_prefix: str) -> Iterator[tuple[st
         value = getattr(obj, field.name)
         for old in (field.name, *old_names.get(field.name, ())):
             yield prefix + field.name, old_prefix + old
-            if dataclasses.is_dataclass(value):
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
                 yield from _paths_with_old(value, f"{prefix}{field.name}.", f"{old_prefix}{old}.")
 
 

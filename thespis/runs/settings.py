@@ -6,9 +6,12 @@ import ast
 import dataclasses
 import enum
 import functools
+import importlib
 import inspect
 import itertools
+import os
 import re
+import sys
 import textwrap
 import types
 import typing
@@ -172,7 +175,7 @@ def _type_of(old: Any) -> Any:
 
 
 def _is_parsable(annotation: Any) -> bool:
-    if annotation in (bool, int, float, str, type(None)) or typing.get_origin(annotation) in (tuple, Literal):
+    if annotation in (bool, int, float, str, type(None)) or typing.get_origin(annotation) in (tuple, Literal, Callable):
         return True
     if members := union_members(annotation):
         return any(_is_parsable(member) for member in members)
@@ -189,6 +192,8 @@ def _parse(text: str, annotation: Any) -> Any:
         return _parse_tuple(text, args)
     if annotation in _SCALARS:
         return _SCALARS[annotation](text)
+    if origin is Callable:
+        return _parse_function(text)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _parse_choice(text, {m.name: m for m in annotation} | {str(m.value): m for m in annotation})
     return _parse_class(text, _concrete_classes(annotation))
@@ -200,6 +205,10 @@ def _parse_union(text: str, members: tuple[Any, ...]) -> Any:
     plain = [member for member in members if _is_parsable(member) and not _concrete_classes(member)]
     plain.sort(key=lambda member: strictness.index(member) if member in strictness else len(strictness))
     classes = {name: cls for member in members for name, cls in _concrete_classes(member).items()}
+    if own := [member for member in plain if typing.get_origin(member) is Callable]:
+        if ":" in text:  # the user's own part
+            return _parse(text, own[0])
+        plain = [member for member in plain if member not in own]
     readers: list[Callable[[str], Any]] = [
         functools.partial(_parse, annotation=member) for member in plain if member is not str
     ]
@@ -258,6 +267,28 @@ _SCALARS: dict[Any, Any] = {
     str: str,
     type(None): _parse_none,
 }
+
+
+def _parse_function(text: str) -> Any:
+    """The function or class ``module:name``, or a function of ``jax.nn`` or ``jax.numpy`` by its name alone."""
+    module, colon, name = text.partition(":")
+    if not colon:
+        import jax
+
+        if callable(function := getattr(jax.nn, text, None) or getattr(jax.numpy, text, None)):
+            return function
+        raise SettingError("a function of jax.nn (relu, tanh, gelu) or module:name is wanted")
+    if os.getcwd() not in sys.path:  # a console script does not have the user's directory on its path
+        sys.path.append(os.getcwd())
+    try:
+        value: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise SettingError(f"{module} cannot be imported ({error})") from error
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    if not callable(value):
+        raise SettingError(f"{module} has no class or function {name!r}")
+    return value
 
 
 def _parse_tuple(text: str, args: tuple[Any, ...]) -> tuple:

@@ -164,7 +164,7 @@ def _format_default(value: Any) -> str:
     """A default value as text, as after ``=``."""
     if value is dataclasses.MISSING:
         return "(needed)"
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return type(value).__name__
     if isinstance(value, tuple):
         return ",".join(map(str, value))

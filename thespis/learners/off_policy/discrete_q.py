@@ -32,6 +32,8 @@ from thespis.core.records import Critique, EnvSpec, Number, Transition, View
 from thespis.core.spaces import Discrete
 from thespis.critics.value_functions import DiscreteQ, init_ensemble
 from thespis.learners.optim.optimizers import Optimizer, polyak_update
+from thespis.nets.body import ObservationEncoderFactory
+from thespis.nets.cnn import ImageEncoder
 
 
 @runtime_checkable
@@ -69,6 +71,9 @@ class DiscreteQMethod(eqx.Module):
     """Dueling network: separate streams of state value and advantage."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer."""
+    encoder: ImageEncoder | ObservationEncoderFactory | None = eqx.field(static=True, default=None)
+    """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
+    own module:Class, built with (observation_space, key)."""
 
     @property
     @abc.abstractmethod
@@ -93,7 +98,7 @@ class DiscreteQMethod(eqx.Module):
 
     def init_network(self, spec: EnvSpec, key: Key[Array, ""]) -> Any:
         """Q-network of one fresh member."""
-        return DiscreteQ(spec, self.hidden_sizes, key, dueling=self.dueling)
+        return DiscreteQ(spec, self.hidden_sizes, key, dueling=self.dueling, encoder=self.encoder)
 
     def judge(self, state: DiscreteQState, episode: Transition) -> Critique:
         """Value, advantage over the greedy action, and disagreement of the members, for the actions taken.

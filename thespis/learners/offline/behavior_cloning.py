@@ -17,7 +17,8 @@ from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.learners.optim.normalizers import IDENTITY, ObsNormalizer
 from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, gradient_step
-from thespis.nets.body import Body
+from thespis.nets.body import Body, ObservationEncoderFactory
+from thespis.nets.cnn import ImageEncoder
 from thespis.nets.mlp import orthogonal
 
 
@@ -55,12 +56,20 @@ class BehaviorCloning(eqx.Module):
     """Normalizer of observations: None or RunningMeanStd."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer."""
+    encoder: ImageEncoder | ObservationEncoderFactory | None = eqx.field(static=True, default=None)
+    """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
+    own module:Class, built with (observation_space, key)."""
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> BCState:
         """Training state with a fresh policy network."""
         body_key, head_key = jax.random.split(key)
         body = Body(
-            spec.observation_space, self.hidden_sizes, body_key, init=orthogonal(2**0.5), activation=jax.nn.relu
+            spec.observation_space,
+            self.hidden_sizes,
+            body_key,
+            init=orthogonal(2**0.5),
+            activation=jax.nn.relu,
+            encoder=self.encoder,
         )
         head = PolicyHead(
             spec.action_space, body.feature_size, head_key, init=orthogonal(0.01), continuous_head=Gaussian()

@@ -6,7 +6,9 @@ is the protocol of the network that on-policy learning needs, for one agent or f
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,10 +20,13 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from thespis.actors.distributions import Distribution
 from thespis.actors.policy_heads import Gaussian, PolicyHead, action_probs, vmap_act
 from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
+from thespis.core.spaces import Box
 from thespis.critics.value_functions import StateValue, critic_observation, critic_spec
 from thespis.learners.optim.normalizers import AnyObsNormalizer, AnyRewardNormalizer
-from thespis.nets.body import GRU, Body, unroll
+from thespis.nets.body import GRU, Body, ObservationEncoderFactory, build_encoder, count_features, unroll
+from thespis.nets.cnn import ImageEncoder
 from thespis.nets.elstm import ELSTM
 from thespis.nets.mlp import orthogonal
 from thespis.nets.set_attention import SetAttention
@@ -77,6 +82,7 @@ class ActorCritic(eqx.Module):
         memory: GRU | ELSTM | None = None,
         activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
+        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
     ):
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
@@ -89,6 +95,7 @@ class ActorCritic(eqx.Module):
                 activation=activation,
                 memory=memory,
                 set_encoder=set_encoder,
+                encoder=encoder,
             )
 
         self.carries_critic_memory = spec.privileged_space is None
@@ -128,6 +135,62 @@ class ActorCritic(eqx.Module):
     def next_values(self, memories: Any, next_critic_observation: PyTree) -> Float[Array, "time row"]:
         """Values of the true next critic observations, each with the recurrent state that leads to it."""
         return jax.vmap(jax.vmap(lambda memory, o: self.critic(memory, o)[0]))(memories, next_critic_observation)
+
+
+class SharedEncoderActorCritic(eqx.Module):
+    """Actor and critic whose bodies read the features of one encoder, which both losses train.
+
+    The memories are those of ``actor_critic``. Raises ``UserError`` where the critic has observations of its own.
+    """
+
+    encoder: Callable[[PyTree], Array]
+    actor_critic: ActorCritic
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        *,
+        memory: GRU | ELSTM | None = None,
+        activation: Callable[[Array], Array] = jnp.tanh,
+        set_encoder: SetAttention | None = None,
+        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+    ):
+        if spec.privileged_space is not None:
+            raise UserError(f"the critic of {spec.name} has observations of its own: share_encoder must be false")
+        encoder_key, key = jax.random.split(key)
+        space = spec.observation_space
+        self.encoder = build_encoder(space, encoder_key, encoder, set_encoder=set_encoder)
+        features = Box((count_features(self.encoder, space),), -math.inf, math.inf)
+        spec = dataclasses.replace(spec, observation_space=features)
+        self.actor_critic = ActorCritic(spec, hidden_sizes, key, memory=memory, activation=activation)
+
+    def encode(self, views: View) -> View:
+        """The views of a whole rollout with features in place of observations."""
+        return View(jax.vmap(jax.vmap(self.encoder))(views.observation), views.action_mask)
+
+    def init_memory(self, n: int) -> Any:
+        """Initial recurrent states of actor and critic for ``n`` fresh episodes."""
+        return self.actor_critic.init_memory(n)
+
+    def action_distribution(self, memory: Any, view: View) -> tuple[Distribution, Any]:
+        """Action distribution for one view, and the recurrent states after it."""
+        return self.actor_critic.action_distribution(memory, View(self.encoder(view.observation), view.action_mask))
+
+    def distributions(self, memory: Any, views: View, is_first: Bool[Array, "time row"]) -> Distribution:
+        """Action distributions of a whole rollout, leaves ``[time, row, ...]``."""
+        return self.actor_critic.distributions(memory, self.encode(views), is_first)
+
+    def values(
+        self, memory: Any, critic_observation: PyTree, is_first: Bool[Array, "time row"]
+    ) -> tuple[Float[Array, "time row"], Any]:
+        """State values of a whole rollout of observations, and the critic's recurrent state after each step."""
+        return self.actor_critic.values(memory, jax.vmap(jax.vmap(self.encoder))(critic_observation), is_first)
+
+    def next_values(self, memories: Any, next_critic_observation: PyTree) -> Float[Array, "time row"]:
+        """Values of the true next observations, each with the recurrent state that leads to it."""
+        return self.actor_critic.next_values(memories, jax.vmap(jax.vmap(self.encoder))(next_critic_observation))
 
 
 class OnPolicyActor(eqx.Module):

@@ -28,6 +28,7 @@ from thespis.learners.on_policy.actor_critic import (
     RolloutProcessor,
     RolloutWithAdvantages,
     RolloutWithValues,
+    SharedEncoderActorCritic,
 )
 from thespis.learners.optim.minibatches import run_epochs, to_sequences
 from thespis.learners.optim.normalizers import IDENTITY, RAW_REWARD, ObsNormalizer, RewardNormalizer
@@ -40,7 +41,8 @@ from thespis.learners.optim.optimizers import (
     build_optimizer,
     gradient_step,
 )
-from thespis.nets.body import GRU
+from thespis.nets.body import GRU, ObservationEncoderFactory
+from thespis.nets.cnn import ImageEncoder
 from thespis.nets.elstm import ELSTM
 from thespis.nets.set_attention import SetAttention
 from thespis.objectives.policy_losses import policy_gradient_loss
@@ -130,11 +132,23 @@ class OnPolicyMethod(eqx.Module):
     """Activation of the hidden layers."""
     set_encoder: SetAttention | None = eqx.field(static=True, default=None)
     """Encoder of set observations, boxes with a row for each of several others: None (flattened) or SetAttention."""
+    encoder: ImageEncoder | ObservationEncoderFactory | None = eqx.field(static=True, default=None)
+    """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
+    own module:Class, built with (observation_space, key)."""
+    share_encoder: bool = eqx.field(static=True, default=False)
+    """Whether actor and critic share one encoder, as is usual for images: a gradient takes half the time."""
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> OnPolicyState:
         """Learner state with a freshly initialized actor and critic."""
-        network = ActorCritic(
-            spec, self.hidden_sizes, key, memory=self.memory, activation=self.activation, set_encoder=self.set_encoder
+        build = SharedEncoderActorCritic if self.share_encoder else ActorCritic
+        network = build(
+            spec,
+            self.hidden_sizes,
+            key,
+            memory=self.memory,
+            activation=self.activation,
+            set_encoder=self.set_encoder,
+            encoder=self.encoder,
         )
         return self.init_from(spec, network)
 
@@ -238,6 +252,9 @@ def evaluate_rollout(
     network: ActorCriticNetwork, memory: Any, rollout: RolloutWithValues | RolloutWithAdvantages
 ) -> RolloutEvaluation:
     """Log-probabilities of the stored actions, values and mean entropy, from the memory before the first step."""
+    if isinstance(network, SharedEncoderActorCritic):  # one pass through the encoder for both
+        rollout = eqx.tree_at(lambda r: r.view, rollout, network.encode(rollout.view))
+        network = network.actor_critic
     policy = network.distributions(memory, rollout.view, rollout.is_first)
     log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, rollout.action)
     entropy = masked_mean(jax.vmap(jax.vmap(lambda p: p.entropy()))(policy), rollout.alive)

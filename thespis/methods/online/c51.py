@@ -96,7 +96,8 @@ class C51(EpsilonGreedy, DiscreteQMethod):
             raise UserError(
                 f"{self.name} has no dueling streams, and needs num_atoms >= 2 and v_max > v_min: change these settings"
             )
-        return CategoricalQ(spec, self.hidden_sizes, key, v_min=self.v_min, v_max=self.v_max, num_atoms=self.num_atoms)
+        support = {"v_min": self.v_min, "v_max": self.v_max, "num_atoms": self.num_atoms}
+        return CategoricalQ(spec, self.hidden_sizes, key, **support, encoder=self.encoder)
 
     def update(self, state: DiscreteQState, batch: Batch, key: Key[Array, ""]) -> tuple[DiscreteQState, Report]:
         """One gradient step of every member; targets are copied every ``target_update_interval`` updates."""

@@ -1,0 +1,155 @@
+"""Encoders as settings: those for images, the user's own, and one that actor and critic share."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from own_network import SquareFeatures, square_image
+from small_envs import Stacks, Walk
+
+import thespis
+from thespis.core.errors import UserError
+from thespis.core.records import View
+from thespis.core.spaces import Box, Discrete
+from thespis.learners.on_policy.actor_critic import ActorCritic, RolloutWithAdvantages, SharedEncoderActorCritic
+from thespis.learners.on_policy.method import evaluate_rollout
+from thespis.nets.body import GRU, Body
+from thespis.nets.cnn import ImpalaCNN, ImpalaNetwork, MinAtarCNN, NatureCNN
+from thespis.nets.mlp import orthogonal
+from thespis.runs.config import apply_settings, from_config, to_config
+
+KEY = jax.random.key(0)
+
+
+def conv(x, kernel):
+    return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def pool(x):
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+
+def test_impala_network_against_one_written_with_xla():
+    shape = (12, 10, 3)
+    network = jax.tree.map(lambda x: x + 0.05, ImpalaNetwork(shape, KEY, (4, 6)))  # biases are not 0
+    image = jax.random.randint(KEY, shape, 0, 256).astype("uint8")
+    x = image[None].astype("float32") / 255
+    for kernel, bias, blocks in zip(network.kernels, network.biases, network.blocks, strict=True):
+        x = pool(conv(x, kernel) + bias)
+        for block in blocks:
+            inner = conv(jax.nn.relu(x), block.kernels[0]) + block.biases[0]
+            x = x + conv(jax.nn.relu(inner), block.kernels[1]) + block.biases[1]
+    result = network(image)
+    np.testing.assert_allclose(result, jax.nn.relu(x).ravel(), rtol=1e-4, atol=1e-5)
+    assert result.shape == (3 * 3 * 6,)
+    first = ImpalaNetwork((3, 12, 10), KEY, (4, 6))
+    last = ImpalaNetwork(shape, KEY, (4, 6))
+    np.testing.assert_allclose(first(jnp.moveaxis(image, -1, 0)), last(image), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "shape", "size"),
+    [
+        (NatureCNN(), (84, 84, 4), 7 * 7 * 64),
+        (MinAtarCNN(), (10, 10, 4), 8 * 8 * 16),
+        (MinAtarCNN(8), (6, 5, 1), 4 * 3 * 8),
+        (ImpalaCNN((2, 3)), (9, 9, 1), 3 * 3 * 3),
+    ],
+    ids=str,
+)
+def test_image_encoders_have_the_papers_sizes(encoder, shape, size):
+    body = Body(Box(shape, 0, 255, "uint8"), (), KEY, init=orthogonal(1.0), activation=jax.nn.relu, encoder=encoder)
+    assert body.feature_size == size
+
+
+def test_too_small_images_are_refused():
+    with pytest.raises(UserError, match="too small for this encoder"):
+        NatureCNN()((20, 20, 3), KEY)
+
+
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_own_encoder_is_trained_stored_and_loaded(name, tmp_path):
+    run = thespis.train(
+        name,
+        "CartPole-v1",
+        steps=256,
+        settings=["encoder=own_network:SquareFeatures", "hidden_sizes=8"],
+        episodes=2,
+        out=tmp_path,
+    )
+    networks = [
+        x
+        for x in jax.tree.leaves(run.states, is_leaf=lambda x: isinstance(x, SquareFeatures))
+        if isinstance(x, SquareFeatures)
+    ]
+    assert networks and not np.array_equal(np.ravel(networks[0].weight)[-4:], SquareFeatures(Box((4,)), KEY).weight)
+    again = thespis.load(tmp_path)
+    assert again.method.encoder is SquareFeatures and np.isfinite(again.evaluate(2)["greedy"]["scores"]).all()
+
+
+def test_encoder_that_returns_no_vector_is_refused():
+    with pytest.raises(UserError, match=r"SquareFeatures must return a vector of floats.*\(2, 3\)"):
+        Body(Box((3,)), (4,), KEY, init=orthogonal(1.0), activation=jnp.tanh, encoder=square_image)
+
+
+def test_encoder_and_activation_are_settings():
+    method = apply_settings(thespis.PPO(), ["encoder=ImpalaCNN", "encoder.channels=4,8", "activation=relu"])
+    assert method.encoder == ImpalaCNN((4, 8)) and method.activation is jax.nn.relu
+    assert from_config(to_config(method)) == method
+    own = apply_settings(thespis.DQN(), ["encoder=own_network:SquareFeatures"])
+    assert own.encoder is SquareFeatures and from_config(to_config(own)) == own
+    for setting, reason in (
+        ("encoder=relu", "NatureCNN, MinAtarCNN, ImpalaCNN, ResNet"),
+        ("encoder=own_network:Missing", "own_network has no class or function 'Missing'"),
+        ("encoder=no_such_module:X", "no_such_module cannot be imported"),
+        ("activation=sine", "relu, tanh, gelu"),
+    ):
+        with pytest.raises(UserError, match=reason):
+            apply_settings(thespis.PPO(), [setting])
+
+
+@pytest.mark.parametrize("memory", [None, GRU(3)])
+def test_shared_encoder_gives_the_same_in_one_pass_and_in_two(memory):
+    spec = Stacks(Walk(Discrete(4))).spec
+    network = SharedEncoderActorCritic(spec, (5,), KEY, memory=memory)
+    time, rows = 4, 2
+    images = jax.random.randint(KEY, (time, rows, *spec.observation_space.shape), 0, 256).astype("uint8")
+    zeros = jnp.zeros((time, rows))
+    first = jnp.zeros((time, rows), bool).at[0].set(True).at[2, 1].set(True)
+    action = jnp.zeros((time, rows), "int32")
+    rollout = RolloutWithAdvantages(View(images), action, zeros, zeros, zeros, zeros, first)
+    state = network.init_memory(rows)
+
+    def together(network):
+        result = evaluate_rollout(network, state, rollout)
+        return jnp.sum(result.value**2) + jnp.sum(result.log_prob)
+
+    def apart(network):
+        policy = network.distributions(state, rollout.view, first)
+        log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, action)
+        return jnp.sum(network.values(state, images, first)[0] ** 2) + jnp.sum(log_prob)
+
+    results = [eqx.filter_value_and_grad(f)(network) for f in (together, apart)]
+    for result, expected in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    assert np.abs(results[0][1].encoder.image_encoders[0].kernels[0]).max() > 0
+
+
+def test_shared_encoder_halves_the_encoders_parameters():
+    spec = Stacks(Walk(Discrete(4))).spec
+
+    def count(network):
+        return sum(x.size for x in jax.tree.leaves(network) if x.ndim == 4)
+
+    assert 2 * count(SharedEncoderActorCritic(spec, (5,), KEY)) == count(ActorCritic(spec, (5,), KEY))
+
+
+def test_shared_encoder_needs_one_observation_for_both():
+    import dataclasses
+
+    spec = dataclasses.replace(Walk().spec, privileged_space=Box((2,)))
+    with pytest.raises(UserError, match="share_encoder must be false"):
+        SharedEncoderActorCritic(spec, (5,), KEY)
