@@ -13,6 +13,7 @@ from thespis.language.chat import ACTOR, Conversation, default_template
 from thespis.language.engine import CompletionChunk, Engine, GenerationConfig, RequestError, Usage, join_chunks
 from thespis.language.local_engine import IncrementalDetokenizer, LocalEngine
 from thespis.language.sampling import PerRowSampler, TemperatureSampler
+from thespis.language.tokenizer import byte_tokenizer
 from thespis.runtime.keys import seed_key
 
 MODEL, TOKENIZER = model_and_tokenizer()
@@ -47,6 +48,30 @@ def test_greedy_matches_full_passes():
     assert list(reply.tokens) == greedy("hi", 20)
     assert reply.text == TOKENIZER.decode(reply.tokens, keep_special_tokens=False) and reply.finish_reason == "length"
     assert answer.usage == Usage(len(prompt("hi")), 20)
+
+
+def test_greedy_log_probs_are_those_of_the_model():
+    (answer,) = small_engine().generate([user("hi")], GenerationConfig(0.0, top_k=1, max_tokens=20))
+    (reply,) = answer.choices
+    logs = np.asarray(jax.nn.log_softmax(logits([*prompt("hi"), *reply.tokens])))[len(prompt("hi")) - 1 :]
+    expected = [logs[i, token] for i, token in enumerate(reply.tokens)]
+    np.testing.assert_allclose(reply.log_probs, expected, atol=1e-4)
+    assert min(reply.log_probs) > -20 and max(reply.log_probs) < -1e-3
+
+
+def test_a_text_that_cannot_fit_is_refused_by_its_beginning(monkeypatch):
+    """Only a part of it is tokenized; a long text of long tokens is not refused."""
+    tokenizer, sizes = byte_tokenizer(["#" * 100]), []
+    engine = LocalEngine(MODEL, tokenizer, max_length=256)
+    encode = tokenizer.encode
+    monkeypatch.setattr(tokenizer, "encode", lambda text: sizes.append(len(text)) or encode(text))
+    for text in ("x" * 20_000, "#" * 30_000):  # more than 256 tokens; more than 256 times the longest token
+        for question in (text, user(text)):
+            with pytest.raises(RequestError, match="more than this model's 256 tokens") as error:
+                engine.tokenize_prompt(question, GenerationConfig())
+            assert error.value.code == "context_length_exceeded"
+    assert sizes == [16 * 256] * 2
+    assert len(engine.tokenize_prompt("#" * 20_000, GenerationConfig(max_tokens=4)).tokens) == 200
 
 
 def test_log_probs_match_the_sampled_distribution():
@@ -225,7 +250,11 @@ def test_per_row_sampler_equals_single_samplers():
     tokens, logs = map(np.asarray, draw(rows, logits, keys))
     back, _ = draw([x[::-1] for x in rows], logits[::-1], keys[::-1])
     np.testing.assert_array_equal(tokens[::-1], back)
-    np.testing.assert_allclose(logs, [log_probs[i, t] for i, t in enumerate(tokens)], atol=1e-6)
+    reported = np.asarray(jax.jit(lambda rows, logits: PerRowSampler(*rows).reported_log_probs(logits))(rows, logits))
+    np.testing.assert_allclose(logs, [reported[i, t] for i, t in enumerate(tokens)], atol=1e-6)
+    for row, (temperature, *_) in enumerate(SETTINGS):
+        expected = log_probs[row] if temperature else jax.nn.log_softmax(logits[row])
+        np.testing.assert_allclose(reported[row], expected, atol=1e-5)
 
 
 def test_default_template(tmp_path):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from language.small_lm import model_and_tokenizer, small_engine, user
 
@@ -22,6 +23,7 @@ from thespis.serving.server import background_server
 
 KEY = "sk-of-the-server"
 MODEL, TOKENIZER = model_and_tokenizer()
+BE, YES = [{"role": "system", "content": "be"}], [{"role": "assistant", "content": "yes"}]
 
 # Most responses have 17 to 32 tokens, for which the same few programs are compiled.
 
@@ -142,6 +144,59 @@ def test_text_completions(url):
     assert "".join(e["choices"][0]["text"] for e in events) == response["choices"][0]["text"]
 
 
+def test_top_log_probs_of_a_chat_completion(url):
+    """Greedy: those of the model; sampled: those of the distribution that was sampled, without what it leaves out."""
+    body = chat("hi", temperature=0.0, max_tokens=20, logprobs=True, return_token_ids=True)
+    (plain,) = post(url, body).json()["choices"]
+    whole = post(url, body | {"top_logprobs": 3}).json()
+    (choice,) = whole["choices"]
+    assert choice["message"] == plain["message"] and all(x["top_logprobs"] == [] for x in plain["logprobs"]["content"])
+    for entry, old in zip(choice["logprobs"]["content"], plain["logprobs"]["content"], strict=True):
+        top = entry["top_logprobs"]
+        assert len(top) == 3 and top[0] == {name: entry[name] for name in ("token", "logprob", "bytes")}
+        assert -20 < top[2]["logprob"] <= top[1]["logprob"] <= top[0]["logprob"] < -1e-3
+        assert entry["logprob"] == pytest.approx(old["logprob"], abs=1e-5)
+    events = stream_events(url, body | {"top_logprobs": 3})
+    streamed = [x for e in events for x in (e["choices"][0]["logprobs"] or {"content": []})["content"]]
+    assert streamed == choice["logprobs"]["content"]
+    sampled = chat("hi", seed=1, max_tokens=20, top_k=2, logprobs=True, top_logprobs=20)
+    for entry in post(url, sampled).json()["choices"][0]["logprobs"]["content"]:
+        top = [(x["token"], x["logprob"]) for x in entry["top_logprobs"]]
+        assert len(top) == 2 and (entry["token"], entry["logprob"]) in top
+        assert sum(np.exp([log_prob for _, log_prob in top])) == pytest.approx(1, abs=1e-4)
+
+
+def test_log_probs_of_a_text_completion(url):
+    body = {"model": "tiny", "prompt": "where?", "seed": 3, "max_tokens": 20, "return_token_ids": True}
+    (choice,) = post(url, body | {"logprobs": 2}, "/completions").json()["choices"]
+    fields = choice["logprobs"]
+    assert fields["tokens"] == [TOKENIZER.decode([t]) for t in choice["token_ids"]]
+    assert len(fields["token_logprobs"]) == len(fields["top_logprobs"]) == 20 and max(fields["token_logprobs"]) < 0
+    assert all(1 <= len(top) <= 2 for top in fields["top_logprobs"])
+    assert fields["text_offset"] == [len("".join(fields["tokens"][:i])) for i in range(20)]
+    parts = [e["choices"][0]["logprobs"] for e in stream_events(url, body | {"logprobs": 2}, "/completions")]
+    assert {name: [x for part in parts for x in part[name]] for name in fields} == fields
+    (choice,) = post(url, body | {"logprobs": 0}, "/completions").json()["choices"]
+    assert choice["logprobs"]["tokens"] == fields["tokens"] and choice["logprobs"]["top_logprobs"] is None
+
+
+def test_a_list_of_prompts_is_completed_in_order(url):
+    body = {"model": "tiny", "seed": 3, "max_tokens": 20, "n": 2, "return_token_ids": True}
+    prompts = ["hello", "where is the key?", "hello"]
+    alone = [post(url, body | {"prompt": prompt}, "/completions").json() for prompt in prompts]
+    together = post(url, body | {"prompt": prompts}, "/completions").json()
+    assert [choice["index"] for choice in together["choices"]] == [0, 1, 2, 3, 4, 5]
+    assert [c["text"] for c in together["choices"]] == [c["text"] for a in alone for c in a["choices"]]
+    assert together["usage"] == {name: sum(a["usage"][name] for a in alone) for name in together["usage"]}
+    assert [c["prompt_token_ids"] for c in together["choices"]] == [
+        TOKENIZER.encode(prompt) for prompt in prompts for _ in range(2)
+    ]
+    events = stream_events(url, body | {"prompt": [TOKENIZER.encode(p) for p in prompts]}, "/completions")
+    for choice in together["choices"]:
+        texts = [c["text"] for e in events for c in e["choices"] if c["index"] == choice["index"]]
+        assert "".join(texts) == choice["text"]
+
+
 def test_a_response_without_limit_fills_the_context(url):
     body = chat("a" * 220)  # with the template 239 of 256 tokens
     totals = [post(url, body | {"seed": seed}).json()["usage"]["total_tokens"] for seed in range(8)]
@@ -170,10 +225,27 @@ WRONG: list[tuple[Any, int, str | None, str]] = [
     ({"model": "tiny", "messages": ["a"]}, 400, "messages[0]", "an object with a role"),
     ({"model": "tiny", "messages": [{"role": "user"}]}, 400, "messages[0]", "must be a string"),
     ({"model": "tiny", "messages": [{"role": "a", "content": [{"type": "b"}]}]}, 400, "messages[0]", "type text"),
+    ({"model": "tiny", "messages": [*user("a"), {"role": "b", "content": ""}]}, 400, "messages[1]", "roles are system"),
+    ({"model": "tiny", "messages": [*user("a"), *BE, *user("a")]}, 400, "messages[1]", "system messages come first"),
+    ({"model": "tiny", "messages": [*YES, *user("a")]}, 400, "messages[0]", "is the first: there is no prompt"),
+    ({"model": "tiny", "messages": [*user("a"), *YES, *YES]}, 400, "messages[2]", "after the role assistant"),
+    ({"model": "tiny", "messages": [*user("a"), *YES]}, 400, "messages[1]", "is the last: end with a prompt"),
+    ({"model": "tiny", "messages": [{**YES[0], "tool_calls": [{}]}]}, 400, "messages[0]", ".tool_calls is not supp"),
+    ({"model": "tiny", "messages": [{"role": "user", "content": "a", "name": 3}]}, 400, "messages[0]", "a string"),
+    ({"model": "tiny", "messages": user("a") * 300}, 400, "messages", "300 entries, which is more than this model's"),
+    ('{"model": "tiny", "messages": [{"role": "user", "content": "\\ud800"}]}', 400, None, "a lone surrogate"),
+    ('{"model": "\\udfff", "messages": []}', 400, None, "a lone surrogate"),
+    (b'{"model": "\xed\xa0\x80", "messages": []}', 400, None, "is not JSON"),
     (chat("a" * 300), 400, "messages", "more than this model's 256"),
+    (chat("a" * 100_000), 400, "messages", "100000 characters is more than this model's 256"),
     (chat("a", max_tokens=10_000), 400, "messages", "more than this model's 256"),
     (chat("a", temperature=-1), 400, "temperature", "temperature is -1.0"),
     (chat("a", temperature="hot"), 400, "temperature", "must be a number"),
+    (chat("a", temperature=10**400), 400, "temperature", "is too large"),
+    (chat("a", logprobs=3), 400, "logprobs", "true or false"),
+    (chat("a", logprobs=True, top_logprobs=21), 400, "top_logprobs", "from 0 to 20"),
+    (chat("a", top_logprobs=2), 400, "top_logprobs", "needs logprobs: true"),
+    (chat("a", response_format={"type": "json_object"}), 400, "response_format", "is not supported: a response is not"),
     ('{"model": "tiny", "messages": [{"role": "user", "content": "a"}], "top_p": NaN}', 400, "top_p", "top_p is nan"),
     (chat("a", max_tokens=0), 400, "max_tokens", "max_tokens is 0"),
     (chat("a", n=True), 400, "n", "a whole number"),
@@ -219,11 +291,18 @@ def test_unsupported_fields_without_effect_are_accepted(url):
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"prompt": ["a", "b"]}, "prompt"),
+        ({"prompt": ["a", 3]}, "prompt"),
+        ({"prompt": ["a", ""]}, "prompt"),
+        ({"prompt": ["a"] * 129}, "prompt"),
+        ({"prompt": [[1], [2, 10_000]]}, "prompt"),
+        ({"prompt": [1] * 300}, "prompt"),
+        ({"prompt": []}, "prompt"),
         ({"prompt": ""}, "prompt"),
         ({"prompt": [1, -2]}, "prompt"),
         ({"prompt": [1, 10_000]}, "prompt"),
-        ({"prompt": "a", "logprobs": 3}, "logprobs"),
+        ({"prompt": "a", "logprobs": 21}, "logprobs"),
+        ({"prompt": "a", "logprobs": True}, "logprobs"),
+        ({"prompt": "a", "top_logprobs": 2}, "top_logprobs"),
         ({"prompt": "a", "suffix": "b"}, "suffix"),
         ({"prompt": "a" * 300}, "prompt"),
     ],

@@ -21,6 +21,8 @@ from thespis.language.tokenizer import Tokenizer
 Message = Mapping[str, Any]
 TEMPLATE, ENVIRONMENT, ACTOR = 0, 1, 2
 """Owner of a token: the template, the environment, or the actor that is player ``owner - ACTOR``."""
+ROLES = ("system", "user", "assistant", "tool")
+"""Roles of messages."""
 _PLACEHOLDER = "\N{OBJECT REPLACEMENT CHARACTER}said\N{OBJECT REPLACEMENT CHARACTER}"
 
 _DEFAULT_TEMPLATE = (
@@ -41,7 +43,7 @@ class ChatTemplate:
     ) -> str:
         """The text of messages, with the beginning of a response if ``add_generation_prompt``.
 
-        Raises ``UserError`` where the template refuses them (e.g. roles that must alternate).
+        Raises ``UserError`` where the template refuses them (e.g. roles that must alternate) or fails.
         """
         import jinja2
 
@@ -51,6 +53,30 @@ class ChatTemplate:
             )
         except jinja2.TemplateError as error:
             raise UserError(f"the chat template refuses these messages: {error}") from error
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise UserError(f"the chat template fails on these messages: {type(error).__name__}: {error}") from error
+
+
+def find_role_error(messages: Sequence[Message]) -> tuple[int, str] | None:
+    """The first message whose role is unknown or out of order, and what is wrong; ``None`` if there is none.
+
+    System messages come first, the assistant answers a message of another role, and a tool answers the assistant.
+    """
+    previous = None
+    for i, message in enumerate(messages):
+        role = message["role"]
+        if role not in ROLES:
+            return i, f"has the role {role[:80]!r}: roles are {', '.join(ROLES)}"
+        if role == "system" and previous not in (None, "system"):
+            return i, f"has the role system after the role {previous}: system messages come first"
+        if role == "assistant" and previous is None:
+            return i, "has the role assistant and is the first: there is no prompt before it"
+        if role == "assistant" and previous == "assistant":
+            return i, "has the role assistant after the role assistant: join the two, or put a prompt between them"
+        if role == "tool" and previous not in ("assistant", "tool"):
+            return i, f"has the role tool after {f'the role {previous}' if previous else 'nothing'}: tools answer calls"
+        previous = role
+    return None
 
 
 def default_template(tokenizer: Tokenizer) -> ChatTemplate:

@@ -15,6 +15,8 @@ from thespis.language.chat import Conversation, Message
 
 Prompt = Conversation | Sequence[Message]
 """The input of a completion: messages, or a conversation whose tokens must stay as they are."""
+TokenLogProbs = tuple[tuple[int, float], ...]
+"""The most likely tokens at one position, most likely first: token id and log-probability of each."""
 FinishReason = str
 """Why a response ended: ``stop`` (a stop token or stop string), ``length``, or another word of an endpoint."""
 
@@ -97,16 +99,23 @@ class CompletionChunk:
     log_probs: tuple[float, ...] | None = None
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
+    top_log_probs: tuple[TokenLogProbs, ...] | None = None
+    """The most likely tokens at each position, if they were requested."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CompletionChoice:
-    """One response. ``log_probs`` are those of the distribution that was sampled, one for each generated token."""
+    """One response. ``log_probs`` are those of the distribution that was sampled, one for each generated token.
+
+    At temperature 0 they are those of the model: log-softmax of its logits, without restrictions.
+    """
 
     text: str
     finish_reason: FinishReason
     tokens: tuple[int, ...] | None = None
     log_probs: tuple[float, ...] | None = None
+    top_log_probs: tuple[TokenLogProbs, ...] | None = None
+    """The most likely tokens at each position, if they were requested."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,8 +160,12 @@ def _join_choice(chunks: list[CompletionChunk]) -> CompletionChoice:
         raise ValueError("an answer has no end")
     tokens = [t for chunk in chunks if chunk.tokens is not None for t in chunk.tokens]
     log_probs = [x for chunk in chunks if chunk.log_probs is not None for x in chunk.log_probs]
-    has_fields = any(chunk.tokens is not None for chunk in chunks), any(chunk.log_probs is not None for chunk in chunks)
+    top = [x for chunk in chunks if chunk.top_log_probs is not None for x in chunk.top_log_probs]
     text = "".join(chunk.text for chunk in chunks)
     return CompletionChoice(
-        text, finish, tuple(tokens) if has_fields[0] else None, tuple(log_probs) if has_fields[1] else None
+        text,
+        finish,
+        tuple(tokens) if any(chunk.tokens is not None for chunk in chunks) else None,
+        tuple(log_probs) if any(chunk.log_probs is not None for chunk in chunks) else None,
+        tuple(top) if any(chunk.top_log_probs is not None for chunk in chunks) else None,
     )

@@ -80,11 +80,20 @@ def _extend_cache(cache: KVCache) -> KVCache:
 _FREE = NoGrammar()
 
 
+class TopTokens(eqx.Module):
+    """The most likely tokens at each step, with the log-probabilities that the sampler reports."""
+
+    tokens: Int[Array, "row time rank"]
+    log_probs: Float[Array, "row time rank"]
+
+
 class GenerationOutput(eqx.Module):
     """Sampled responses: tokens up to and including the stop token, then -1; log-probabilities as sampled, then 0."""
 
     tokens: Int[Array, "row time"]
     log_probs: Float[Array, "row time"]
+    top: TopTokens | None = None
+    """``None`` where the generator does not record them."""
 
     @property
     def lengths(self) -> Int[Array, " row"]:
@@ -123,6 +132,7 @@ class ResponseGenerator(eqx.Module):
 
     ``early_stop``: end as soon as all rows have stopped; without it generation always takes ``max_tokens`` steps, which
     is faster under ``vmap`` (over seeds). ``logits_processor``: changes the logits before a token is sampled.
+    ``num_top_tokens``: how many of the most likely tokens are recorded at each step.
     """
 
     model: Decoder
@@ -131,6 +141,7 @@ class ResponseGenerator(eqx.Module):
     stop_tokens: tuple[int, ...] = eqx.field(static=True, default=())
     early_stop: bool = eqx.field(static=True, default=True)
     logits_processor: LogitsProcessor | None = None
+    num_top_tokens: int = eqx.field(static=True, default=0)
 
     @vmap_exact.skip_unit_vmap
     def __call__(
@@ -151,7 +162,9 @@ class ResponseGenerator(eqx.Module):
         layers = self.model.unstack_layers()
         features, cache = forward_block(self.model, cache, tokens, positions, layers)
         rows, start = tokens.shape[0], positions.max(axis=1) + 1
-        empty_output = GenerationOutput(jnp.full((rows, self.max_tokens), -1), jnp.zeros((rows, self.max_tokens)))
+        empty_output = GenerationOutput(
+            jnp.full((rows, self.max_tokens), -1), jnp.zeros((rows, self.max_tokens)), self._empty_top_tokens(rows)
+        )
         saying = _GenerationState(jnp.array(0), empty_output, cache, grammar.init_state(rows), start > 0)
         saying = self._sample_token(saying, layers, features, start, key, grammar)
 
@@ -192,9 +205,34 @@ class ResponseGenerator(eqx.Module):
             for old, new, padding in ((saying.output.tokens, token, -1), (saying.output.log_probs, log_prob, 0.0))
         )
         stops = (token[:, None] == jnp.array(self.stop_tokens, "int32")).any(axis=1) | complete
-        return _GenerationState(
-            saying.step + 1, GenerationOutput(tokens, log_probs), saying.cache, state, active & ~stops
+        top = (
+            None
+            if saying.output.top is None
+            else self._record_top_tokens(saying.output.top, saying.step, logits, allowed)
         )
+        return _GenerationState(
+            saying.step + 1, GenerationOutput(tokens, log_probs, top), saying.cache, state, active & ~stops
+        )
+
+    def _empty_top_tokens(self, rows: int) -> TopTokens | None:
+        if not self.num_top_tokens:
+            return None
+        shape = rows, self.max_tokens, min(self.num_top_tokens, self.model.config.vocab_size)
+        return TopTokens(jnp.zeros(shape, "int32"), jnp.zeros(shape))
+
+    def _record_top_tokens(
+        self,
+        top: TopTokens,
+        step: Int[Array, ""],
+        logits: Float[Array, "row token"],
+        allowed: Bool[Array, "row token"] | None,
+    ) -> TopTokens:
+        log_probs, tokens = jax.lax.top_k(self.sampler.reported_log_probs(logits, allowed), top.tokens.shape[-1])
+        updated = (
+            jax.lax.dynamic_update_slice(old, new[:, None].astype(old.dtype), (0, step, 0))
+            for old, new in ((top.tokens, tokens), (top.log_probs, log_probs))
+        )
+        return TopTokens(*updated)
 
 
 def _step_key(key: Key[Array, "*rows"], tick: Int[Array, ""]) -> Key[Array, "*rows"]:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from thespis.language.chat import ChatTemplate, Conversation, default_template, load_template
+from thespis.language.chat import ENVIRONMENT, ChatTemplate, Conversation, default_template, load_template
 from thespis.language.engine import (
     DEFAULT_GENERATION,
     Completion,
@@ -32,13 +32,14 @@ from thespis.language.engine import (
     GenerationConfig,
     Prompt,
     RequestError,
+    TokenLogProbs,
     Usage,
     join_chunks,
 )
 from thespis.language.generation import GenerationOutput, ResponseGenerator
 from thespis.language.hf_config import DEFAULT_MAX_LENGTH
 from thespis.language.hf_weights import load_pretrained, read_json
-from thespis.language.sampling import PerRowSampler
+from thespis.language.sampling import LOWEST_LOG_PROB, PerRowSampler
 from thespis.language.tokenizer import Tokenizer, load_tokenizer
 from thespis.nets.decoder import Decoder, KVCache
 from thespis.runtime import vmap_exact
@@ -48,7 +49,7 @@ _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
 class IncrementalDetokenizer:
-    """One response in progress: ``tokens`` and ``log_probs`` so far, and ``finish_reason`` once it has ended."""
+    """One response in progress: its tokens and log-probabilities so far, ``finish_reason`` once it has ended."""
 
     def __init__(self, tokenizer: Tokenizer, config: GenerationConfig, choice_index: int = 0):
         self.tokens: list[int] = []
@@ -57,7 +58,9 @@ class IncrementalDetokenizer:
         self._tokenizer, self._request, self._choice = tokenizer, config, choice_index
         self._given = ""
 
-    def append(self, tokens: Sequence[int], log_probs: Sequence[float]) -> CompletionChunk:
+    def append(
+        self, tokens: Sequence[int], log_probs: Sequence[float], top_log_probs: Sequence[TokenLogProbs] | None = None
+    ) -> CompletionChunk:
         """Append sampled tokens, up to the end of the response; returns what they add."""
         num_old, num_left = len(self.tokens), self._request.max_tokens - len(self.tokens)
         end_indices = [i + 1 for i, token in enumerate(tokens) if token in self._tokenizer.stop_tokens]
@@ -65,9 +68,12 @@ class IncrementalDetokenizer:
         text = self._check_stop(num_old)
         new = tuple(self.tokens[num_old:])
         self.log_probs += [*log_probs[: len(new)]]
+        top = None if top_log_probs is None else tuple(top_log_probs[: len(new)])
         stable = text if self.finish_reason is not None else self._stable_text(text)
         added, self._given = stable[len(self._given) :], self._given + stable[len(self._given) :]
-        return CompletionChunk(self._choice, added, new, tuple(self.log_probs[num_old:]), self.finish_reason)
+        return CompletionChunk(
+            self._choice, added, new, tuple(self.log_probs[num_old:]), self.finish_reason, top_log_probs=top
+        )
 
     def _check_stop(self, before: int) -> str:
         """The text up to the first stop string; sets ``finish_reason`` and cuts the tokens if the response ends."""
@@ -107,6 +113,10 @@ class IncrementalDetokenizer:
 
 
 _MIN_PROMPT_WIDTH = 16
+MAX_TOP_TOKENS = 20
+"""How many of the most likely tokens at each position the engine can return."""
+_CHARACTERS_PER_TOKEN = 16  # more than any natural text or code has on average
+_CUT_TOKENS = 64  # tokens that a text may have in excess because it was cut within a word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +125,8 @@ class TokenizedPrompt:
 
     tokens: tuple[int, ...]
     config: GenerationConfig
+    num_top_tokens: int = 0
+    """How many of the most likely tokens are returned at each position, at most :data:`MAX_TOP_TOKENS`."""
 
 
 @dataclasses.dataclass
@@ -127,6 +139,7 @@ class _BatchRow:
     config: GenerationConfig
     seed: int
     response: IncrementalDetokenizer
+    num_top_tokens: int
 
 
 def _always_active(prompt_index: int) -> bool:
@@ -134,11 +147,15 @@ def _always_active(prompt_index: int) -> bool:
 
 
 class _Batch(NamedTuple):
-    """Rows that are computed together, the width of their prompts and the maximum length of their responses."""
+    """Rows that are computed together, the width of their prompts and the maximum length of their responses.
+
+    ``num_top_tokens``: how many of the most likely tokens are computed for each of them, all or none.
+    """
 
     rows: list[_BatchRow]
     prompt_width: int
     max_tokens: int
+    num_top_tokens: int
 
 
 class LocalEngine:
@@ -182,20 +199,26 @@ class LocalEngine:
         """The completion of one prompt, in chunks of ``chunk_size`` tokens."""
         tokenized, num_tokens, num_active = self.tokenize_prompt(prompt, config), 0, config.n
         for _, chunk in self.stream_batch([tokenized]):
-            num_tokens, num_active = (
-                num_tokens + len(chunk.tokens or ()),
-                num_active - (chunk.finish_reason is not None),
-            )
+            num_tokens += len(chunk.tokens or ())
+            num_active -= chunk.finish_reason is not None
             yield chunk if num_active else dataclasses.replace(chunk, usage=Usage(len(tokenized.tokens), num_tokens))
 
     def tokenize_prompt(
-        self, prompt: Prompt, config: GenerationConfig, clip_max_tokens: bool = False
+        self, prompt: Prompt | str, config: GenerationConfig, clip_max_tokens: bool = False
     ) -> TokenizedPrompt:
-        """Tokenize a prompt. Raises :class:`RequestError` if it is empty, or leaves no room for a response.
+        """Tokenize a prompt; a text is taken as it is, without the chat template.
 
-        ``clip_max_tokens``: reduce ``max_tokens`` to what the prompt leaves room for, instead of raising.
+        Raises :class:`RequestError` if it is empty, or leaves no room for a response. A text that cannot fit is refused
+        before all of it is tokenized. ``clip_max_tokens``: reduce ``max_tokens`` to what the prompt leaves room for,
+        instead of raising.
         """
-        if not isinstance(prompt, Conversation):
+        if isinstance(prompt, str):
+            self._check_text_length(prompt)
+            tokens = tuple(self.tokenizer.encode(prompt))
+            prompt = Conversation(tokens, (ENVIRONMENT,) * len(tokens))
+        elif not isinstance(prompt, Conversation):
+            contents = (message.get("content") for message in prompt)
+            self._check_text_length("".join(content for content in contents if isinstance(content, str)))
             prompt = Conversation().add_messages(self.template, self.tokenizer, *prompt)
         if not prompt.tokens:
             raise RequestError("there is nothing to answer: the prompt is empty", "messages")
@@ -212,6 +235,20 @@ class LocalEngine:
             )
         return TokenizedPrompt(prompt.tokens, config)
 
+    def _check_text_length(self, text: str) -> None:
+        """Raise :class:`RequestError` if a text must have more than ``max_length`` tokens, judged by its beginning."""
+        size = _CHARACTERS_PER_TOKEN * self.max_length
+        if len(text) <= size or (
+            len(text) <= self.tokenizer.longest_token * self.max_length
+            and len(self.tokenizer.encode(text[:size])) <= self.max_length + _CUT_TOKENS
+        ):
+            return
+        raise RequestError(
+            f"a prompt of {len(text)} characters is more than this model's {self.max_length} tokens: shorten it",
+            "messages",
+            "context_length_exceeded",
+        )
+
     def stream_batch(
         self, prompts: Sequence[TokenizedPrompt], is_active: Callable[[int], bool] = _always_active
     ) -> Iterator[tuple[int, CompletionChunk]]:
@@ -224,13 +261,16 @@ class LocalEngine:
             yield from self._run_batch(batch, is_active)
 
     def _make_batches(self, prompts: Sequence[TokenizedPrompt]) -> list[_Batch]:
-        sizes: dict[tuple[int, int], list[_BatchRow]] = {}
+        sizes: dict[tuple[int, int, int], list[_BatchRow]] = {}
         for i, prompt in enumerate(prompts):
             seed = secrets.randbits(63) if prompt.config.seed is None else prompt.config.seed
-            size = _bucket(len(prompt.tokens)), max(_bucket(prompt.config.max_tokens), self.chunk_size)
+            num_computed = MAX_TOP_TOKENS if prompt.num_top_tokens else 0
+            size = _bucket(len(prompt.tokens)), max(_bucket(prompt.config.max_tokens), self.chunk_size), num_computed
             for choice in range(prompt.config.n):
                 response = IncrementalDetokenizer(self.tokenizer, prompt.config, choice)
-                sizes.setdefault(size, []).append(_BatchRow(i, choice, prompt.tokens, prompt.config, seed, response))
+                sizes.setdefault(size, []).append(
+                    _BatchRow(i, choice, prompt.tokens, prompt.config, seed, response, prompt.num_top_tokens)
+                )
         return [
             _Batch(rows[first : first + self.batch_size], *size)
             for size, rows in sizes.items()
@@ -252,10 +292,8 @@ class LocalEngine:
         rows, width, length = batch.rows, batch.prompt_width, batch.max_tokens
         tokens, positions = np.zeros((self.batch_size, width), "int32"), np.full((self.batch_size, width), -1, "int32")
         for i, row in enumerate(rows):
-            tokens[i, : len(row.prompt_tokens)], positions[i, : len(row.prompt_tokens)] = (
-                row.prompt_tokens,
-                np.arange(len(row.prompt_tokens)),
-            )
+            num_prompt = len(row.prompt_tokens)
+            tokens[i, :num_prompt], positions[i, :num_prompt] = row.prompt_tokens, np.arange(num_prompt)
         calls = -(-length // self.chunk_size)
         cache = _empty_cache(self.model, self.batch_size, width + calls * self.chunk_size)
         sampling, seeds = self._row_sampler(rows), self._row_seeds(rows)
@@ -270,16 +308,17 @@ class LocalEngine:
                 jnp.array(call),
                 max_tokens=self.chunk_size,
                 stop_tokens=self.tokenizer.stop_tokens,
+                num_top_tokens=batch.num_top_tokens,
             )
             sampled, log_probs, counts = (np.asarray(x) for x in (output.tokens, output.log_probs, output.lengths))
+            top = None if output.top is None else (np.asarray(output.top.tokens), np.asarray(output.top.log_probs))
             tokens, positions = np.zeros((self.batch_size, 1), "int32"), np.full((self.batch_size, 1), -1, "int32")
             for i, row in enumerate(rows):
                 if row.response.finish_reason is not None or not is_active(row.prompt_index):
                     continue
-                yield (
-                    row.prompt_index,
-                    row.response.append(sampled[i, : counts[i]].tolist(), log_probs[i, : counts[i]].tolist()),
-                )
+                new = sampled[i, : counts[i]].tolist(), log_probs[i, : counts[i]].tolist()
+                alternatives = None if top is None else _top_log_probs(top[0][i], top[1][i], row.num_top_tokens)
+                yield row.prompt_index, row.response.append(*new, alternatives)
                 if row.response.finish_reason is None:
                     tokens[i], positions[i] = (
                         row.response.tokens[-1],
@@ -325,6 +364,12 @@ def load_engine(
     )
 
 
+def _top_log_probs(tokens: np.ndarray, log_probs: np.ndarray, count: int) -> list[TokenLogProbs]:
+    """The ``count`` most likely tokens at each position ``[time, rank]``, without those that are never sampled."""
+    positions = zip(tokens[:, :count].tolist(), log_probs[:, :count].tolist(), strict=True)
+    return [tuple((t, p) for t, p in zip(*position, strict=True) if p > LOWEST_LOG_PROB) for position in positions]
+
+
 def _bucket(count: int) -> int:
     return max(_MIN_PROMPT_WIDTH, 1 << (count - 1).bit_length())
 
@@ -335,7 +380,7 @@ def _empty_cache(model: Decoder, batch_size: int, slots: int) -> KVCache:
     return model.init_cache(batch_size, slots)
 
 
-@functools.partial(jax.jit, static_argnames=("max_tokens", "stop_tokens"), donate_argnames=("cache",))
+@functools.partial(jax.jit, static_argnames=("max_tokens", "stop_tokens", "num_top_tokens"), donate_argnames=("cache",))
 def _generate_chunk(
     model: Decoder,
     cache: KVCache,

@@ -6,6 +6,7 @@ vLLM and others.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -95,11 +96,33 @@ def usage_json(usage: Usage) -> dict[str, int]:
 def log_probs_json(choice: CompletionChunk | CompletionChoice, decode_token: Callable[[int], str]) -> dict[str, Any]:
     """The ``logprobs`` field; ``decode_token`` gives the text of a token."""
     words = [decode_token(token) for token in choice.tokens or ()] or [""] * len(choice.log_probs or ())
+    top = choice.top_log_probs or ((),) * len(words)
     content = [
-        {"token": word, "logprob": log_prob, "bytes": list(word.encode()), "top_logprobs": []}
-        for word, log_prob in zip(words, choice.log_probs or (), strict=True)
+        _token_json(word, log_prob) | {"top_logprobs": [_token_json(decode_token(t), p) for t, p in alternatives]}
+        for word, log_prob, alternatives in zip(words, choice.log_probs or (), top, strict=True)
     ]
     return {"content": content, "refusal": None}
+
+
+def text_log_probs_json(
+    choice: CompletionChunk | CompletionChoice, decode_token: Callable[[int], str], start: int
+) -> dict[str, Any]:
+    """The ``logprobs`` field of a text completion; ``start``: number of characters of the tokens before."""
+    words = [decode_token(token) for token in choice.tokens or ()]
+    offsets = itertools.accumulate(map(len, words[:-1]), initial=start) if words else ()
+    top = None
+    if choice.top_log_probs is not None:  # the most likely first: it stays where two tokens have the same text
+        top = [{decode_token(t): p for t, p in reversed(pairs)} for pairs in choice.top_log_probs]
+    return {
+        "tokens": words,
+        "token_logprobs": list(choice.log_probs or ()),
+        "top_logprobs": top,
+        "text_offset": list(offsets),
+    }
+
+
+def _token_json(word: str, log_prob: float) -> dict[str, Any]:
+    return {"token": word, "logprob": log_prob, "bytes": list(word.encode())}
 
 
 def completion_json(completion: Completion) -> dict[str, Any]:

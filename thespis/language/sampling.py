@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 _MASKED_LOGIT = -1e30  # finite, so that an average over the vocabulary cannot be NaN
+LOWEST_LOG_PROB = 0.1 * _MASKED_LOGIT
+"""Tokens with a smaller log-probability are never sampled."""
 
 
 @runtime_checkable
@@ -24,6 +26,12 @@ class TokenSampler(Protocol):
         allowed: Bool[Array, "row token"] | None = None,
     ) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
         """The tokens and their log-probabilities; ``key``: one for all rows, or one for each row."""
+        ...
+
+    def reported_log_probs(
+        self, logits: Float[Array, "row token"], allowed: Bool[Array, "row token"] | None = None
+    ) -> Float[Array, "row token"]:
+        """The log-probabilities of all tokens, from which :meth:`sample` reports that of its token."""
         ...
 
 
@@ -77,9 +85,18 @@ class TemperatureSampler(eqx.Module):
         """A token for each row, and its log-probability."""
         return _sample_tokens(self.log_probs(logits, allowed), key)
 
+    def reported_log_probs(
+        self, logits: Float[Array, "row token"], allowed: Bool[Array, "row token"] | None = None
+    ) -> Float[Array, "row token"]:
+        """Those of the sampled distribution, also at temperature 0, where they are 0 and -1e30."""
+        return self.log_probs(logits, allowed)
+
 
 class PerRowSampler(eqx.Module):
-    """:class:`TemperatureSampler` with options per row, as arrays only: one compiled program for all options."""
+    """:class:`TemperatureSampler` with options per row, as arrays only: one compiled program for all options.
+
+    At temperature 0 it reports the log-probabilities of the model: log-softmax of the logits, without restrictions.
+    """
 
     temperature: Float[Array, " row"]
     top_k: Int[Array, " row"]
@@ -113,7 +130,16 @@ class PerRowSampler(eqx.Module):
         allowed: Bool[Array, "row token"] | None = None,
     ) -> tuple[Int[Array, " row"], Float[Array, " row"]]:
         """A token for each row, and its log-probability."""
-        return _sample_tokens(self.log_probs(logits, allowed), key)
+        token, log_prob = _sample_tokens(self.log_probs(logits, allowed), key)
+        reported = jnp.take_along_axis(jax.nn.log_softmax(logits), token[:, None], axis=-1)[:, 0]
+        return token, jnp.where(self.temperature > 0, log_prob, reported)
+
+    def reported_log_probs(
+        self, logits: Float[Array, "row token"], allowed: Bool[Array, "row token"] | None = None
+    ) -> Float[Array, "row token"]:
+        """Those of the sampled distribution; at temperature 0 those of the model."""
+        is_sampled = self.temperature[:, None] > 0
+        return jnp.where(is_sampled, self.log_probs(logits, allowed), jax.nn.log_softmax(logits))
 
 
 def _sample_tokens(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from thespis.core.errors import UserError, missing_extra
 from thespis.core.spaces import END, PAD, UNKNOWN, word_vocabulary
 from thespis.language.hf_weights import read_json
 
+_LONG_TEXT = 10_000  # characters that take some milliseconds
 _CONFIG_FILES = ("generation_config.json", "config.json", "tokenizer_config.json")
 
 
@@ -24,6 +26,11 @@ class Tokenizer:
         """The size of the vocabulary; tokens can be larger where added tokens leave gaps, see :attr:`max_token`."""
         return self.backend.get_vocab_size()
 
+    @functools.cached_property
+    def longest_token(self) -> int:
+        """The number of characters of the longest token."""
+        return max(map(len, self.backend.get_vocab()))
+
     @property
     def max_token(self) -> int:
         """The largest token: added tokens may leave gaps."""
@@ -31,12 +38,17 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Tokenize a text, in which names of special tokens become these tokens; nothing is added."""
-        return self.backend.encode(text, add_special_tokens=False).ids
+        return self._encode(text).ids
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The tokens of a text, and the span of characters ``[begin, end)`` that each stands for."""
-        encoding = self.backend.encode(text, add_special_tokens=False)
+        encoding = self._encode(text)
         return encoding.ids, encoding.offsets
+
+    def _encode(self, text: str) -> Any:
+        if len(text) < _LONG_TEXT:
+            return self.backend.encode(text, add_special_tokens=False)
+        return self.backend.encode_batch([text], add_special_tokens=False)[0]  # other threads run meanwhile
 
     def decode(self, tokens: Iterable[Any], keep_special_tokens: bool = True) -> str:
         """The text of tokens, negative ones left out; ``keep_special_tokens``: with the names of special tokens."""

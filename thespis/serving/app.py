@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from thespis.core.errors import UserError, missing_extra
-from thespis.language.engine import Completion, CompletionChunk, RequestError, Usage, join_chunks
+from thespis.language.engine import CompletionChoice, CompletionChunk, RequestError, Usage, join_chunks
 from thespis.language.local_engine import TokenizedPrompt
-from thespis.serving.auth import AuthMiddleware, error_json, read_json_body
+from thespis.serving.auth import AuthMiddleware, error_json, parse_json, read_body
 from thespis.serving.batcher import RequestBatcher
 from thespis.serving.request import CompletionRequest, parse_chat_request, parse_text_request
 from thespis.serving.response import ResponseFormatter
@@ -43,44 +44,54 @@ class CompletionHandlers:
 
     async def chat_completions(self, request: Any) -> Any:
         """``POST /v1/chat/completions``: a chat completion, whole or streamed."""
-        return await self._respond(
-            request, parse_chat_request(await read_json_body(request), self.max_tokens), chat=True
-        )
+        return await self._respond(request, parse_chat_request, chat=True)
 
     async def completions(self, request: Any) -> Any:
-        """``POST /v1/completions``: a text completion, whole or streamed."""
-        encode = self.batcher.engine.tokenizer.encode
-        return await self._respond(
-            request, parse_text_request(await read_json_body(request), self.max_tokens, encode), chat=False
-        )
+        """``POST /v1/completions``: text completions, whole or streamed."""
+        return await self._respond(request, parse_text_request, chat=False)
 
-    async def _respond(self, request: Any, completion_request: CompletionRequest, *, chat: bool) -> Any:
-        self._check_model_name(completion_request.model)
+    async def _respond(self, request: Any, parse: Callable[[Any, int, int], CompletionRequest], *, chat: bool) -> Any:
+        body = await read_body(request)
+        self._check_queue()
+        completion_request, prompts = await asyncio.to_thread(self._prepare, body, parse, chat)
+        self._check_queue()
+        formatter = ResponseFormatter(
+            completion_request, [prompt.tokens for prompt in prompts], self.batcher.engine.tokenizer, is_chat=chat
+        )
+        if completion_request.stream:
+            return _sse_response(self._stream_events(request, prompts, formatter))
+        choices, usage = await self._complete(request, prompts)
+        return _json_response(formatter.completion_json(choices, usage))
+
+    def _prepare(
+        self, body: bytes, parse: Callable[[Any, int, int], CompletionRequest], chat: bool
+    ) -> tuple[CompletionRequest, list[TokenizedPrompt]]:
+        """Parse and tokenize a request, in a thread: other clients are served meanwhile."""
+        engine = self.batcher.engine
+        request = parse(parse_json(body), self.max_tokens, engine.max_length)
+        self._check_model_name(request.model)
+        prompts = []
+        for prompt in request.prompts:
+            try:
+                tokenized = engine.tokenize_prompt(prompt, request.config, request.clip_max_tokens)
+            except RequestError as error:
+                raise error if chat else RequestError(str(error), "prompt", error.code) from None
+            except UserError as error:  # raised by the chat template
+                raise RequestError(str(error), "messages") from None
+            if max(tokenized.tokens) >= engine.model.config.vocab_size:
+                raise RequestError(f"tokens must be below {engine.model.config.vocab_size}", "prompt")
+            prompts.append(dataclasses.replace(tokenized, num_top_tokens=request.num_top_tokens))
+        return request, prompts
+
+    def _check_queue(self) -> None:
         if self.batcher.is_full:
             raise RequestError(
                 f"{self.batcher.max_pending} requests are already waiting: retry later", code="queue_full"
             )
-        try:
-            tokenized = self.batcher.engine.tokenize_prompt(
-                completion_request.prompt, completion_request.config, completion_request.clip_max_tokens
-            )
-        except RequestError as error:
-            raise error if chat else RequestError(str(error), "prompt", error.code) from None
-        except UserError as error:  # raised by the chat template
-            raise RequestError(str(error), "messages") from None
-        vocab_size = self.batcher.engine.model.config.vocab_size
-        if max(tokenized.tokens) >= vocab_size:
-            raise RequestError(f"tokens must be below {vocab_size}", "prompt")
-        formatter = ResponseFormatter(completion_request, tokenized.tokens, self.batcher.engine.tokenizer, is_chat=chat)
-        if completion_request.stream:
-            return _sse_response(self._stream_events(request, tokenized, formatter))
-        completion = await self._complete(request, tokenized)
-        return _json_response(formatter.completion_json(completion.choices, completion.usage or Usage()))
 
-    async def _complete(self, request: Any, prompt: TokenizedPrompt) -> Completion:
-        """The whole completion; generation is cancelled if the client disconnects."""
-        stream = self.batcher.stream(prompt)
-        task = asyncio.create_task(_collect_chunks(stream))
+    async def _complete(self, request: Any, prompts: list[TokenizedPrompt]) -> tuple[list[CompletionChoice], Usage]:
+        """The whole completions of all prompts; generation is cancelled if the client disconnects."""
+        task = asyncio.create_task(_collect_chunks(self.batcher.stream(prompts), len(prompts)))
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=_DISCONNECT_INTERVAL)
@@ -89,22 +100,27 @@ class CompletionHandlers:
         finally:
             task.cancel()
         chunks = task.result()
-        usage = Usage(len(prompt.tokens), sum(len(chunk.tokens or ()) for chunk in chunks))
+        choices = [
+            choice
+            for prompt, prompt_chunks in zip(prompts, chunks, strict=True)
+            for choice in join_chunks(prompt_chunks, prompt.config.n).choices
+        ]
+        usage = Usage(sum(len(prompt.tokens) for prompt in prompts), sum(len(c.tokens or ()) for c in choices))
         request.state.usage = usage
-        return Completion(join_chunks(chunks, prompt.config.n).choices, usage)
+        return choices, usage
 
     async def _stream_events(
-        self, request: Any, prompt: TokenizedPrompt, formatter: ResponseFormatter
+        self, request: Any, prompts: list[TokenizedPrompt], formatter: ResponseFormatter
     ) -> AsyncIterator[str]:
-        num_tokens = 0
+        num_prompt_tokens, num_tokens = sum(len(prompt.tokens) for prompt in prompts), 0
         try:
-            async with contextlib.aclosing(self.batcher.stream(prompt)) as stream:
-                async for chunk in stream:
+            async with contextlib.aclosing(self.batcher.stream(prompts)) as stream:
+                async for i, chunk in stream:
                     num_tokens += len(chunk.tokens or ())
-                    request.state.usage = Usage(len(prompt.tokens), num_tokens)
-                    yield _sse_event(formatter.chunk_json(chunk))
+                    request.state.usage = Usage(num_prompt_tokens, num_tokens)
+                    yield _sse_event(formatter.chunk_json(i, chunk))
             if formatter.request.include_usage:
-                yield _sse_event(formatter.usage_chunk_json(Usage(len(prompt.tokens), num_tokens)))
+                yield _sse_event(formatter.usage_chunk_json(Usage(num_prompt_tokens, num_tokens)))
         except Exception as error:  # the status has already been sent
             yield _sse_event(error_json(500, str(error) if isinstance(error, UserError) else "the engine failed"))
             return
@@ -130,7 +146,7 @@ def create_app(
     from starlette.routing import Route
 
     async def on_request_error(request: Any, error: Any) -> Any:
-        status = {"model_not_found": 404, "queue_full": 429}.get(error.code, 400)
+        status = {"model_not_found": 404, "request_timeout": 408, "queue_full": 429}.get(error.code, 400)
         response = _json_response(error_json(status, str(error), error.field, error.code), status)
         if status == 429:
             response.headers["Retry-After"] = _RETRY_AFTER
@@ -138,7 +154,7 @@ def create_app(
 
     async def on_http_error(request: Any, error: Any) -> Any:
         return _json_response(
-            error_json(error.status_code, f"{request.method} {request.url.path[:80]}: {error.detail}"),
+            error_json(error.status_code, f"{request.method} {request.scope['path'][:80]}: {error.detail}"),
             error.status_code,
         )
 
@@ -175,8 +191,14 @@ def require_starlette() -> None:
         raise missing_extra("starlette or uvicorn", "serve") from error
 
 
-async def _collect_chunks(chunks: AsyncIterator[CompletionChunk]) -> list[CompletionChunk]:
-    return [chunk async for chunk in chunks]
+async def _collect_chunks(
+    chunks: AsyncIterator[tuple[int, CompletionChunk]], num_prompts: int
+) -> list[list[CompletionChunk]]:
+    """The chunks of each prompt."""
+    collected: list[list[CompletionChunk]] = [[] for _ in range(num_prompts)]
+    async for i, chunk in chunks:
+        collected[i].append(chunk)
+    return collected
 
 
 def _sse_event(body: dict[str, Any]) -> str:

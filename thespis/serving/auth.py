@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +15,16 @@ from thespis.language.engine import RequestError
 _ERROR_TYPES = {
     401: "authentication_error",
     404: "not_found_error",
+    408: "timeout_error",
     429: "rate_limit_error",
     500: "server_error",
     503: "server_error",
 }
 MAX_BODY_BYTES = 16 * 2**20
 """Maximum size of a request body in bytes."""
+BODY_TIMEOUT = 60.0
+"""Seconds within which a client must have sent the whole body of a request."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def error_json(status: int, message: str, field: str | None = None, code: str | None = None) -> dict[str, Any]:
@@ -68,20 +74,40 @@ class AuthMiddleware:
         if self._wanted is not None and path != "/health" and not hmac.compare_digest(authorization, self._wanted):
             return 401, error_json(401, "the API key is missing or wrong", code="invalid_api_key")
         size = headers.get(b"content-length", b"0")
-        if not size.isdigit() or int(size) > MAX_BODY_BYTES:
+        if not size.isdigit() or len(size) > 20 or int(size) > MAX_BODY_BYTES:
             return 413, error_json(413, f"a body must have at most {MAX_BODY_BYTES} bytes")
         return None
 
 
-async def read_json_body(request: Any) -> Any:
-    """Read and parse the JSON body of a request. Raises :class:`~thespis.language.engine.RequestError`."""
+async def read_body(request: Any) -> bytes:
+    """Read the body of a request. Raises :class:`~thespis.language.engine.RequestError` if it is too large or slow."""
+    from starlette.requests import ClientDisconnect
+
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise RequestError(f"a body must have at most {MAX_BODY_BYTES} bytes")
     try:
-        return json.loads(body)
+        async with asyncio.timeout(BODY_TIMEOUT):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise RequestError(f"a body must have at most {MAX_BODY_BYTES} bytes")
+    except TimeoutError:
+        raise RequestError(f"the body did not arrive within {BODY_TIMEOUT:g} s", code="request_timeout") from None
+    except ClientDisconnect:
+        raise RequestError("the client has disconnected") from None
+    return bytes(body)
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse a body of JSON in UTF-8. Raises :class:`~thespis.language.engine.RequestError`.
+
+    A lone surrogate, half of a character in UTF-16, is no text that could be tokenized: it is refused.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+        document = json.loads(text)
+        if "\\u" in text and _SURROGATE.search(json.dumps(document, ensure_ascii=False)):
+            raise RequestError("a string has a lone surrogate (\\ud800 to \\udfff), which is no character")
+        return document
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the body is not JSON: {error}") from None
 

@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from thespis.core.errors import UserError
 from thespis.language.engine import CompletionChunk
@@ -14,23 +14,25 @@ from thespis.language.local_engine import LocalEngine, TokenizedPrompt
 
 
 class _PendingRequest:
-    """A pending request and the event loop that waits for its chunks. ``cancelled``: no client waits any more."""
+    """One prompt of a request, and the event loop that waits for its chunks. ``cancelled``: no client waits any more.
 
-    def __init__(self, prompt: TokenizedPrompt):
+    ``chunks``: the queue of the whole request, with the index of the prompt and a chunk of its completion.
+    """
+
+    def __init__(self, prompt: TokenizedPrompt, index: int, chunks: asyncio.Queue):
         self.prompt, self.cancelled = prompt, False
-        self.chunks: asyncio.Queue[CompletionChunk | Exception] = asyncio.Queue()
-        self._loop = asyncio.get_running_loop()
+        self._index, self._chunks, self._loop = index, chunks, asyncio.get_running_loop()
 
     def put(self, chunk: CompletionChunk | Exception) -> None:
         """Pass a chunk to the waiting client; called by the engine thread."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.chunks.put_nowait, chunk)
+            self._loop.call_soon_threadsafe(self._chunks.put_nowait, (self._index, chunk))
 
 
 class RequestBatcher:
     """Batches concurrent requests for one engine.
 
-    ``batch_window``: seconds for which a first request waits for others; ``max_pending``: limit of unfinished requests
+    ``batch_window``: seconds for which a first request waits for others; ``max_pending``: limit of unfinished prompts
     (0: no limit).
     """
 
@@ -44,23 +46,28 @@ class RequestBatcher:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit of unfinished requests is reached."""
+        """Whether the limit of unfinished prompts is reached."""
         return 0 < self.max_pending <= self._asking
 
-    async def stream(self, prompt: TokenizedPrompt) -> AsyncGenerator[CompletionChunk, None]:
-        """Chunks of all ``n`` choices of a request; the engine stops if the consumer does."""
-        request, num_unfinished = _PendingRequest(prompt), prompt.config.n
-        self._jobs.put(request)
-        self._asking += 1
+    async def stream(self, prompts: Sequence[TokenizedPrompt]) -> AsyncGenerator[tuple[int, CompletionChunk], None]:
+        """Chunks of all ``n`` choices of each prompt, with its index; the engine stops if the consumer does."""
+        chunks: asyncio.Queue[tuple[int, CompletionChunk | Exception]] = asyncio.Queue()
+        requests = [_PendingRequest(prompt, i, chunks) for i, prompt in enumerate(prompts)]
+        num_unfinished = sum(prompt.config.n for prompt in prompts)
+        for request in requests:
+            self._jobs.put(request)
+        self._asking += len(requests)
         try:
             while num_unfinished:
-                chunk = await request.chunks.get()
+                i, chunk = await chunks.get()
                 if isinstance(chunk, Exception):
                     raise chunk
                 num_unfinished -= chunk.finish_reason is not None
-                yield chunk
+                yield i, chunk
         finally:
-            request.cancelled, self._asking = True, self._asking - 1
+            self._asking -= len(requests)
+            for request in requests:
+                request.cancelled = True
 
     def close(self) -> None:
         """Stop the engine thread after the current chunk."""

@@ -14,8 +14,11 @@ from thespis.core.errors import UserError
 from thespis.language.local_engine import LocalEngine
 from thespis.serving.app import create_app, require_starlette
 from thespis.serving.batcher import RequestBatcher
+from thespis.serving.header_timeout import HeaderTimeout
 
 _SHUTDOWN_SECONDS = 5  # seconds for open connections to end by themselves
+HEADER_TIMEOUT = 15.0
+"""Seconds within which a client must have sent the head of a request."""
 
 
 def read_api_key(variable: str | None) -> str | None:
@@ -70,11 +73,14 @@ def background_server(
     batch_window: float = 0.005,
     max_pending: int = 0,
     port: int = 0,
+    header_timeout: float = HEADER_TIMEOUT,
     log: Callable[[str], None] = lambda line: None,
 ) -> Iterator[str]:
     """Serve at 127.0.0.1 in a thread during a ``with`` block; yields the base URL, which ends in ``/v1``."""
     batcher, listener = RequestBatcher(engine, batch_window, max_pending), open_socket("127.0.0.1", port)
-    server = _make_server(batcher, model_name, api_key=api_key, max_tokens=max_tokens, log=log)
+    server = _make_server(
+        batcher, model_name, header_timeout=header_timeout, api_key=api_key, max_tokens=max_tokens, log=log
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
     thread.start()
     try:
@@ -86,19 +92,25 @@ def background_server(
         listener.close()
 
 
-def _make_server(batcher: RequestBatcher, model_name: str, **app_kwargs: Any) -> Any:
+def _make_server(
+    batcher: RequestBatcher, model_name: str, *, header_timeout: float = HEADER_TIMEOUT, **app_kwargs: Any
+) -> Any:
     require_starlette()
     import uvicorn
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-    app: Any = create_app(batcher, model_name, **app_kwargs)
+    timeout = HeaderTimeout(header_timeout)
+    protocol: Any = timeout.wrap_protocol(AutoHTTPProtocol)
     return uvicorn.Server(
         uvicorn.Config(
-            app,
+            timeout.wrap_app(create_app(batcher, model_name, **app_kwargs)),
+            http=protocol,
             log_level="critical",
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
             server_header=False,
+            proxy_headers=False,  # the address of a client is that of its connection
             ws="none",
         )
     )
