@@ -62,7 +62,9 @@ def test_arena_of_all_seeds_has_intervals_over_seeds(kuhn, thespis):
     ("words", "message"),
     [
         (("arena", "bot:random"), "an arena needs at least two different players"),
-        (("arena", "bot:random", "nowhere", "--env", "pgx:kuhn_poker"), "nowhere"),
+        (("arena", "bot:random", "nowhere", "--env", "pgx:kuhn_poker"), "nowhere does not exist"),
+        (("arena", "bot:random", "runs/nowhere@3"), "runs/nowhere does not exist"),
+        (("arena", "bot:random", "runs/nowhere"), "runs/nowhere does not exist"),
         (("play", "bot:random"), "there is no run to take the environment from"),
         (("play", "bot:random", "--env", "pgx:kuhn_poker", "--seat", 2), "seats of pgx:kuhn_poker are 0 to 1"),
         (("play", "bot:random", "--env", "probe:coin"), "has one agent"),

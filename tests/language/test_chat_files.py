@@ -78,7 +78,11 @@ WRONG = [
     ({"messages": [{"role": "bot", "content": "x"}]}, "message 1 of 'messages' has no role"),
     ({"messages": [{"role": "user", "content": 3}]}, "has no text as its content"),
     ({"messages": CHAT[:2]}, "no message of the assistant"),
-    ({"messages": CHAT[2:3]}, "there is no prompt"),
+    ({"messages": CHAT[2:3]}, "message 1 has the role assistant and is the first: there is no prompt"),
+    ({"messages": [*CHAT[1:3], CHAT[2]]}, "message 3 has the role assistant after the role assistant"),
+    ({"messages": [CHAT[1], CHAT[0], CHAT[2]]}, "message 2 has the role system after the role user"),
+    ({"messages": [CHAT[1], {"role": "tool", "content": "x"}, CHAT[2]]}, "message 2 has the role tool after the role"),
+    ({"prompt": CHAT[:3], "answer": "b", "good": True}, "message 4 has the role assistant after the role assistant"),
     ({"messages": CHAT, "rewards": [1]}, "1 rewards for 2 answers"),
     ({"messages": CHAT, "reward": "much"}, "rewards are numbers"),
     ({"prompt": "a", "chosen": "b"}, "'rejected' is missing"),
@@ -113,6 +117,14 @@ def checkpoint(tmp_path_factory):
     tokenizer.save(directory)
     (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>", "pad_token": "<pad>"}))
     return directory
+
+
+@pytest.mark.parametrize("arguments", [{"env": "text:echo"}, {"data": "chats.jsonl"}])
+def test_the_name_of_a_model_on_a_hub_is_refused(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    method = "sft" if "data" in arguments else "rloo"
+    with pytest.raises(UserError, match="the directory org/name does not exist, and nothing is downloaded"):
+        thespis.train(method, steps=4, settings={"model": "org/name"}, out=tmp_path / "run", **arguments)
 
 
 def test_dpo_trains_a_checkpoint_from_a_file(tmp_path, checkpoint):

@@ -228,7 +228,10 @@ def test_wrong_weights_are_refused_by_name(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(UserError, match="is not JSON"):
         load_pretrained(tmp_path)
+    (tmp_path / "config.json").unlink()
     with pytest.raises(UserError, match="is this the directory of a checkpoint"):
+        load_pretrained(tmp_path)
+    with pytest.raises(UserError, match="nowhere does not exist, and nothing is downloaded"):
         load_pretrained(tmp_path / "nowhere")
 
 

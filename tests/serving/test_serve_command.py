@@ -104,7 +104,7 @@ def _read_to_end(lines: Iterator[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nowhere"], "nowhere is neither a checkpoint nor a run"),
+        (["org/name"], "the directory org/name does not exist, and nothing is downloaded"),
         (["RUN", "--key-variable", "NO_SUCH_KEY"], "the variable NO_SUCH_KEY is empty"),
         (["RUN", "--host", "203.0.113.1"], "cannot listen at 203.0.113.1:8000"),
         (["RUN", "--port", "99999"], "--port 99999 is out of range"),

@@ -50,6 +50,9 @@ def resolve_match_env(player_names: list[str], env: Any) -> tuple[str, Environme
         UserError: if there is no environment, several, or one with a single agent.
     """
     if env is None:
+        for player_name in player_names:
+            if ":" not in player_name and _find_run(player_name) is None:
+                raise _missing_player(player_name)
         trained = {resolve_env(run.config, None): player_name for player_name, run in _find_runs(player_names).items()}
         if not trained:
             raise UserError(
@@ -75,7 +78,11 @@ def resolve_player(
         return TournamentPlayer(player_name, (_make_bot(player_name, env),))
     if ":" in player_name:
         return TournamentPlayer(player_name, (_load_custom(player_name, env),))
-    raise UserError(f"{missing_run_message(Path(player_name))}; {PLAYER_NAME_HELP}")
+    raise _missing_player(player_name)
+
+
+def _missing_player(player_name: str) -> UserError:
+    return UserError(f"{missing_run_message(Path(player_name))}; {PLAYER_NAME_HELP}")
 
 
 def _find_run(player_name: str) -> tuple[RunDirectory, int | None, int] | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError
-from thespis.language.chat import ChatTemplate, Conversation, Message
+from thespis.language.chat import ROLES, ChatTemplate, Conversation, Message, find_role_error
 from thespis.language.tokenizer import Tokenizer
 
 RECORD_FIELDS = {
@@ -26,7 +26,6 @@ RECORD_FIELDS = {
     "answer": ("prompt", "answer", "good"),
     "messages": ("messages",),
 }
-ROLES = ("system", "user", "assistant", "tool")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,13 +124,13 @@ def _tokenize_chat(
     messages: Sequence[Message], earned: list[float] | float, template: ChatTemplate, tokenizer: Tokenizer
 ) -> TokenizedChat:
     """Tokenize a chat up to the assistant's last message."""
+    if (error := find_role_error(messages)) is not None:
+        raise UserError(f"message {error[0] + 1} {error[1]}")
     dialogue, pending, starts, responses = Conversation(), [], [], []
     for message in messages:
         if message["role"] != "assistant":
             pending.append(message)
             continue
-        if not dialogue.tokens and not pending:
-            raise UserError("the first message is the assistant's: there is no prompt")
         dialogue = dialogue.add_messages(template, tokenizer, *pending)
         starts.append(len(dialogue.tokens))
         dialogue = dialogue.add_response_text(template, tokenizer, message["content"])

@@ -177,11 +177,21 @@ class _TensorReader:
             raise UserError(f"{self._directory / file} cannot be read: {error}") from error
 
 
+def missing_checkpoint_message(directory: Path | str) -> str:
+    """The error for a checkpoint's directory that does not exist, such as the name of a model on a hub."""
+    return (
+        f"the directory {directory} does not exist, and nothing is downloaded: download the checkpoint first, "
+        "and give its directory"
+    )
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a checkpoint file. Raises ``UserError`` if it cannot be read."""
     try:
         return json.loads(path.read_text())
     except OSError as error:
+        if not path.parent.is_dir():
+            raise UserError(missing_checkpoint_message(path.parent)) from error
         raise UserError(f"{path} cannot be read: {error.strerror}; is this the directory of a checkpoint?") from error
     except ValueError as error:
         raise UserError(f"{path} is not JSON: {error}") from error

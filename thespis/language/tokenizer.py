@@ -9,7 +9,7 @@ from typing import Any
 
 from thespis.core.errors import UserError, missing_extra
 from thespis.core.spaces import END, PAD, UNKNOWN, word_vocabulary
-from thespis.language.hf_weights import read_json
+from thespis.language.hf_weights import missing_checkpoint_message, read_json
 
 _LONG_TEXT = 10_000  # characters that take some milliseconds
 _CONFIG_FILES = ("generation_config.json", "config.json", "tokenizer_config.json")
@@ -70,6 +70,8 @@ class Tokenizer:
 def load_tokenizer(directory: Path | str) -> Tokenizer:
     """The tokenizer of a checkpoint. Raises ``UserError`` if there is none, or no file names the token of an end."""
     directory = Path(directory)
+    if not directory.is_dir():
+        raise UserError(missing_checkpoint_message(directory))
     if not (directory / "tokenizer.json").exists():
         raise UserError(f"{directory} has no tokenizer.json")
     backend = _import_tokenizers().Tokenizer.from_file(str(directory / "tokenizer.json"))

@@ -48,6 +48,8 @@ def find_model(directory: Path | str) -> Path:
             return path
     if (directory / "run.json").exists():
         return directory
+    if not directory.exists():
+        raise UserError(f"{hf_weights.missing_checkpoint_message(directory)}, or that of a run")
     raise UserError(
         f"{directory} is neither a checkpoint nor a run: a checkpoint has config.json, model.safetensors and "
         "tokenizer.json, in the directory or in model/"

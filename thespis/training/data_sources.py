@@ -60,9 +60,13 @@ def build_dataset(data: str, env: Any, method: Any) -> Dataset:
         return branch_dataset(env, int(match[1] or DEFAULT_DIALOGUES), int(match[2] or DEFAULT_BRANCHES))
     if not data.endswith(JSONL_SUFFIX):
         return read_dataset(data)
-    directory = method.model_init.name_or_path if isinstance(method, LMMethod) else ""
-    if not Path(directory).is_dir() or not directory:
+    if not isinstance(method, LMMethod) or method.model_init.from_scratch:
         raise UserError(f"{data} is plain text, which a checkpoint's tokenizer must encode: --model DIR")
+    directory = method.model_init.name_or_path
+    if not Path(directory).is_dir():
+        from thespis.language.hf_weights import missing_checkpoint_message
+
+        raise UserError(missing_checkpoint_message(directory))
     return dataset_from_jsonl(Path(data), directory)
 
 
