@@ -43,7 +43,7 @@ class TrainArgs:
     learners that exploit it (league), or against fixed players (runs/ppo,bot:mcts-100). Without it: self-play."""
     data: Annotated[str | None, optional_arg("DIR")] = None
     """A dataset to learn from: a directory (thespis collect), minari:ID, demonstrations:N or branches:NxK of a text
-    environment, or a file of conversations, FILE.jsonl (docs/language-data.md)."""
+    environment, or chats: FILE.jsonl, or a Hugging Face dataset saved on disk (docs/language-data.md)."""
     loop: Annotated[Literal["compiled", "host", "logged"] | None, optional_arg("{compiled,host,logged}")] = None
     """The training loop; by default the one that fits environment and method."""
     policy_lag: Annotated[Count | None, optional_arg("N")] = None

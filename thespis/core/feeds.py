@@ -103,6 +103,8 @@ class LoggedEpisodes:
     """Largest number of steps of an episode; 0: that of the dataset's longest."""
     batch_size: int = 32
     """Episodes per update."""
+    max_tokens: int = 0
+    """Chats of a file with more tokens are cut or left out (``docs/language-data.md``); 0: no limit."""
 
     @property
     def num_episodes(self) -> int:
@@ -122,6 +124,8 @@ class PreferencePairs:
     """Largest number of steps of an episode; 0: that of the dataset's longest."""
     batch_size: int = 32
     """Pairs per update."""
+    max_tokens: int = 0
+    """Chats of a file with more tokens are cut or left out (``docs/language-data.md``); 0: no limit."""
 
     @property
     def num_episodes(self) -> int:

@@ -1,31 +1,22 @@
-"""Chat files in JSON lines, read as token ids. There are three kinds of lines, one kind per file:
+"""Chat files, read as token ids: JSON lines, or a Hugging Face dataset saved on disk (Arrow).
 
-``{"messages": [{"role": "user", "content": ...}, ...]}``: a chat, whose assistant messages are learned; with
-``"reward": 1`` for the whole chat, or ``"rewards": [0, 1]``, one for each assistant message.
-``{"prompt": ..., "chosen": ..., "rejected": ...}``: two responses, of which the first was preferred.
-``{"prompt": ..., "answer": ..., "good": true}``: a response and whether it was liked.
-
-A prompt is a text, or messages; so is a response, all of whose assistant messages count. Preferred and liked responses
-earn 1 with their last assistant message, others 0.
+Formats of rows: :mod:`thespis.language.chat_records`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from thespis.core.errors import UserError
-from thespis.language.chat import ROLES, ChatTemplate, Conversation, Message, find_role_error
+from thespis.core.errors import UserError, missing_extra
+from thespis.language.chat import ChatTemplate, Conversation, find_role_error
+from thespis.language.chat_records import ChatRecord, parse_record, record_format
 from thespis.language.tokenizer import Tokenizer
 
-RECORD_FIELDS = {
-    "chosen": ("prompt", "chosen", "rejected"),
-    "answer": ("prompt", "answer", "good"),
-    "messages": ("messages",),
-}
+_ARROW_STATE, _ARROW_SPLITS = "state.json", "dataset_dict.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,90 +35,110 @@ class TokenizedChat:
         return max(start - end for start, end in zip(self.response_starts, ends, strict=False))
 
 
-def read_chats(path: Path, template: ChatTemplate, tokenizer: Tokenizer) -> tuple[list[TokenizedChat], int]:
-    """The chats of a file, and the size of groups of consecutive chats (2 for preference pairs, otherwise 0).
+@dataclasses.dataclass(frozen=True)
+class ChatFile:
+    """The chats of a file, where each stands (``line 3``), and the format of its rows (see ``chat_records``)."""
+
+    chats: tuple[TokenizedChat, ...]
+    locations: tuple[str, ...]
+    row_format: str
+
+    @property
+    def group_size(self) -> int:
+        """The size of groups of consecutive chats: 2 for preference pairs, otherwise 0."""
+        return 2 if self.row_format == "chosen" else 0
+
+
+def read_chats(path: Path, template: ChatTemplate, tokenizer: Tokenizer) -> ChatFile:
+    """The chats of a file of JSON lines, or of a directory written by ``save_to_disk``.
 
     Raises:
-        UserError: if the file cannot be read or a line is not as described; with the line's number.
+        UserError: if the file cannot be read or a row is not as described; with the row's number.
     """
+    chats, locations, file_format = [], [], ""
+    for location, row in _read_rows(path):
+        try:
+            record = {name: value for name, value in _parse_row(row).items() if value is not None}
+            row_format = record_format(record)
+            if file_format and row_format != file_format:
+                raise UserError(f"it has {', '.join(record)}, another format than the rows before: {file_format}")
+            file_format = row_format
+            chats += [_tokenize(chat, template, tokenizer) for chat in parse_record(record)]
+            locations += [location] * (len(chats) - len(locations))
+        except UserError as error:
+            raise UserError(f"{path}, {location}: {error}") from None
+    if not chats:
+        raise UserError(f"{path} has no lines")
+    return ChatFile(tuple(chats), tuple(locations), file_format)
+
+
+def _read_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """The location and content of each row: a line of JSON, or a dictionary."""
+    if path.is_dir():
+        for number, row in enumerate(_read_arrow(path), 1):
+            yield f"row {number}", row
+        return
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
-    chats, file_kind = [], ""
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = _parse_record(line)
-            kind = next((kind for kind in RECORD_FIELDS if kind in record), None)
-            if kind is None or (file_kind and kind != file_kind):
-                expected = " or ".join(
-                    ", ".join(RECORD_FIELDS[field]) for field in ([file_kind] if file_kind else RECORD_FIELDS)
-                )
-                raise UserError(f"it has {', '.join(record) or 'nothing'}; wanted are {expected}")
-            file_kind = kind
-            chats += [_tokenize_chat(*chat, template, tokenizer) for chat in _parse_chats(kind, record)]
-        except UserError as error:
-            raise UserError(f"{path}, line {number}: {error}") from None
-    if not chats:
-        raise UserError(f"{path} has no lines")
-    return chats, 2 if file_kind == "chosen" else 0
+    yield from ((f"line {number}", line) for number, line in enumerate(lines, 1) if line.strip())
 
 
-def _parse_record(line: str) -> dict[str, Any]:
+def _read_arrow(directory: Path) -> list[dict[str, Any]]:
+    """The rows of a dataset written by ``save_to_disk``; of several splits, those of ``train``."""
     try:
-        record = json.loads(line)
-    except ValueError as error:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError as error:
+        raise missing_extra("pyarrow", "data") from error
+    try:
+        if (directory / _ARROW_SPLITS).exists():
+            splits = json.loads((directory / _ARROW_SPLITS).read_text())["splits"]
+            if "train" not in splits:
+                raise UserError(f"{directory} has no split train: give the directory of one of {', '.join(splits)}")
+            directory = directory / "train"
+        state = json.loads((directory / _ARROW_STATE).read_text())
+        if state.get("_indices_data_files"):
+            raise UserError(f"{directory} has a selection of rows: call flatten_indices() before save_to_disk()")
+        rows = []
+        for file in state["_data_files"]:
+            with pyarrow.memory_map(str(directory / file["filename"])) as source:
+                rows += pyarrow.ipc.open_stream(source).read_all().to_pylist()
+    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
+        raise UserError(f"cannot read {directory}: {type(error).__name__}: {error}") from error
+    return rows
+
+
+def _parse_row(row: Any) -> dict[str, Any]:
+    try:
+        record = json.loads(row) if isinstance(row, str) else row
+    except (ValueError, RecursionError) as error:
         raise UserError(f"this is no JSON ({error})") from None
     if not isinstance(record, dict):
         raise UserError("this is no JSON object: a line is {...}")
     return record
 
 
-def _parse_chats(kind: str, record: dict[str, Any]) -> list[tuple[list[Message], list[float] | float]]:
-    """The chats of a line, with their rewards."""
-    if missing := [name for name in RECORD_FIELDS[kind] if name not in record]:
-        raise UserError(f"{missing[0]!r} is missing: it must come with {kind!r}")
-    if kind == "messages":
-        rewards = record.get("rewards", record.get("reward", 0.0))
-        numbers = rewards if isinstance(rewards, list) else [rewards]
-        if not all(isinstance(x, int | float) for x in numbers):
-            raise UserError(f"rewards are numbers, not {rewards!r}")
-        values = [float(x) for x in numbers]
-        return [(_parse_messages(record, kind, "assistant"), values if isinstance(rewards, list) else values[0])]
-    prompt = _parse_messages(record, "prompt", "user")
-    if kind == "chosen":
-        pair = [prompt + _parse_messages(record, name, "assistant") for name in ("chosen", "rejected")]
-        return [(pair[0], 1.0), (pair[1], 0.0)]
-    if not isinstance(record["good"], bool):
-        raise UserError(f"'good' is true or false, not {record['good']!r}")
-    return [(prompt + _parse_messages(record, "answer", "assistant"), float(record["good"]))]
+def _tokenize(chat: ChatRecord, template: ChatTemplate, tokenizer: Tokenizer) -> TokenizedChat:
+    if chat.text is not None:
+        return _tokenize_text(chat.text, template, tokenizer)
+    return _tokenize_chat(chat, template, tokenizer)
 
 
-def _parse_messages(record: dict[str, Any], name: str, role: str) -> list[Message]:
-    """A text as one message of ``role``, or the messages themselves."""
-    value = record[name]
-    if isinstance(value, str) and name != "messages":
-        return [{"role": role, "content": value}]
-    if not isinstance(value, list) or not value:
-        raise UserError(f"{name!r} is a list of messages" + (" or a text" if name != "messages" else ""))
-    for i, message in enumerate(value, 1):
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise UserError(f"message {i} of {name!r} has no role among {', '.join(ROLES)}")
-        if not isinstance(message.get("content"), str):
-            raise UserError(f"message {i} of {name!r} has no text as its content")
-    return value
+def _tokenize_text(text: str, template: ChatTemplate, tokenizer: Tokenizer) -> TokenizedChat:
+    """A text without roles: its first token, or the token that begins texts, is the prompt."""
+    begin = template.special_tokens.get("bos_token", "")
+    tokens = (*tokenizer.encode(text if text.startswith(begin) else begin + text), tokenizer.stop_tokens[0])
+    return TokenizedChat(tokens, (1,), (tokens[1:],), (0.0,))
 
 
-def _tokenize_chat(
-    messages: Sequence[Message], earned: list[float] | float, template: ChatTemplate, tokenizer: Tokenizer
-) -> TokenizedChat:
+def _tokenize_chat(chat: ChatRecord, template: ChatTemplate, tokenizer: Tokenizer) -> TokenizedChat:
     """Tokenize a chat up to the assistant's last message."""
-    if (error := find_role_error(messages)) is not None:
+    if (error := find_role_error(chat.messages)) is not None:
         raise UserError(f"message {error[0] + 1} {error[1]}")
     dialogue, pending, starts, responses = Conversation(), [], [], []
-    for message in messages:
+    for message in chat.messages:
         if message["role"] != "assistant":
             pending.append(message)
             continue
@@ -138,6 +149,7 @@ def _tokenize_chat(
         pending = []
     if not responses:
         raise UserError("there is no message of the assistant: there is nothing to learn")
+    earned = chat.rewards
     rewards = earned if isinstance(earned, list) else [0.0] * (len(responses) - 1) + [earned]
     if len(rewards) != len(responses):
         raise UserError(f"{len(rewards)} rewards for {len(responses)} answers of the assistant")

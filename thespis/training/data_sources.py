@@ -1,4 +1,4 @@
-"""Build datasets from a dataset directory, a JSONL file of conversations, or an environment's demonstrator."""
+"""Build datasets from a dataset directory, a file of chats, or an environment's demonstrator."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 
 from thespis.core.errors import UserError
+from thespis.core.feeds import LoggedEpisodes, PreferencePairs
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
 from thespis.data.datasets import Dataset, read_dataset, transitions_to_columns, write_dataset
@@ -21,7 +21,10 @@ from thespis.data.dialogues import add_privileged, dialogue_transitions
 from thespis.training.method_setup import LMMethod
 
 DEMONSTRATIONS, BRANCHES, JSONL_SUFFIX = "demonstrations", "branches", ".jsonl"
+SAVED_DATASET_FILES = ("state.json", "dataset_dict.json")
+"""Files of a directory that the library ``datasets`` saved: of a table, and of several splits."""
 DEFAULT_DIALOGUES, DEFAULT_BRANCHES = 512, 8
+_LOGGED_FEEDS = LoggedEpisodes | PreferencePairs
 
 
 @runtime_checkable
@@ -36,13 +39,30 @@ def build_dataset(data: str, env: Any, method: Any) -> Dataset:
 
     ``demonstrations:N``: N dialogues of the environment's demonstrator; ``demonstrations:N:ENV``: of another
     environment's, for instance where the own demonstrator is no expert. ``branches:NxK``: N demonstrations of the
-    environment and K counterfactual branches of each (:mod:`thespis.training.counterfactual_branches`). ``FILE.jsonl``:
-    conversations, preference pairs or rated answers in plain text (:mod:`thespis.language.chat_files`), tokenized by
-    the method's checkpoint. Anything else is a directory that :func:`~thespis.data.datasets.read_dataset` reads.
+    environment and K counterfactual branches of each (:mod:`thespis.training.counterfactual_branches`). ``FILE.jsonl``,
+    or a directory that the library ``datasets`` saved: chats, preference pairs or rated answers in plain text
+    (:mod:`thespis.language.chat_files`), tokenized by the method's checkpoint. Anything else is a directory that
+    :func:`~thespis.data.datasets.read_dataset` reads. A method that learns all dialogues as demonstrations gets the
+    chosen answers of pairs, and the good ones of rated answers, alone.
 
     Raises:
         UserError: if the dataset cannot be built; for files the line is named.
     """
+    dataset, name = _read_source(data, env, method), method.name
+    if not isinstance(method, LMMethod):
+        return dataset
+    from thespis.learners.language.lm_offline import LMOffline
+    from thespis.training.chat_datasets import only_demonstrations
+
+    uses_returns = isinstance(method, LMOffline) and method.uses_returns
+    return dataset if uses_returns else only_demonstrations(dataset, name)
+
+
+def _read_source(data: str, env: Any, method: Any) -> Dataset:
+    if data.endswith(JSONL_SUFFIX) or any((Path(data) / name).exists() for name in SAVED_DATASET_FILES):
+        return _read_chats(Path(data), method)
+    if isinstance(method.feed, _LOGGED_FEEDS) and method.feed.max_tokens:
+        raise UserError(f"feed.max_tokens cuts chats of a file, and --data {data} is none: leave it out")
     name, _, argument = data.partition(":")
     if name == DEMONSTRATIONS:
         count, _, other_env = argument.partition(":")
@@ -58,16 +78,20 @@ def build_dataset(data: str, env: Any, method: Any) -> Dataset:
         if env is None or match is None:
             raise UserError(f"--data {data}: it is {BRANCHES}:NxK, K branches of N conversations, in --env NAME")
         return branch_dataset(env, int(match[1] or DEFAULT_DIALOGUES), int(match[2] or DEFAULT_BRANCHES))
-    if not data.endswith(JSONL_SUFFIX):
-        return read_dataset(data)
+    return read_dataset(data)
+
+
+def _read_chats(path: Path, method: Any) -> Dataset:
     if not isinstance(method, LMMethod) or method.model_init.from_scratch:
-        raise UserError(f"{data} is plain text, which a checkpoint's tokenizer must encode: --model DIR")
+        raise UserError(f"{path} is plain text, which a checkpoint's tokenizer must encode: --model DIR")
     directory = method.model_init.name_or_path
     if not Path(directory).is_dir():
         from thespis.language.hf_weights import missing_checkpoint_message
 
         raise UserError(missing_checkpoint_message(directory))
-    return dataset_from_jsonl(Path(data), directory)
+    from thespis.training.chat_datasets import chat_dataset
+
+    return chat_dataset(path, directory, method.feed.max_tokens if isinstance(method.feed, _LOGGED_FEEDS) else 0)
 
 
 def with_expert_data(method: Any, env: Any) -> Any:
@@ -152,32 +176,3 @@ def demonstration_dataset(env: Any, num_dialogues: int) -> Dataset:
         if not compiled:
             environment.close()
     return Dataset(environment.spec, steps, (), {"env": environment.spec.name, "method": "demonstrator"})
-
-
-def dataset_from_jsonl(path: Path, tokenizer_dir: str) -> Dataset:
-    """Build a dataset from the conversations of a JSONL file, encoded by a checkpoint's tokenizer and chat template."""
-    from thespis.language.chat_files import read_chats
-    from thespis.language.templating import TemplateFormatter
-
-    formatter = TemplateFormatter(tokenizer_dir)
-    chats, group_size = read_chats(path, formatter.template, formatter.tokenizer)
-    rows, turns = len(chats), max(len(chat.responses) for chat in chats)
-    response_length = max(len(ids) for chat in chats for ids in chat.responses)
-    transcript = np.full((rows, max(len(chat.tokens) for chat in chats)), -1, "int32")
-    starts, reward = np.zeros((turns, rows), "int32"), np.zeros((turns, rows), "float32")
-    responses = np.full((turns, rows, response_length), -1, "int32")
-    for i, chat in enumerate(chats):
-        transcript[i, : len(chat.tokens)] = chat.tokens
-        for t, (start, ids, earned) in enumerate(zip(chat.response_starts, chat.responses, chat.rewards, strict=True)):
-            starts[t, i], responses[t, i, : len(ids)], reward[t, i] = start, ids, earned
-    vocabulary, message_length = formatter.vocabulary, max(chat.max_message_length for chat in chats)
-    spec = EnvSpec(
-        path.stem,
-        Text(transcript.shape[1], vocabulary, message_length),
-        Text(response_length, vocabulary),
-        time_limit=turns,
-    )
-    metadata = {"env": path.stem, "together": group_size}
-    return Dataset(
-        spec, jax.tree.map(np.asarray, dialogue_transitions(transcript, starts, responses, reward)), (), metadata
-    )

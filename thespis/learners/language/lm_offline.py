@@ -68,6 +68,11 @@ class LMOfflineSettings(eqx.Module):
     uses_reference: eqx.AbstractClassVar[bool]
     """Whether a reference is stored: a copy of the initial model."""
 
+    @property
+    @abc.abstractmethod
+    def uses_returns(self) -> bool:
+        """Whether the loss depends on returns. If not, all responses of the dataset are learned as demonstrations."""
+
 
 class LMOffline(TrainableLMAgent, LMOfflineSettings):
     """Base of offline methods for language models. A concrete method defines the loss; nothing is overridden."""

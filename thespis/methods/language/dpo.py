@@ -36,6 +36,7 @@ class DPO(LMOffline):
 
     critic: ClassVar[NoCritic] = NoCritic()
     uses_reference: ClassVar[bool] = True
+    uses_returns: ClassVar[bool] = True
     name: ClassVar[str] = "dpo"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Direct Preference Optimization", "Rafailov et al.", 2023, "arXiv:2305.18290"),

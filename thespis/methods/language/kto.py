@@ -45,6 +45,7 @@ class KTO(LMOffline):
 
     critic: ClassVar[NoCritic] = NoCritic()
     uses_reference: ClassVar[bool] = True
+    uses_returns: ClassVar[bool] = True
     name: ClassVar[str] = "kto"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation(

@@ -36,7 +36,7 @@ class SFT(LMOffline):
     loss_mask: LossMask = ResponseTokens()
     """Tokens that are learned: ResponseTokens, or EnvTokensFirst (those of the environment before them)."""
     feed: LoggedEpisodes = eqx.field(static=True, default=LoggedEpisodes())
-    """Dialogues of a dataset: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
+    """Dialogues of a dataset: batch_size, max_steps (turns; 0: as many as the longest dialogue has), max_tokens."""
 
     critic: ClassVar[NoCritic] = NoCritic()
     uses_reference: ClassVar[bool] = False
@@ -45,6 +45,11 @@ class SFT(LMOffline):
         Citation("Training language models to follow instructions", "Ouyang et al.", 2022, "arXiv:2203.02155"),
     )
     details: ClassVar[tuple[str, ...]] = ("tokens of the environment are not learned",)
+
+    @property
+    def uses_returns(self) -> bool:
+        """Whether dialogues are selected by their returns: with ``min_return``."""
+        return bool(self.min_return > -float("inf"))
 
     def compute_loss(self, model: Decoder, batch: OfflineBatch) -> tuple[Float[Array, ""], dict[str, Array]]:
         """Negative log-likelihood of the unmasked tokens."""

@@ -43,6 +43,7 @@ class SPIN(LMOffline):
 
     critic: ClassVar[NoCritic] = NoCritic()
     uses_reference: ClassVar[bool] = True
+    uses_returns: ClassVar[bool] = False
     name: ClassVar[str] = "spin"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation(

@@ -77,6 +77,7 @@ class ALoL(LMOffline):
     """Dialogues of a dataset: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
 
     uses_reference: ClassVar[bool] = True
+    uses_returns: ClassVar[bool] = True
     name: ClassVar[str] = "a-lol"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation(

@@ -38,6 +38,7 @@ class DirectAdvantagePolicyOptimization(LMOffline):
     """Dialogues of a dataset: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
 
     uses_reference: ClassVar[bool] = True
+    uses_returns: ClassVar[bool] = True
     name: ClassVar[str] = "direct-advantage"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation(

@@ -52,6 +52,7 @@ class SWEET(LMOffline):
     """Pairs of dialogues: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
 
     uses_reference: ClassVar[bool] = True
+    uses_returns: ClassVar[bool] = True
     name: ClassVar[str] = "sweet-rl"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation(
