@@ -247,14 +247,12 @@ def test_an_outlier_of_length_is_named_and_cut(tmp_path, checkpoint):
     assert f"a.jsonl, line 8: this chat has {400 + width - 2} tokens, and most have at most {width}" in note
     assert f"--set feed.max_tokens={width}" in note
     data = read(*short[:7], outlier, *short[7:], max_tokens=width)
-    assert data.notes == (
-        f"{tmp_path}/a.jsonl, with feed.max_tokens={width}: 0 chats are cut, 1 rows are left out (line 8)",
-    )
+    assert data.notes == (f"{tmp_path}/a.jsonl, with feed.max_tokens={width}: chats cut: 0, rows left out: 1 (line 8)",)
     jax.tree.map(np.testing.assert_array_equal, data.steps, plain.steps)
     long = {"messages": [*CHAT[1:3], CHAT[3], {"role": "assistant", "content": "c" * 400}]}
     chats = [{"messages": CHAT[1:3]}] * 3
     data = read(*chats, long, max_tokens=60)
-    assert "1 chats are cut, 0 rows are left out" in data.notes[0] and data.num_episodes == 4
+    assert "chats cut: 1, rows left out: 0" in data.notes[0] and data.num_episodes == 4
     jax.tree.map(np.testing.assert_array_equal, data.steps, read(*chats, chats[0]).steps)
     assert read({"text": "x" * 100}, max_tokens=10).steps.action.shape == (1, 9)
     with pytest.raises(UserError, match="no chat of at most 10 tokens"):
@@ -264,7 +262,7 @@ def test_an_outlier_of_length_is_named_and_cut(tmp_path, checkpoint):
     pairs = [{"prompt": "a", "chosen": "b" * n, "rejected": "b"} for n in (2, 400, 3)]
     method = DPO(model=str(checkpoint), feed=PreferencePairs(max_tokens=40))
     data = build_dataset(str(lines(tmp_path / "b.jsonl", *pairs)), None, method)
-    assert data.num_episodes == 4 and data.group_size == 2 and "1 rows are left out (line 2)" in data.notes[0]
+    assert data.num_episodes == 4 and data.group_size == 2 and "rows left out: 1 (line 2)" in data.notes[0]
 
 
 @pytest.mark.parametrize("arguments", [{"env": "text:echo"}, {"data": "chats.jsonl"}])

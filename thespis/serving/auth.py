@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 16 * 2**20
 """Maximum size of a request body in bytes."""
 BODY_TIMEOUT = 60.0
 """Seconds within which a client must have sent the whole body of a request."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE, _SURROGATE_ESCAPE = re.compile("[\ud800-\udfff]"), re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def error_json(status: int, message: str, field: str | None = None, code: str | None = None) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def parse_json(body: bytes) -> Any:
     try:
         text = body.decode("utf-8-sig")
         document = json.loads(text)
-        if "\\u" in text and _SURROGATE.search(json.dumps(document, ensure_ascii=False)):
+        if _SURROGATE_ESCAPE.search(text) and _SURROGATE.search(json.dumps(document, ensure_ascii=False)):
             raise RequestError("a string has a lone surrogate (\\ud800 to \\udfff), which is no character")
         return document
     except (ValueError, RecursionError) as error:

@@ -90,7 +90,7 @@ def _cut_chats(file: ChatFile, path: Path, max_tokens: int) -> tuple[ChatFile, l
     if not num_cut and len(kept) == len(cut):
         return file, []
     left_out = [file.locations[i] for i in range(len(cut)) if i not in {*kept}][::size]
-    note = f"{path}, with feed.max_tokens={max_tokens}: {num_cut} chats are cut, {len(left_out)} rows are left out"
+    note = f"{path}, with feed.max_tokens={max_tokens}: chats cut: {num_cut}, rows left out: {len(left_out)}"
     note += f" ({', '.join(left_out[:5])}{', ...' if len(left_out) > 5 else ''})" if left_out else ""
     chats = tuple(chat for i in kept if (chat := cut[i]) is not None)
     return ChatFile(chats, tuple(file.locations[i] for i in kept), file.row_format), [note]
