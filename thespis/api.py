@@ -20,6 +20,7 @@ from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
 from thespis.evaluation.score import evaluate_policy
 from thespis.runs.events import Callback, EventBus
+from thespis.runs.ranges import AT_LEAST_1, check_number, check_ranges
 from thespis.runs.store import RunDirectory, new_run_path
 from thespis.runs.system_info import describe_device
 from thespis.runtime.distributed import gather_arrays, is_main_process, process_directory
@@ -113,6 +114,8 @@ def build_config(
     """
     texts = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, dict) else list(settings or [])
     chosen: Any = make_method(method, texts)
+    check_ranges(chosen)
+    check_number("envs", envs, AT_LEAST_1)
     if isinstance(chosen, LMMethod):  # control runs import no language code
         from thespis.serving.model_io import resolve_initial_model
 
@@ -128,6 +131,7 @@ def build_config(
         raise UserError(
             f"unknown option {unknown[0]!r}: it is one of {', '.join(RunOptions.__dataclass_fields__)}"
         ) from None
+    check_ranges(extra)
     return resolve_config(
         chosen,
         env,

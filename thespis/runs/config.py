@@ -19,6 +19,7 @@ import numpy as np
 
 from thespis.core import renames
 from thespis.core.errors import UserError
+from thespis.runs.ranges import check_field
 from thespis.runs.settings import describe_settings as describe_settings
 from thespis.runs.settings import parse_setting, type_hints
 
@@ -110,7 +111,8 @@ def apply_settings(obj: Any, settings: list[str]) -> Any:
 
     A name is a dotted path, or its last parts where they are unique (a whole path has priority).
     Text is parsed by the field's annotation; for a field that holds one of several classes it is
-    a class's name. Raises :class:`UserError` for an unknown or ambiguous name or an unfit value.
+    a class's name. Raises :class:`UserError` for an unknown or ambiguous name, or a value that does not fit or is out
+    of range.
     """
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -200,11 +202,11 @@ def _raise_unknown(obj: Any, name: str, paths: list[str]) -> NoReturn:
 def _replace_field(obj: Any, path: list[str], text: str, name: str) -> Any:
     head, *rest = path
     old = getattr(obj, head)
-    new = (
-        _replace_field(old, rest, text, name)
-        if rest
-        else parse_setting(text, type_hints(type(obj)).get(head, Any), old, name)
-    )
+    if rest:
+        new = _replace_field(old, rest, text, name)
+    else:
+        new = parse_setting(text, type_hints(type(obj)).get(head, Any), old, name)
+        check_field(type(obj), head, new, name)
     return _raise_user_error(lambda: dataclasses.replace(obj, **{head: new}), f"{name}={text}")
 
 

@@ -21,6 +21,7 @@ from thespis.core.renames import notice
 from thespis.envs import registry
 from thespis.methods.registry import load_method as load_method
 from thespis.runs.config import apply_settings, from_config, to_config
+from thespis.runs.ranges import check_ranges
 from thespis.runtime.cache import cache_path
 from thespis.runtime.keys import root_keys
 from thespis.training.components import Components
@@ -321,6 +322,8 @@ def resolve_config(
 
     kind = loop_kind(method, env, options)
     feedback, curriculum = make_feedback(feedback), make_curriculum(curriculum, parse_opponents)
+    check_ranges(feedback, "feedback.")
+    check_ranges(curriculum, "curriculum.")
     method = (
         curriculum.make_learner(method) if isinstance(curriculum, OpponentCurriculum) else wrap_multi_agent(method, env)
     )

@@ -8,41 +8,46 @@ from typing import Any
 import jax
 
 from thespis.core.errors import UserError
+from thespis.runs.ranges import AT_LEAST_0, AT_LEAST_1, Range, in_range
+
+
+def _option(default: Any, allowed: Range) -> Any:
+    return dataclasses.field(default=default, metadata=in_range(allowed))
 
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
     """Options of a run: how it is executed. All of it is written into run.json."""
 
-    evaluate_every: int = 0
+    evaluate_every: int = _option(0, AT_LEAST_0)
     """Steps between evaluations while training; 0 for none."""
-    episodes: int = 10
+    episodes: int = _option(10, AT_LEAST_1)
     """Episodes per seed and mode (greedy and sampled) in each evaluation."""
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: float = _option(60.0, AT_LEAST_0)
     """Seconds between checkpoints; results do not depend on it."""
-    report_every: int = 0
+    report_every: int = _option(0, AT_LEAST_0)
     """Steps between rows of metrics; 0 for a hundredth of the run."""
-    policy_lag: int | None = None
+    policy_lag: int | None = _option(None, AT_LEAST_0)
     """Update phases by which the acting policy lags behind in the host loop; None for the feed's own value."""
     latest_policy: bool = False
     """Act with the newest policy that is ready, at most ``policy_lag`` phases old, instead of waiting for the one
     exactly that old: faster where speeds vary, but results depend on timing."""
-    jitter: float = 0.0
+    jitter: float = _option(0.0, AT_LEAST_0)
     """Upper bound in seconds of a random delay before each acting and each learning phase of the host loop: shows what
     depends on timing."""
-    learners: int = 1
+    learners: int = _option(1, AT_LEAST_1)
     """Learners that act and learn asynchronously on one shared state, each with its share of the environments; with
     more than one, results depend on timing."""
-    devices: int = 1
+    devices: int = _option(1, AT_LEAST_1)
     """Devices among which the compiled loop splits the seeds, or else each seed's environments."""
-    workers: int = 0
+    workers: int = _option(0, AT_LEAST_0)
     """Ray processes that step host environments, each with its share; 0: this process alone. Results depend on their
     number, not on their speed."""
     cluster: str | None = None
     """Address of the Ray cluster for the workers: ``HOST:PORT`` or ``auto``; None starts a local Ray for the run."""
-    threads: int = 1
+    threads: int = _option(1, AT_LEAST_1)
     """Threads that step host environments, in each worker; results do not depend on it."""
-    cores: int = 0
+    cores: int = _option(0, AT_LEAST_0)
     """Threads that XLA uses on a CPU; 0 for one per core. Has no effect once JAX has computed something."""
     loop: str | None = None
     """compiled, host or logged; None for the one that the environment and the method need."""

@@ -12,12 +12,13 @@ from jaxtyping import Array, Float, PyTree
 from thespis.core.records import EnvSpec, Number
 from thespis.core.spaces import Box, Discrete
 from thespis.learners.optim.optimizers import Adam, gradient_step
+from thespis.runs.ranges import AT_LEAST_0, POSITIVE, in_range
 
 
 class FixedTemperature(eqx.Module):
     """Constant temperature: the weight of the entropy bonus."""
 
-    value: Number = 0.2
+    value: Number = eqx.field(default=0.2, metadata=in_range(AT_LEAST_0))
 
     def init(self, spec: EnvSpec) -> PyTree:
         """An empty state: nothing has to be kept."""
@@ -39,7 +40,7 @@ class TunedTemperature(eqx.Module):
     ``target_entropy_scale`` times the largest possible entropy for a discrete choice (Christodoulou, 2019, takes 0.98).
     """
 
-    init_value: Number = 1.0
+    init_value: Number = eqx.field(default=1.0, metadata=in_range(POSITIVE))
     learning_rate: Number = 3e-4
     target_entropy: Number | None = None
     target_entropy_scale: Number = 0.89
