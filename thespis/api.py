@@ -19,7 +19,9 @@ from thespis.evaluation.report import write_report
 from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
 from thespis.evaluation.score import evaluate_policy
+from thespis.runs.config import setting_paths
 from thespis.runs.events import Callback, EventBus
+from thespis.runs.foreign_names import translate
 from thespis.runs.ranges import AT_LEAST_1, check_number, check_ranges
 from thespis.runs.store import RunDirectory, new_run_path
 from thespis.runs.system_info import describe_device
@@ -128,9 +130,7 @@ def build_config(
         extra = RunOptions(**options)
     except TypeError:
         unknown = sorted(set(options) - set(RunOptions.__dataclass_fields__))
-        raise UserError(
-            f"unknown option {unknown[0]!r}: it is one of {', '.join(RunOptions.__dataclass_fields__)}"
-        ) from None
+        raise UserError(_unknown_option(unknown[0], chosen)) from None
     check_ranges(extra)
     return resolve_config(
         chosen,
@@ -143,6 +143,16 @@ def build_config(
         options=extra,
         parse_opponents=parse_opponents,
     )
+
+
+def _unknown_option(name: str, method: Any) -> str:
+    """The error for an argument that :func:`train` does not have, with what it is called here if that is known."""
+    ours = translate(name, setting_paths(method))
+    if ours.startswith("--"):
+        return f"unknown option {name!r}: did you mean {ours[2:].replace('-', '_')}?"
+    if ours:
+        return f"unknown option {name!r}: did you mean the setting {ours}? (settings={{{ours!r}: ...}})"
+    return f"unknown option {name!r}: it is one of {', '.join(RunOptions.__dataclass_fields__)}"
 
 
 def resume(

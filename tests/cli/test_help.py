@@ -87,6 +87,16 @@ def test_no_arguments_print_help(thespis):
         ("train ppo --env CartPole-v1 --seeds a", "--seeds a is invalid"),
         ("train ppo --env CartPole-v1 --seeds 1,1", "all different"),
         ("train ppo --env CartPole-v1 --set learning_rat=1", "did you mean learning_rate"),
+        ("train ppo --env CartPole-v1 --set gamma=0.9", "did you mean discount?"),
+        (
+            "train ppo --env CartPole-v1 --set discount=1.5",
+            "setting discount=1.5 is out of range: it must be in [0, 1]",
+        ),
+        (
+            "train ppo --env CartPole-v1 --num-steps 64",
+            "train has no option --num-steps: did you mean --set feed.num_st",
+        ),
+        ("train ppo --env CartPole-v1 --total-timesteps=64", "no option --total-timesteps: did you mean --steps?"),
         (
             "train ppo --env CartPole-v1 --set clip_range=high",
             "setting clip_range=high does not fit: a number is wanted",

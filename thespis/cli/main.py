@@ -7,6 +7,7 @@ Exit codes: 0 success; 1 a failed check or an unexpected error; 2 an error that 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import logging
 import os
@@ -80,7 +81,9 @@ def run(argv: list[str]) -> int:
 
             print(f"thespis {__version__}")
             return 0
-        command = _parse(_with_new_flags(argv))
+        argv = _with_new_flags(argv)
+        _check_flags(argv)
+        command = _parse(argv)
     except UserError as error:
         print_stderr(str(error))
         return 2
@@ -126,6 +129,28 @@ def _check_command(argv: list[str]) -> None:
         close_matches = difflib.get_close_matches(argv[0], COMMANDS, 2)
         hint = f"did you mean {' or '.join(close_matches)}?" if close_matches else f"it is one of {', '.join(COMMANDS)}"
         raise UserError(f"unknown command {argv[0]!r}: {hint}")
+
+
+def _check_flags(argv: list[str]) -> None:
+    """Raise :class:`UserError` for an unknown option that is a setting or has another name here."""
+    if argv[0] not in ("train", "sweep"):
+        return
+    known = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(COMMANDS[argv[0]])} | {"--help"}
+    flags = [word.partition("=")[0] for word in argv if word.startswith("--")]
+    unknown = [flag for flag in flags if flag.replace("_", "-") not in known]
+    if not unknown:
+        return
+    from thespis.methods.registry import METHODS, load_method
+    from thespis.runs.config import setting_paths
+    from thespis.runs.foreign_names import translate
+
+    named = next((word for word in argv[1:] if word in METHODS), None)
+    paths = list(setting_paths(load_method(named)())) if named else []
+    name = unknown[0].removeprefix("--").replace("-", "_")
+    ours = next((path for path in paths if path == name or path.endswith(f".{name}")), "") or translate(name, paths)
+    if ours:
+        meant = ours if ours.startswith("--") else f"--set {ours}=..."
+        raise UserError(f"{argv[0]} has no option {unknown[0]}: did you mean {meant}?")
 
 
 def _show_method_help(argv: list[str]) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 
 from thespis.core import renames
 from thespis.core.errors import UserError
+from thespis.runs import foreign_names
 from thespis.runs.ranges import check_field
 from thespis.runs.settings import describe_settings as describe_settings
 from thespis.runs.settings import parse_setting, type_hints
@@ -191,12 +192,25 @@ def _paths_with_old(obj: Any, prefix: str, old_prefix: str) -> Iterator[tuple[st
 
 
 def _raise_unknown(obj: Any, name: str, paths: list[str]) -> NoReturn:
+    if hint := _foreign_hint(obj, name, paths):
+        raise UserError(f"{type(obj).__name__} has no setting {name!r}: {hint}")
     last = {path.rsplit(".", 1)[-1]: path for path in reversed(paths)}
     near = difflib.get_close_matches(name, paths, 3, 0.5) + [
         last[word] for word in difflib.get_close_matches(name.rsplit(".", 1)[-1], last, 3, 0.5)
     ]
     hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"it has {', '.join(paths)}"
     raise UserError(f"{type(obj).__name__} has no setting {name!r}: {hint}")
+
+
+def _foreign_hint(obj: Any, name: str, paths: list[str]) -> str:
+    """What a setting of another library is called here, or why there is none; empty for an unknown name."""
+    ours = foreign_names.translate(name, paths)
+    if ours.startswith("--"):
+        return f"it is an option of training, {ours} ({ours[2:].replace('-', '_')}= in Python)"
+    if ours:
+        doc = next(setting.doc for setting in describe_settings(obj) if setting.path == ours)
+        return f"did you mean {ours}?{f' ({doc})' if doc else ''}"
+    return foreign_names.reason_without(name)
 
 
 def _replace_field(obj: Any, path: list[str], text: str, name: str) -> Any:
