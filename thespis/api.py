@@ -21,7 +21,7 @@ from thespis.evaluation.run import load as load
 from thespis.evaluation.score import evaluate_policy
 from thespis.runs.config import setting_paths
 from thespis.runs.events import Callback, EventBus
-from thespis.runs.foreign_names import translate
+from thespis.runs.foreign_names import option_in_python, translate
 from thespis.runs.ranges import AT_LEAST_1, check_number, check_ranges
 from thespis.runs.store import RunDirectory, new_run_path
 from thespis.runs.system_info import describe_device
@@ -62,9 +62,9 @@ def train(
 
     ``method``: a name (``"sac"``) or a configured method (``SAC(num_critics=5)``). ``env``: a name, an environment
     object, a class or a function that makes one. ``steps``: environment steps per seed (updates, when learning
-    from a dataset). ``seeds``: how many (0, 1, ...) or which. ``envs``: environments per seed. ``settings``:
-    hyperparameters by name. ``callbacks``: functions of events; returning ``True`` stops the run. ``options``:
-    fields of :class:`thespis.training.options.RunOptions`.
+    from a dataset). ``seeds``: how many (3: seeds 0, 1, 2) or which ([7]). ``envs``: environments per seed.
+    ``settings``: hyperparameters by name. ``callbacks``: functions of events; returning ``True`` stops the run.
+    ``options``: fields of :class:`thespis.training.options.RunOptions`.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
@@ -125,7 +125,10 @@ def build_config(
     chosen = with_expert_data(prepare_method(chosen, env), env)
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not seed_list or len(set(seed_list)) < len(seed_list) or steps < 1:
-        raise UserError(f"a run needs at least one step and at least one seed, all different: {steps=}, {seeds=}")
+        raise UserError(
+            f"a run needs at least one step and at least one seed, all different: {steps=}, {seeds=} "
+            "(a number of seeds; one particular seed is --seed 7, in Python seeds=[7])"
+        )
     try:
         extra = RunOptions(**options)
     except TypeError:
@@ -149,7 +152,7 @@ def _unknown_option(name: str, method: Any) -> str:
     """The error for an argument that :func:`train` does not have, with what it is called here if that is known."""
     ours = translate(name, setting_paths(method))
     if ours.startswith("--"):
-        return f"unknown option {name!r}: did you mean {ours[2:].replace('-', '_')}?"
+        return f"unknown option {name!r}: did you mean {option_in_python(ours)}?"
     if ours:
         return f"unknown option {name!r}: did you mean the setting {ours}? (settings={{{ours!r}: ...}})"
     return f"unknown option {name!r}: it is one of {', '.join(RunOptions.__dataclass_fields__)}"

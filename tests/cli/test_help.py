@@ -84,8 +84,11 @@ def test_no_arguments_print_help(thespis):
         ("train pp0 --env CartPole-v1", "unknown method 'pp0'; did you mean ppo"),
         ("train ppo --env CartPol-v1", "unknown environment 'CartPol-v1'; did you mean gymnax:CartPole-v1"),
         ("train ppo", "no environment given: --env NAME"),
-        ("train ppo --env CartPole-v1 --seeds a", "--seeds a is invalid"),
+        ("train ppo --env CartPole-v1 --seeds a", "--seeds a is invalid: give a number of seeds (--seeds 3) or a list"),
         ("train ppo --env CartPole-v1 --seeds 1,1", "all different"),
+        ("train ppo --env CartPole-v1 --seeds 0", "one particular seed is --seed 7, in Python seeds=[7]"),
+        ("train ppo --env CartPole-v1 --seeds 3 --seed 7", "--seed 7 is one particular seed, --seeds 3 says how many"),
+        ("train ppo --env CartPole-v1 --set seed=7", "it is an option of training, --seed (seeds=[N] in Python)"),
         ("train ppo --env CartPole-v1 --set learning_rat=1", "did you mean learning_rate"),
         ("train ppo --env CartPole-v1 --set gamma=0.9", "did you mean discount?"),
         (

@@ -6,6 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
+from thespis.cli.commands.train import TrainCommand
 from thespis.cli.progress import LiveDisplay, RunProgress, final_table, sparkline, use_plain_output
 from thespis.runs.events import Event
 
@@ -53,7 +54,7 @@ def play(console, events, times=None, **options):
 def test_device_and_planned_memory_are_printed_before_the_first_step():
     lines = play(make_console(), [START, progress(500)]).splitlines()
     assert lines[0] == "device: cpu (2 cores)"
-    assert "sac on gymnax:Pendulum-v1 | 1,000 steps per seed | 2 seeds" in lines[1]
+    assert "sac on gymnax:Pendulum-v1 | 1,000 steps per seed | 2 seeds (0, 1)" in lines[1]
     assert lines[2] == "planned memory: 812 MB" and "500/1,000 steps (50%)" in lines[-1]
 
 
@@ -132,3 +133,24 @@ def test_final_table_says_too_few_seeds_instead_of_an_interval():
     rows = {line.split()[0]: line for line in output_of(console).splitlines() if line.strip()}
     assert "−150.3" in rows["greedy"] and "−160.0 to −140.0" in rows["greedy"]
     assert "−170.5" in rows["sampled"] and "too few seeds" in rows["sampled"]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "text"),
+    [
+        ([7], "1 seed (7)"),
+        ([0, 1, 2], "3 seeds (0, 1, 2)"),
+        (list(range(42)), "42 seeds (0 to 41)"),
+        ([4, 2], "(4, 2)"),
+    ],
+)
+def test_the_headline_says_how_many_seeds_and_which(seeds, text):
+    progress = RunProgress()
+    progress.update(Event("start", 0, {"config": {"seeds": seeds}}))
+    assert text in progress.headline()
+
+
+def test_one_seed_or_a_number_of_seeds():
+    assert TrainCommand("ppo", seed=7).train_kwargs()["seeds"] == [7]
+    assert TrainCommand("ppo", seeds="7").train_kwargs()["seeds"] == 7
+    assert TrainCommand("ppo", seeds="7,").train_kwargs()["seeds"] == [7]

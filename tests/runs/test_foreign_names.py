@@ -1,5 +1,7 @@
 """Names of settings in other libraries: what they are called here, for each kind of method."""
 
+import re
+
 import pytest
 
 import thespis
@@ -39,8 +41,13 @@ def test_the_error_says_why_a_method_lacks_a_setting():
 
 
 def test_options_of_train_in_python():
-    for theirs, ours in (("total_timesteps", "mean steps?"), ("gamma", "setting discount"), ("callback", "callbacks?")):
-        with pytest.raises(UserError, match=f"unknown option '{theirs}'.*{ours.replace('?', '[?]')}"):
+    for theirs, ours in (
+        ("total_timesteps", "mean steps=?"),
+        ("gamma", "setting discount"),
+        ("callback", "callbacks=?"),
+        ("seed", "seeds=[N]?"),
+    ):
+        with pytest.raises(UserError, match=f"unknown option '{theirs}'.*{re.escape(ours)}"):
             thespis.train("ppo", env="CartPole-v1", steps=64, **{theirs: 1})
 
 

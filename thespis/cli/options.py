@@ -50,7 +50,9 @@ RunPaths = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metava
 def parse_seeds(text: str) -> int | list[int]:
     """Parse ``3`` (a number of seeds) or ``0,3,5`` (a list of seeds). Raises :class:`UserError` for other texts."""
     try:
-        listed = [int(part) for part in text.split(",") if part.strip()]
+        return [int(part) for part in text.split(",") if part.strip()] if "," in text else int(text)
     except ValueError:
-        raise UserError(f"--seeds {text} is invalid: give a number of seeds (3) or a list (0,3,5)") from None
-    return listed if "," in text else listed[0]
+        raise UserError(
+            f"--seeds {text} is invalid: give a number of seeds (--seeds 3) or a list (--seeds 0,3,5); one particular "
+            "seed is --seed 7"
+        ) from None

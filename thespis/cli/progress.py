@@ -84,7 +84,7 @@ class RunProgress:
         config = self.config
         parts = [f"{config.get('method_name', 'training')} on {config.get('env') or 'a dataset'}"]
         parts += [f"{config['steps']:,} steps per seed"] if "steps" in config else []
-        parts += [formatting.format_count(len(config["seeds"]), "seed")] if "seeds" in config else []
+        parts += [formatting.format_seeds(config["seeds"])] if "seeds" in config else []
         parts += [f"{config['loop']} loop"] if "loop" in config else []
         return " · ".join(parts)
 

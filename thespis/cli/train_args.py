@@ -22,7 +22,9 @@ class TrainArgs:
     steps: Count = 100_000
     """Environment steps per seed; updates, when learning from a dataset."""
     seeds: Annotated[str, tyro.conf.arg(metavar="K|A,B,..")] = "1"
-    """Number of training seeds (3), or a list of seeds (0,3,5). They train in parallel."""
+    """Number of training seeds (3: seeds 0, 1, 2), or a list of seeds (0,3,5). They train in parallel."""
+    seed: Annotated[Count | None, optional_arg("N")] = None
+    """One particular training seed, in place of --seeds."""
     envs: Annotated[Count | None, optional_arg("N")] = None
     """Environments per seed; by default the method's number."""
     model: Annotated[str | None, optional_arg("DIR|tiny|blank")] = None
@@ -72,7 +74,7 @@ class TrainArgs:
             "method": self.method,
             "env": self.env,
             "steps": self.steps,
-            "seeds": parse_seeds(self.seeds),
+            "seeds": self._seeds(),
             "envs": self.envs,
             "settings": [*([f"model={self.model}"] if self.model else []), *flatten_option(self.set)],
             "feedback": self.feedback,
@@ -88,6 +90,15 @@ class TrainArgs:
             "episodes": self.episodes,
             "checkpoint_seconds": self.checkpoint_seconds,
         }
+
+    def _seeds(self) -> int | list[int]:
+        if self.seed is None:
+            return parse_seeds(self.seeds)
+        if self.seeds != "1":
+            raise UserError(
+                f"--seed {self.seed} is one particular seed, --seeds {self.seeds} says how many or which: leave one out"
+            )
+        return [self.seed]
 
     def _curriculum(self) -> list[str] | str:
         if self.opponents and self.randomize:

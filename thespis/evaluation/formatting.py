@@ -24,6 +24,13 @@ def format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def format_seeds(seeds: list[int]) -> str:
+    """The number of training seeds and which they are: ``1 seed (7)``, ``3 seeds (0, 1, 2)``, ``10 seeds (0 to 9)``."""
+    is_long_range = len(seeds) > 3 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
+    which = f"{seeds[0]} to {seeds[-1]}" if is_long_range else ", ".join(map(str, seeds))
+    return f"{format_count(len(seeds), 'seed')} ({which})"
+
+
 def format_duration(seconds: float | int) -> str:
     """A duration: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
     if not math.isfinite(seconds):

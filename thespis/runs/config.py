@@ -206,7 +206,7 @@ def _foreign_hint(obj: Any, name: str, paths: list[str]) -> str:
     """What a setting of another library is called here, or why there is none; empty for an unknown name."""
     ours = foreign_names.translate(name, paths)
     if ours.startswith("--"):
-        return f"it is an option of training, {ours} ({ours[2:].replace('-', '_')}= in Python)"
+        return f"it is an option of training, {ours} ({foreign_names.option_in_python(ours)} in Python)"
     if ours:
         doc = next(setting.doc for setting in describe_settings(obj) if setting.path == ours)
         return f"did you mean {ours}?{f' ({doc})' if doc else ''}"

@@ -57,7 +57,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "kl_coef beta": ("kl_penalty loss_type.beta", ""),
     "n_envs num_envs num_envs_per_worker": ("num_envs --envs", ""),
     "total_timesteps timesteps total_steps num_timesteps num_iterations": ("--steps", ""),
-    "seed": ("--seeds", ""),
+    "seed random_seed": ("--seed", ""),
     "env_id env_name": ("--env", ""),
     "eval_freq": ("--evaluate-every", ""),
     "n_eval_episodes eval_episodes num_eval_episodes": ("--episodes", ""),
@@ -87,6 +87,11 @@ def translate(name: str, paths: Iterable[str]) -> str:
         if matches := [path for path in known if path == candidate or path.endswith(f".{candidate}")]:
             return min(matches, key=len)
     return ""
+
+
+def option_in_python(option: str) -> str:
+    """An option of training as an argument of :func:`thespis.train`: ``--steps`` is ``steps=``."""
+    return "seeds=[N]" if option == "--seed" else f"{option[2:].replace('-', '_')}="
 
 
 def reason_without(name: str) -> str:
