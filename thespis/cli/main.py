@@ -1,7 +1,8 @@
 """Entry point of the command line: parses arguments, runs the command, and prints errors in one line.
 
-Exit codes: 0 success; 1 a failed check or an unexpected error; 2 an error that the user can fix; 3 training diverged;
-130 interrupted and saved. No heavy module is imported before a command runs.
+Exit codes: 0 success; 1 a failed check or an unexpected error; 2 an error that the user can fix, also in the user's own
+code; 3 training diverged; 130 interrupted and saved. ``--traceback``, anywhere, prints tracebacks of all errors. No
+heavy module is imported before a command runs.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from thespis.cli.commands.train import TrainCommand
 from thespis.cli.output import Command, CommandOutput, open_output, print_stderr
 from thespis.core.errors import UserError
 from thespis.core.renames import RenamedWarning
+from thespis.runtime.user_frames import describe_error, format_frame, last_user_frame
 
 COMMANDS: dict[str, type] = {
     "train": TrainCommand,
@@ -63,7 +65,11 @@ COMMANDS: dict[str, type] = {
 _OLD_FLAGS = {"--vary": "--randomize", "--lag": "--policy-lag", "--newest": "--latest-policy"}
 _OLD_VALUES = {("--role", "world"): "environment"}
 
-DESCRIPTION = "An actor acts, a critic evaluates, a learner improves: train agents, and see how good they are."
+TRACEBACK_FLAG = "--traceback"
+DESCRIPTION = (
+    "An actor acts, a critic evaluates, a learner improves: train agents, and see how good they are. "
+    f"{TRACEBACK_FLAG}, with any command, shows the whole traceback of an error."
+)
 
 
 def main() -> NoReturn:
@@ -73,7 +79,8 @@ def main() -> NoReturn:
 
 def run(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
-    argv = argv or ["--help"]
+    show_traceback = TRACEBACK_FLAG in argv
+    argv = [word for word in argv if word != TRACEBACK_FLAG] or ["--help"]
     try:
         _check_command(argv)
         if argv == ["--version"]:
@@ -92,7 +99,7 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         return _handle_broken_pipe()
     with _silence_libraries(), open_output(command.json) as out:
-        return _run_command(command, out)
+        return _run_command(command, out, show_traceback)
 
 
 def _with_new_flags(argv: list[str]) -> list[str]:
@@ -158,13 +165,16 @@ def _show_method_help(argv: list[str]) -> int:
     if argv[0] not in ("train", "sweep") or argv[1].startswith("-"):
         return 0  # no method is named
     with _silence_libraries():
-        return _run_command(ListCommand("methods", argv[1]), CommandOutput())
+        return _run_command(ListCommand("methods", argv[1]), CommandOutput(), show_traceback=False)
 
 
-def _run_command(command: Command, out: CommandOutput) -> int:
+def _run_command(command: Command, out: CommandOutput, show_traceback: bool) -> int:
     try:
         return command.run(out)
     except UserError as error:
+        if show_traceback:
+            traceback.print_exc()
+        _print_user_frame(error)
         print_stderr(f"{error}{_resume_hint(out)}")
         return 2
     except KeyboardInterrupt:
@@ -172,10 +182,25 @@ def _run_command(command: Command, out: CommandOutput) -> int:
         return 130
     except BrokenPipeError:
         return _handle_broken_pipe()
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        if show_traceback:
+            traceback.print_exc()
+        if _print_user_frame(error):
+            hint = "" if show_traceback else f" ({TRACEBACK_FLAG} shows everything)"
+            print_stderr(f"{describe_error(error)}{hint}{_resume_hint(out)}")
+            return 2
+        if not show_traceback:
+            traceback.print_exc()
         print_stderr(f"unexpected error: please report the lines above{_resume_hint(out)}")
         return 1
+
+
+def _print_user_frame(error: Exception) -> bool:
+    """Print where in the user's own file an error was raised. Returns whether it was."""
+    frame = last_user_frame(error)
+    if frame is not None:
+        print(format_frame(frame), file=sys.stderr)
+    return frame is not None
 
 
 def _handle_broken_pipe() -> int:

@@ -27,6 +27,7 @@ from thespis.runs.events import Event
 from thespis.runs.serialization import read_json
 from thespis.runtime import disk
 from thespis.runtime.ray_cluster import RayConnection, worker_lost_errors
+from thespis.runtime.user_frames import describe_error, format_frame, last_user_frame
 from thespis.runtime.vmap_exact import num_cores
 from thespis.sweeps.plan import SUMMARY_FILE, SweepJob
 
@@ -156,7 +157,9 @@ def _train_job(job: SweepJob, path: Path) -> JobResult:
         return JobResult("diverged", str(error), tuple(warnings))
     except UserError as error:
         return JobResult("failed", str(error), tuple(warnings))
-    except Exception:
+    except Exception as error:
+        if (frame := last_user_frame(error)) is not None:
+            return JobResult("failed", f"{describe_error(error)}\n{format_frame(frame)}", tuple(warnings))
         return JobResult("broken", traceback.format_exc(), tuple(warnings))
     return JobResult(reasons[-1], "", tuple(warnings))
 

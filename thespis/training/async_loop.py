@@ -27,6 +27,7 @@ from thespis.runtime.vmap_exact import concat_seeds
 from thespis.training.compiled_loop import CompiledLoop
 from thespis.training.components import LearnerState, MetricSums
 from thespis.training.host_loop import HostLoop
+from thespis.training.vector_env import CollectionError
 
 SharedParams = dict[str, np.ndarray]
 """All numeric learned state, one vector per dtype; every worker changes it in place."""
@@ -191,7 +192,10 @@ class HostWorker:
     def run_block(self, shared: SharedParams) -> dict[str, Any]:
         """Run one block that starts with ``shared``; returns the parameters after it."""
         learner = with_params(self.loop.learner_state(self.carry), shared)
-        self.carry = self.loop.advance(self.loop.with_learner(self.carry, learner), 1)
+        try:
+            self.carry = self.loop.advance(self.loop.with_learner(self.carry, learner), 1)
+        except CollectionError as failure:  # a single worker's carry is no checkpoint
+            raise failure.error from failure.error.__cause__
         return flatten_params(self.loop.learner_state(self.carry))
 
 

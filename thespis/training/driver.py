@@ -6,10 +6,11 @@ happens here, for all loops. Chunks end at fixed steps, so rows of metrics never
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -23,6 +24,7 @@ from thespis.runs.store import RunDirectory
 from thespis.runtime.distributed import any_process, gather_arrays, is_main_process
 from thespis.runtime.interrupts import catch_interrupts
 from thespis.training.components import LearnerState, MetricSums
+from thespis.training.vector_env import CollectionError
 
 DEFAULT_NUM_REPORTS = 100  # number of chunks of a run
 MAX_CHUNK_STEPS = 10_000  # largest number of environment steps per seed, for frequent progress and prompt interrupts
@@ -124,7 +126,8 @@ def run_loop(
 
     Returns the last carry and why it ended: ``finished``, ``stopped`` or ``interrupted``. ``on_halfway`` is called with
     the step and the method's states after half of the steps. Raises :class:`DivergenceError` on a number that is not
-    finite; the last good checkpoint stays.
+    finite; the last good checkpoint stays. Where a callback or an environment raises an error, what has been trained is
+    saved first.
     """
     total = math.ceil(schedule.total_steps / loop.steps_per_block)
     chunk = schedule.blocks_per_chunk(loop.steps_per_block)
@@ -133,19 +136,20 @@ def run_loop(
     with catch_interrupts() as interrupted:
         while done < total:
             blocks = min(chunk - done % chunk, total - done)
-            carry = loop.advance(carry, blocks)
+            carry = _advance(loop, carry, blocks, run)
             before, done = done * loop.steps_per_block, done + blocks
             step = done * loop.steps_per_block
             carry, metric_sums = loop.pop_metric_sums(carry)
             rows = metric_rows(metric_sums, step, loop.seeds)
             check_finite(rows, loop.learner_state(carry), step, loop.seeds, saved)
-            stop = _log_chunk(run, bus, step, loop.pop_warnings(), rows, meter.progress(step, schedule.total_steps))
-            if schedule.eval_due(before, step) and done < total:
-                greedy, sampled = evaluate(loop.learner_state(carry).method)
-                run.append_evaluation(step, greedy, sampled)
-                stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
-            if schedule.halfway_due(before, step):
-                on_halfway(step, loop.learner_state(carry).method)
+            with _save_on_error(loop, carry, run):
+                stop = _log_chunk(run, bus, step, loop.pop_warnings(), rows, meter.progress(step, schedule.total_steps))
+                if schedule.eval_due(before, step) and done < total:
+                    greedy, sampled = evaluate(loop.learner_state(carry).method)
+                    run.append_evaluation(step, greedy, sampled)
+                    stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
+                if schedule.halfway_due(before, step):
+                    on_halfway(step, loop.learner_state(carry).method)
             checkpoint_due = time.monotonic() - saved_at >= schedule.checkpoint_seconds
             stop, interrupt, checkpoint_due = any_process(stop, interrupted.is_set(), checkpoint_due)
             if stop or interrupt:
@@ -156,6 +160,35 @@ def run_loop(
         if saved_step != loop.num_steps(carry):
             save_checkpoint(loop, carry, run, bus)
     return carry, reason
+
+
+def _advance(loop: TrainingLoop, carry: Any, blocks: int, run: RunDirectory) -> Any:
+    """Run ``blocks`` blocks; where an environment raises an error, what was trained before is saved first."""
+    try:
+        return loop.advance(carry, blocks)
+    except CollectionError as failure:
+        _save_quietly(loop, failure.carry, run)
+        raise failure.error from failure.error.__cause__
+
+
+@contextlib.contextmanager
+def _save_on_error(loop: TrainingLoop, carry: Any, run: RunDirectory) -> Iterator[None]:
+    """Context in which an error of a callback or an evaluation is raised after a checkpoint was written."""
+    try:
+        yield
+    except Exception:
+        _save_quietly(loop, carry, run)
+        raise
+
+
+def _save_quietly(loop: TrainingLoop, carry: Any, run: RunDirectory) -> None:
+    """Write a checkpoint if possible, without events: an error is on its way to the user.
+
+    With several processes there is none, as writing one needs all of them.
+    """
+    if jax.process_count() == 1:
+        with contextlib.suppress(UserError):
+            save_checkpoint(loop, carry, run, EventBus())
 
 
 def _log_chunk(

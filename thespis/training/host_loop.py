@@ -45,6 +45,7 @@ from thespis.training.policy_lag import (
 )
 from thespis.training.ray_env import RayVectorEnv
 from thespis.training.vector_env import (
+    CollectionError,
     HostCarry,
     HostEnvState,
     LocalVectorEnv,
@@ -154,17 +155,28 @@ class HostLoop:
     # -- running -------------------------------------------------------------------------------------------
 
     def advance(self, carry: HostCarry, blocks: int) -> HostCarry:
-        """Run ``blocks`` blocks; ``carry`` is consumed. Warm-up blocks, without updates, come first."""
+        """Run ``blocks`` blocks; ``carry`` is consumed. Warm-up blocks, without updates, come first.
+
+        Raises :class:`CollectionError` for an error of environments whose state cannot be saved.
+        """
         feed, env_state, ticks, updates = self.store.feed, carry.env_state, carry.num_ticks, carry.num_updates
         buffers = self._learner_buffers(carry)
         act_leaves = (jax.tree.leaves((self.components, policy, carry.root_keys)) for policy in carry.policies)
         policies: PolicyQueue = collections.deque(act_leaves)
+        failure: Exception | None = None
         with learner_executor(self.policy_lag.lag) as thread:
             for _ in range(blocks):
+                waiting = list(policies)
                 with self.timer.measure("learning"):
                     policy, memory = self.policy_lag.next_policy(policies), env_state.memory
                 sleep_randomly(self.jitter)
-                env_state, rows, ends = self.vector_env.collect(policy, env_state, ticks, self.timer)
+                try:
+                    env_state, rows, ends = self.vector_env.collect(policy, env_state, ticks, self.timer)
+                except Exception as error:
+                    if self._saves_envs():
+                        raise
+                    failure, policies = error, collections.deque(waiting)
+                    break
                 train = int(ticks) // feed.collect_steps >= self.warmup_blocks
                 with self.timer.measure("learning"):
                     block = RolloutBlock(rows, memory, ends, ticks, updates)
@@ -180,7 +192,19 @@ class HostLoop:
             [self._held.unflatten(seed_buffers.leaves) for seed_buffers in buffers]
         )
         self.store.check(learner.store)
-        return HostCarry(carry.root_keys, learner, metric_sums, tuple(newest), env_state, ticks, updates)
+        carry = HostCarry(carry.root_keys, learner, metric_sums, tuple(newest), env_state, ticks, updates)
+        if failure is not None:
+            raise CollectionError(failure, carry)
+        return carry
+
+    def _saves_envs(self) -> bool:
+        """Whether checkpoints hold the environments' states; also true where a broken environment cannot tell."""
+        if not isinstance(self.vector_env, LocalVectorEnv):
+            return True
+        try:
+            return self.vector_env.get_state() is not None
+        except Exception:
+            return True
 
     def _learner_buffers(self, carry: HostCarry) -> list[LearnerBuffers]:
         """Learner buffers for each program's seeds."""

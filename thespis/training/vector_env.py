@@ -46,6 +46,17 @@ class HostCarry(eqx.Module):
     num_updates: np.int32
 
 
+class CollectionError(Exception):
+    """Error raised while a block was collected, with the carry before that block, in which environments are lost.
+
+    Only for environments whose state cannot be saved: others resume exactly from an earlier checkpoint.
+    """
+
+    def __init__(self, error: Exception, carry: HostCarry):
+        super().__init__(str(error))
+        self.error, self.carry = error, carry
+
+
 @runtime_checkable
 class RolloutRows(Protocol):
     """The collected rows of one block: either transitions or episode statistics."""
