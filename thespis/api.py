@@ -19,7 +19,7 @@ from thespis.evaluation.report import write_report
 from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
 from thespis.evaluation.score import evaluate_policy
-from thespis.runs.config import setting_paths
+from thespis.runs.config import setting_paths, setting_texts
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.foreign_names import option_in_python, translate
 from thespis.runs.ranges import AT_LEAST_1, check_number, check_ranges
@@ -114,7 +114,7 @@ def build_config(
     Raises:
         UserError: for a mistake that can be detected before the components are built.
     """
-    texts = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, dict) else list(settings or [])
+    texts = setting_texts(settings)
     chosen: Any = make_method(method, texts)
     check_ranges(chosen)
     check_number("envs", envs, AT_LEAST_1)

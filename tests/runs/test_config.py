@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import pytest
 from jaxtyping import Array, Float
 
+import thespis
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
-from thespis.runs.config import apply_settings, describe_settings, from_config, import_object, to_config
+from thespis.runs.config import apply_settings, check_storable, describe_settings, from_config, import_object, to_config
 
 
 class Colour(enum.Enum):
@@ -128,6 +129,48 @@ def test_invalid_configurations_are_one_line(config, words):
 def test_unsupported_values_are_refused():
     with pytest.raises(TypeError, match="a configuration cannot hold a set"):
         to_config(Example(name={1}))
+
+
+def _identity(x):
+    return x
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Example(activation=lambda x: x), "setting activation is a lambda which cannot be saved"),
+        (lambda: Example(name={1}), "setting name holds a set, which cannot be saved with the run"),
+        (lambda: Example(hidden=(1, object())), "setting hidden holds a object"),
+        (lambda: Example(entropy=Fixed(value=lambda x: x)), "setting entropy.value is a lambda"),
+    ],
+)
+def test_what_cannot_be_stored_is_named(make, words):
+    with pytest.raises(UserError, match=words) as caught:
+        check_storable(make(), "method")
+    assert "\n" not in str(caught.value)
+
+
+def test_local_functions_and_classes_cannot_be_stored():
+    def local(x):
+        return x
+
+    @dataclasses.dataclass(frozen=True)
+    class Local:
+        activation: object = local
+
+    with pytest.raises(UserError, match=r"setting activation is test_local.*of a script or inside a function.*module"):
+        check_storable(Example(activation=local), "method")
+    with pytest.raises(UserError, match=r"^method is test_local.*Local, of a script or inside a function"):
+        check_storable(Local(), "method")
+    check_storable(Example(activation=_identity, entropy=Automatic()), "method")
+
+
+def test_train_names_a_lambda_before_it_starts(tmp_path):
+    with pytest.raises(UserError, match="setting activation is a lambda"):
+        thespis.train(thespis.PPO(activation=lambda x: x), env="CartPole-v1", steps=64, out=tmp_path / "run")
+    with pytest.raises(UserError, match="setting activation is an object, not a text"):
+        thespis.train("ppo", env="CartPole-v1", steps=64, settings={"activation": jnp.tanh}, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_import_object():

@@ -12,7 +12,7 @@ import difflib
 import enum
 import importlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -46,6 +46,51 @@ def to_config(value: Any) -> Any:
     if hasattr(value, "dtype") and hasattr(value, "shape"):  # a sweep's numbers may be arrays
         return to_config(np.asarray(value).tolist())
     raise TypeError(f"a configuration cannot hold a {type(value).__name__}: {value!r}")
+
+
+def check_storable(value: Any, name: str) -> None:
+    """Check that a configured object, called ``name``, can be written into run.json and read in another process.
+
+    Raises :class:`UserError` that names the setting, for a lambda, a local function or class, or any other object.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        _check_importable(type(value), name)
+        for field in _fields(value):
+            prefix = "" if name in _COMPONENTS else f"{name}."
+            check_storable(getattr(value, field.name), prefix + field.name)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            check_storable(item, name)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            check_storable(item, f"{name}[{key!r}]")
+    elif callable(value) and hasattr(value, "__qualname__"):
+        _check_importable(value, name)
+    else:
+        try:
+            to_config(value)
+        except TypeError:
+            raise UserError(
+                f"setting {name} holds a {type(value).__name__}, which cannot be saved with the run: use a number, a "
+                "text, a function or frozen dataclass of a module, or tuples of these"
+            ) from None
+
+
+_COMPONENTS = ("method", "feedback", "curriculum")
+
+
+def _subject(name: str) -> str:
+    return name if name in _COMPONENTS else f"setting {name}"
+
+
+def _check_importable(value: Any, name: str) -> None:
+    """Raise :class:`UserError` for a function or class that other processes cannot import by its name."""
+    if _is_importable(qualified_name(value)):
+        return
+    kind = "a lambda" if value.__name__ == "<lambda>" else f"{value.__qualname__}, of a script or inside a function,"
+    raise UserError(
+        f"{_subject(name)} is {kind} which cannot be saved with the run: define it at the top of a module and import it"
+    )
 
 
 def from_config(config: Any) -> Any:
@@ -88,7 +133,7 @@ def upgrade_config(config: Any) -> Any:
 def import_object(name: str) -> Any:
     """Import ``module:QualifiedName``. Raises :class:`UserError` if that fails."""
     module, _, qualified = name.partition(":")
-    if module == "__main__" or "<locals>" in qualified or "<lambda>" in qualified:
+    if not _is_importable(name):
         raise UserError(f"{name} is defined in a script or a function, out of reach of other processes: use a module")
     try:
         value: Any = importlib.import_module(module)
@@ -100,6 +145,12 @@ def import_object(name: str) -> Any:
             return import_object(renamed.name)
         raise UserError(f"{name} cannot be imported ({error}): install the version that wrote it") from error
     return value
+
+
+def _is_importable(name: str) -> bool:
+    """Whether ``module:QualifiedName`` can be imported in another process, as far as the name tells."""
+    module, _, qualified = name.partition(":")
+    return module != "__main__" and "<locals>" not in qualified and "<lambda>" not in qualified
 
 
 def qualified_name(cls: Any) -> str:
@@ -122,6 +173,18 @@ def apply_settings(obj: Any, settings: list[str]) -> Any:
             raise UserError(f"setting {setting!r} is not of the form name=value (like learning_rate=3e-4)")
         obj = _replace_field(obj, _resolve_path(obj, name).split("."), text.strip(), name)
     return obj
+
+
+def setting_texts(settings: Iterable[str] | Mapping[str, Any] | None) -> list[str]:
+    """Settings as texts ``name=value``. Raises :class:`UserError` for an object, which has no text."""
+    if not isinstance(settings, Mapping):
+        return list(settings or [])
+    for name, value in settings.items():
+        if callable(value) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+            raise UserError(
+                f"setting {name} is an object, not a text: give it to the method, as in thespis.PPO({name}=...)"
+            )
+    return [f"{name}={value}" for name, value in settings.items()]
 
 
 def setting_paths(obj: Any, prefix: str = "") -> Iterator[str]:

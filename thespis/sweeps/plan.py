@@ -14,7 +14,7 @@ from typing import Any
 from thespis import api
 from thespis.core.errors import UserError
 from thespis.evaluation.comparison import settings_key
-from thespis.runs.config import from_config, to_config
+from thespis.runs.config import from_config, setting_texts, to_config
 from thespis.runs.serialization import read_json, to_jsonable
 from thespis.runs.store import RunDirectory, new_run_path
 from thespis.runtime import disk
@@ -165,7 +165,7 @@ def plan_sweep(
     """
     if unsupported := [name for name in UNSUPPORTED_OPTIONS if train_args.get(name)]:
         raise UserError(f"a job of a sweep has one CPU: leave out {unsupported[0]}")
-    fixed = [f"{k}={v}" for k, v in settings.items()] if isinstance(settings, Mapping) else list(settings or [])
+    fixed = setting_texts(settings)
     unique_points: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {}
     config: dict[str, Any] = {}
     for texts in grid_points(grid):

@@ -20,7 +20,7 @@ from thespis.core.records import EnvSpec
 from thespis.core.renames import notice
 from thespis.envs import registry
 from thespis.methods.registry import load_method as load_method
-from thespis.runs.config import apply_settings, from_config, to_config
+from thespis.runs.config import apply_settings, check_storable, from_config, to_config
 from thespis.runs.ranges import check_ranges
 from thespis.runtime.cache import cache_path
 from thespis.runtime.keys import root_keys
@@ -331,6 +331,8 @@ def resolve_config(
         1 if isinstance(method.feed, OFFLINE_FEEDS) or kind == "logged" else num_envs or method.feed.num_envs
     )
     components: tuple[Any, ...] = (method, feedback, curriculum)
+    for name, component in zip(("method", "feedback", "curriculum"), components, strict=True):
+        check_storable(component, name)
     citations = [dataclasses.asdict(citation) for part in components for citation in part.citations]
     return {
         "format": 1,
