@@ -1,11 +1,15 @@
 """Saved states of host environments: a restored environment against the original, bit for bit."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
 import user_envs
 from random_play import equal, play
 
+import thespis
+from thespis.core.feeds import Rollouts
 from thespis.envs.host.vector import GymnasiumVectorEnv
 from thespis.envs.registry import make_host
 
@@ -43,6 +47,43 @@ def test_restored_env_keeps_its_step_count():
 
 def test_envs_with_save_state_of_their_own():
     assert_continues_bitwise(lambda: make_host(user_envs.Saved, 2), [1, 2])
+
+
+class Counted(gymnasium.Wrapper):
+    """A wrapper with state that nothing saves."""
+
+
+def test_envs_with_get_state_and_set_state():
+    assert_continues_bitwise(lambda: make_host(user_envs.Stateful, 2), [1, 2])
+    limited = functools.partial(gymnasium.wrappers.TimeLimit, max_episode_steps=7)
+    assert_continues_bitwise(lambda: make_host(lambda: limited(user_envs.Stateful()), 2), [1, 2])
+    assert make_host(lambda: Counted(user_envs.Stateful()), 1).get_state() is None
+
+
+def test_a_stateful_env_resumes_bit_for_bit(tmp_path):
+    """A run that was stopped equals the straight one, in every row of metrics and in the state of the learner."""
+    method = thespis.PPO(hidden_sizes=(4,), num_epochs=1, feed=Rollouts(num_steps=16, num_envs=2))
+    options = {"steps": 256, "episodes": 1, "report_every": 32, "checkpoint_seconds": 1e9}
+
+    def stop(event):
+        if event.kind == "metrics" and event.step == 128:
+            raise KeyError("stopped in the middle of episodes")
+
+    with pytest.raises(KeyError):
+        thespis.train(method, user_envs.Stateful, out=tmp_path / "stopped", callbacks=[stop], **options)
+    warnings = []
+    thespis.resume(
+        tmp_path / "stopped",
+        user_envs.Stateful,
+        callbacks=[lambda e: warnings.append(e) if e.kind == "warning" else None],
+    )
+    thespis.train(method, user_envs.Stateful, out=tmp_path / "straight", **options)
+    stopped, straight = ((tmp_path / name / "metrics.csv").read_bytes() for name in ("stopped", "straight"))
+    assert stopped == straight and not warnings
+    hashes = [
+        thespis.load(tmp_path / n, user_envs.Stateful).final_scores["state_hash"] for n in ("stopped", "straight")
+    ]
+    assert hashes[0] == hashes[1]
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])

@@ -1,10 +1,15 @@
 """Environments as a user would write them, for tests of the host adapters: coded observations, masks, trees, errors."""
 
 import ast
+import collections
+import enum
+import random
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+
+from thespis.envs.host.state_encoding import StateMixin
 
 
 class Coded(gymnasium.Env):
@@ -44,6 +49,69 @@ class Saved(Coded):
         self.draw, *rest = (value.item() for value in saved["numbers"])
         self.episode, self.time, self.length = map(int, rest)
         self.np_random.bit_generator.state = ast.literal_eval(saved["bits"].tobytes().decode())
+
+
+class Direction(enum.Enum):
+    """The way of a walker."""
+
+    LEFT = -1
+    RIGHT = 1
+
+
+class Walker:
+    """An object inside an environment."""
+
+    def __init__(self, rng):
+        self.rng, self.way, self.places = rng, Direction.RIGHT, collections.deque([0.0], maxlen=3)
+
+    def walk(self):
+        if self.rng.random() < 0.3:
+            self.way = Direction(-self.way.value)
+        self.places.append(self.places[-1] + self.way.value)
+
+
+class Stateful(StateMixin, gymnasium.Env):
+    """Keeps state of many kinds over episodes: objects that are shared, arrays, counts, three random generators."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (6,), np.float32)
+    unsaved_attributes = ("window",)
+
+    def __init__(self):
+        self.action_space = spaces.Discrete(2)
+        self.window, self.scale = object(), lambda x: x / 10
+        self.python_rng, self.legacy_rng = random.Random(1), np.random.RandomState(2)
+        self.visits, self.totals = collections.defaultdict(int), {"episodes": 0, ("a", 1): 0.1}
+        self.walkers, self.board = [], np.zeros((2, 2), np.int16)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        walker = Walker(self.np_random)
+        self.walkers = [*self.walkers[-2:], walker]
+        self.newest, self.steps, self.seen = walker, 0, {0}
+        self.totals["episodes"] += 1
+        return self.observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.newest.walk()
+        self.visits[int(action)] += 1
+        self.seen.add(self.steps)
+        self.board[self.steps % 2, int(action)] += 1
+        self.totals[("a", 1)] += self.python_rng.random() + self.legacy_rng.rand()
+        reward = float(self.np_random.normal()) + self.walkers[-1].places[-1]
+        return self.observe(), reward, self.np_random.random() < 0.1, self.steps == 12, {}
+
+    def observe(self):
+        walks = sum(sum(walker.places) for walker in self.walkers)
+        numbers = (
+            self.board.sum(),
+            self.totals["episodes"],
+            self.totals[("a", 1)],
+            walks,
+            self.visits[1],
+            len(self.seen),
+        )
+        return np.array([self.scale(number) for number in numbers], np.float32)
 
 
 class Masked(Coded):

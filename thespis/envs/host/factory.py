@@ -13,6 +13,7 @@ from thespis.envs.host import pettingzoo, snapshot
 from thespis.envs.host.formatters import FormatterFactory
 from thespis.envs.host.gymnasium import GymnasiumEnv, GymnasiumSyncEnv, env_name
 from thespis.envs.host.pettingzoo import is_pettingzoo_env
+from thespis.envs.host.state_encoding import StateMixin
 from thespis.envs.host.text_env import GymnasiumTextEnv, StringEnv, StringVectorEnv, has_text_spaces
 
 
@@ -122,10 +123,18 @@ def _is_factory(environment: Any) -> bool:
     return callable(environment) and not isinstance(environment, GymnasiumEnv | gymnasium.vector.VectorEnv)
 
 
+def _is_vector_class(cls: type) -> bool:
+    """Whether a class has the interface of :class:`HostEnvironment`, not that of a single environment with state."""
+    import gymnasium
+
+    single = issubclass(cls, gymnasium.Env | StateMixin) or hasattr(cls, "observation_space") or is_pettingzoo_env(cls)
+    return has_members(cls, "reset", "step", "get_state", "set_state") and not single
+
+
 def _wrap_factory(make: Callable[..., Any], n: int, threads: int, script: FormatterFactory) -> HostEnvironment:
     import gymnasium
 
-    if isinstance(make, type) and has_members(make, "reset", "step", "get_state", "set_state"):
+    if isinstance(make, type) and _is_vector_class(make):
         return call_factory(make, n)
     first = call_factory(make)
     if isinstance(first, StringEnv) and not isinstance(first, GymnasiumEnv):

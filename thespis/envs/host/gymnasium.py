@@ -64,6 +64,8 @@ class GymnasiumSyncEnv:
             has_action_mask="action_mask" in info,
             time_limit=spec.max_episode_steps if spec is not None else None,
         )
+        reason = snapshot.explain_unsaved(first)
+        self._warnings = [f"{self._name}: {reason}"] if reason else []
 
     @property
     def spec(self) -> EnvSpec:
@@ -106,6 +108,11 @@ class GymnasiumSyncEnv:
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the environments from the state that :meth:`get_state` returned."""
         set_env_states(self._envs, state)
+
+    def pop_warnings(self) -> list[str]:
+        """Warnings about the environments since the last call, one line each."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
 
     def close(self) -> None:
         """Close the environments and stop the threads."""

@@ -5,7 +5,7 @@ alone while others go on counts as terminated; an episode whose last agents are 
 read from ``action_mask``, in the observation or in the info. The run reports the mean of the rewards of all possible
 agents; one that is absent counts as 0.
 
-PettingZoo's environments cannot save their state: a user's environment may (``save_state`` and ``load_state``).
+PettingZoo's environments cannot save their state: a user's environment may (``get_state`` and ``set_state``).
 
 Adapters of one PettingZoo environment: :class:`ParallelEnvAdapter` and :class:`AECEnvAdapter`.
 
@@ -30,6 +30,7 @@ from thespis.core.spaces import dict_space
 from thespis.envs.agent_groups import group_agents, make_groups
 from thespis.envs.host import conversion, snapshot
 from thespis.envs.host.multi_agent import MultiAgentStep, MultiAgentVectorEnv
+from thespis.envs.host.state_encoding import EncodingError
 from thespis.envs.options import parse_options
 from thespis.envs.space_conversion import from_gymnasium
 
@@ -121,16 +122,17 @@ class PettingZooAdapter:
     def get_state(self) -> dict[str, np.ndarray] | None:
         """The state of the user's environment and of the seed generator; ``None`` if it cannot be saved."""
         base = self.env.unwrapped
-        if not isinstance(base, snapshot.SavesState):
+        try:
+            env_state = snapshot.get_own_state(base)
+        except EncodingError:
             return None
-        env_state = {f"own.{name}": np.asarray(value) for name, value in base.save_state().items()}
-        return env_state | {"seeds": snapshot.get_rng_state(self._random)}
+        return None if env_state is None else env_state | {"seeds": snapshot.get_rng_state(self._random)}
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Restore the state that :meth:`get_state` returned."""
         self.reset(0)
         snapshot.set_rng_state(self._random, state["seeds"])
-        self.env.unwrapped.load_state({n[4:]: value for n, value in state.items() if n.startswith("own.")})
+        snapshot.set_own_state(self.env.unwrapped, state)
 
     def close(self) -> None:
         """Close windows that rendering has opened."""

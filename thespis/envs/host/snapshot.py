@@ -1,7 +1,8 @@
 """The state of a Gymnasium environment as named numpy arrays, so that an interrupted run can resume bit for bit.
 
-Supported are Gymnasium's classic control and MuJoCo environments, and any environment that has ``save_state`` and
-``load_state`` itself. Of wrappers, only those that keep nothing but a step counter are supported.
+Supported are Gymnasium's classic control and MuJoCo environments, and any environment that has ``get_state`` and
+``set_state`` itself (:class:`~thespis.envs.host.state_encoding.StateMixin` has both), or ``save_state`` and
+``load_state`` with named arrays. Of wrappers, only those that keep nothing but a step counter are supported.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import importlib
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+
+from thespis.envs.host import state_encoding
 
 SavedState = dict[str, np.ndarray]
 
@@ -36,6 +39,56 @@ class SavesState(Protocol):
         ...
 
 
+@runtime_checkable
+class RestoresState(Protocol):
+    """Interface of environments that can return and restore their state, in the types of ``state_encoding``."""
+
+    def get_state(self) -> Any:
+        """Everything that its next steps and resets depend on; ``np_random`` is saved anyway."""
+        ...
+
+    def set_state(self, state: Any) -> None:
+        """Restore the state that :meth:`get_state` returned."""
+        ...
+
+
+def get_own_state(env: Any) -> SavedState | None:
+    """The state that an environment itself returns, as named arrays; ``None`` if it offers none.
+
+    Raises:
+        EncodingError: for a state with values that cannot be saved.
+    """
+    if isinstance(env, SavesState):
+        return {f"own.{name}": np.asarray(value) for name, value in env.save_state().items()}
+    if isinstance(env, RestoresState):
+        state = {"state": env.get_state(), "np_random": getattr(env, "_np_random", None)}
+        return {f"own.{name}": value for name, value in state_encoding.encode(state).items()}
+    return None
+
+
+def set_own_state(env: Any, state: SavedState) -> None:
+    """Restore what :func:`get_own_state` returned."""
+    own = {name[4:]: value for name, value in state.items() if name.startswith("own.")}
+    if isinstance(env, SavesState):
+        env.load_state(own)
+        return
+    saved = state_encoding.decode(own)
+    env.set_state(saved["state"])
+    if saved["np_random"] is not None:
+        env.np_random.bit_generator.state = saved["np_random"].bit_generator.state
+
+
+def explain_unsaved(env: Any) -> str:
+    """Why the state that an environment offers cannot be saved, in one line; empty if it can, or offers none."""
+    for layer in wrapper_chain(env):
+        try:
+            if get_own_state(layer) is not None:
+                return ""
+        except state_encoding.EncodingError as error:
+            return f"its state cannot be saved, a resumed run starts new episodes: {error}"
+    return ""
+
+
 def get_env_state(env: Any) -> SavedState | None:
     """Return the complete state of an environment and its wrappers, or ``None`` if a layer of it is not supported."""
     from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
@@ -43,8 +96,12 @@ def get_env_state(env: Any) -> SavedState | None:
     state: SavedState = {}
     *wrappers, base = wrapper_chain(env)
     for layer in (*wrappers, base):
-        if isinstance(layer, SavesState):
-            return state | {f"own.{name}": np.asarray(value) for name, value in layer.save_state().items()}
+        try:
+            own = get_own_state(layer)
+        except state_encoding.EncodingError:
+            return None
+        if own is not None:
+            return state | own
         if isinstance(layer, TimeLimit):
             state["elapsed"] = np.asarray(layer._elapsed_steps)
         elif layer is not base and not isinstance(layer, OrderEnforcing | PassiveEnvChecker):
@@ -67,8 +124,8 @@ def set_env_state(env: Any, state: SavedState) -> None:
     for layer in layers:
         if isinstance(layer, TimeLimit):
             layer._elapsed_steps = int(state["elapsed"])
-        if isinstance(layer, SavesState):
-            layer.load_state({name[4:]: value for name, value in state.items() if name.startswith("own.")})
+        if isinstance(layer, SavesState | RestoresState):
+            set_own_state(layer, state)
             return
     base = layers[-1]
     for name in (*_CLASSIC_CONTROL_ATTRIBUTES, *_MUJOCO_ATTRIBUTES):
