@@ -15,6 +15,7 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep, View, make_time_step, make_view
 from thespis.envs.host import conversion, snapshot
+from thespis.envs.host.observation_checks import ObservationChecks
 from thespis.envs.space_conversion import from_gymnasium
 
 
@@ -54,6 +55,7 @@ class GymnasiumSyncEnv:
         self._read = conversion.observation_reader(first.observation_space)
         self._write = conversion.action_writer(first.action_space)
         self._steps = 0
+        self._checks = ObservationChecks(first, first.observation_space, self._name)
         self._pool = ThreadPoolExecutor(min(num_threads, len(envs))) if num_threads > 1 and len(envs) > 1 else None
         _, info = self._call_env(0, "reset", lambda: _check_reset_result(first.reset(seed=0)))
         spec = getattr(first, "spec", None)
@@ -91,6 +93,7 @@ class GymnasiumSyncEnv:
         space = self._spec.action_space
         actions = conversion.check_actions(space, actions, self.num_envs)
         self._steps += 1
+        self._checks.count_step()
         rows = self._map_envs(lambda i: self._step(i, conversion.select_row(space, actions, i)))
         last_views, rewards, terminated, truncated, first_views = zip(*rows, strict=True)
         view = self._stack(list(last_views))
@@ -112,7 +115,7 @@ class GymnasiumSyncEnv:
     def pop_warnings(self) -> list[str]:
         """Warnings about the environments since the last call, one line each."""
         warnings, self._warnings = self._warnings, []
-        return warnings
+        return warnings + self._checks.pop_warnings()
 
     def close(self) -> None:
         """Close the environments and stop the threads."""
@@ -127,7 +130,10 @@ class GymnasiumSyncEnv:
     def _reset(self, i: int, seed: int | None = None) -> tuple[Any, Any]:
         def play():
             observation, info = _check_reset_result(self._envs[i].reset(seed=seed))
-            return self._read(observation), self._action_mask(info)
+            converted = self._read(observation), self._action_mask(info)
+            if self._checks.active:
+                self._checks.check(observation)
+            return converted
 
         return self._call_env(i, "reset", play)
 
@@ -138,6 +144,8 @@ class GymnasiumSyncEnv:
             )
             ended = bool(terminated or truncated)
             result = self._read(observation), self._action_mask(info, ended)
+            if self._checks.active:
+                self._checks.check(observation)
             return result, _check_reward(reward), bool(terminated), bool(truncated), ended
 
         *result, ended = self._call_env(i, "step", play)

@@ -16,6 +16,7 @@ from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.envs.host import conversion
 from thespis.envs.host.gymnasium import get_env_states, set_env_states
+from thespis.envs.host.observation_checks import ObservationChecks
 from thespis.envs.space_conversion import from_gymnasium
 
 
@@ -28,7 +29,7 @@ class GymnasiumVectorEnv:
     """
 
     def __init__(self, env: Any):
-        from gymnasium.vector import AutoresetMode
+        from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
         self._env = env
         self._steps = 0
@@ -39,8 +40,11 @@ class GymnasiumVectorEnv:
         self._write = conversion.action_writer(env.single_action_space, lead)
         _, info = self._call_env("reset", lambda: env.reset(seed=0))
         spec = env.spec or _first_spec(env)
+        name = f"gymnasium:{spec.id}" if spec else f"{type(env).__module__}:{type(env).__qualname__}"
+        example = env.unwrapped.envs[0] if type(env.unwrapped) is SyncVectorEnv else env
+        self._checks = ObservationChecks(example, env.single_observation_space, name)
         self._spec = EnvSpec(
-            f"gymnasium:{spec.id}" if spec else f"{type(env).__module__}:{type(env).__qualname__}",
+            name,
             from_gymnasium(env.single_observation_space),
             from_gymnasium(env.single_action_space),
             has_action_mask="action_mask" in info,
@@ -77,6 +81,9 @@ class GymnasiumVectorEnv:
 
     def _step(self, actions: Any) -> tuple[TimeStep, View]:
         observation, rewards, terminated, truncated, info = self._env.step(actions)
+        if self._checks.active:
+            self._checks.count_step()
+            self._checks.check(observation)
         flags = np.array(terminated, bool), np.array(truncated, bool)
         rewards = np.array(rewards, "float32")
         if not np.isfinite(rewards).all():
@@ -141,6 +148,10 @@ class GymnasiumVectorEnv:
         """Restore the environments from the state that :meth:`get_state` returned."""
         self._env.reset(seed=0)
         set_env_states(self._env.envs, state)
+
+    def pop_warnings(self) -> list[str]:
+        """Warnings about the environments since the last call, one line each."""
+        return self._checks.pop_warnings()
 
     def close(self) -> None:
         """Close the environments and their processes."""
