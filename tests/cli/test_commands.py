@@ -73,6 +73,8 @@ def test_compare_prints_a_sentence_and_writes_a_plot(trained, thespis):
     (pair,) = document["pairs"]
     assert pair["verdict"] in ("better", "worse", "not distinguishable") and pair["sentence"] in result.err
     assert Path("plot.svg").read_text().startswith("<?xml")
+    plain = thespis("compare", trained, "a2c").out
+    assert f"for a plot: thespis compare {trained} a2c --plot comparison.svg" in plain
 
 
 def test_report(trained, thespis):

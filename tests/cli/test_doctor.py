@@ -11,8 +11,9 @@ import pytest
 
 from thespis.cli.doctor import doctor
 from thespis.cli.doctor_checks import environment_checks, gymnasium_rollout, installation_checks, invariant_checks
-from thespis.cli.doctor_checks.check import TimeBudget, failed_checks, fast_compilation
+from thespis.cli.doctor_checks.check import CheckResult, TimeBudget, failed_checks, fast_compilation, skipped_check
 from thespis.cli.doctor_checks.probe_training import ProbeResult, train_and_evaluate
+from thespis.cli.main import run as command_line
 from thespis.core.records import TimeStep
 from thespis.envs.probes.probe import KnownValue
 from thespis.envs.probes.registry import PROBES
@@ -261,7 +262,7 @@ def probe_result(known, values, is_correct):
 def test_checks_beyond_the_time_budget_are_skipped_with_a_message():
     checks = installation_checks.check_installation(TimeBudget(0))
     assert len(checks) >= 14 and {check.passed for check in checks} == {None}
-    assert all("skipped" in check.message for check in checks)
+    assert all("skipped" in check.message and check.skipped for check in checks)
 
 
 def test_all_methods_are_checked():
@@ -283,4 +284,24 @@ def test_an_environment_check_reports_the_cost_of_a_step(monkeypatch):
     monkeypatch.undo()
     checks = doctor("gymnasium:CartPole-v1", seconds=600)
     assert not failed_checks(checks), failed_checks(checks)
-    assert "of an update of SAC" in checks[-1].message
+    assert "of an update of SAC" in next(check.message for check in checks if check.name == "speed")
+
+
+def test_the_command_counts_skipped_checks_and_says_how_to_run_them(monkeypatch, capsys):
+    def checks(env, seconds):
+        return [CheckResult("first", True, "fine"), *(skipped_check(name, "no time left") for name in ("b", "c"))]
+
+    monkeypatch.setattr("thespis.cli.doctor.doctor", checks)
+    assert command_line(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "2 checks skipped, as the time was over; about enough for all: thespis doctor --seconds 300" in text
+    assert "no time left" not in text and "1 of 3 checks passed" in text
+
+
+def test_the_environment_is_checked_before_the_installation(monkeypatch):
+    monkeypatch.setattr(
+        "thespis.cli.doctor_checks.installation_checks.check_installation",
+        lambda budget, short: [CheckResult("installation", True, "")],
+    )
+    names = [check.name for check in doctor("no:Such")]
+    assert names == ["environment", "installation"]

@@ -1,4 +1,4 @@
-"""Diagnosis of problems with learning: checks of the installation on probe environments, and of a user's environment.
+"""Diagnosis of problems with learning: checks of a user's environment, and of the installation on probe environments.
 
 Fix the first check that fails: later ones often fail because of it.
 """
@@ -11,11 +11,11 @@ from thespis.cli.doctor_checks.check import CheckResult
 
 __all__ = ["CheckResult", "doctor"]
 
-_INSTALLATION_SHARE = 0.25  # of the time, for the installation, if there is an environment to check
+_INSTALLATION_SHARE = 0.25  # of the time, for a few checks of the installation, if there is an environment to check
 
 
 def doctor(env: Any = None, *, seconds: float | int = 60) -> list[CheckResult]:
-    """Check this installation and, if given, an environment, in about ``seconds``.
+    """Check an environment, if given, and then this installation, in about ``seconds``.
 
     ``env`` is as in :func:`thespis.train`: a name, an object, a class or a function. Checks that do not fit into the
     time are skipped and reported as skipped. Checks that failed have ``passed=False``; ``None`` stands for warnings
@@ -31,4 +31,5 @@ def doctor(env: Any = None, *, seconds: float | int = 60) -> list[CheckResult]:
     with fast_compilation():  # the programs run too briefly for more optimization
         if env is None:
             return check_installation(budget)
-        return check_installation(TimeBudget(_INSTALLATION_SHARE * seconds), short=True) + check_user_env(env, budget)
+        checks = check_user_env(env, TimeBudget((1 - _INSTALLATION_SHARE) * seconds))
+        return checks + check_installation(TimeBudget(_INSTALLATION_SHARE * seconds), short=True)

@@ -44,8 +44,8 @@ class CompareCommand:
 
             write_comparison_plot(groups, comparison, self.plot)
         _print_comparison(out, comparison, f"{mode.capitalize()} return on {groups[0].env}")
-        if self.plot:
-            out.print(f"plot: {self.plot}")
+        hint = f"for a plot: thespis compare {' '.join(self.directories)} --plot comparison.svg"
+        out.print(f"plot: {self.plot}" if self.plot else hint, markup=False)
         out.write_result({"env": groups[0].env, "mode": mode, "plot": self.plot} | comparison.to_json())
         return 0
 

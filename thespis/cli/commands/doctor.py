@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Annotated
 
 import tyro
@@ -15,7 +16,7 @@ _STATUS_LABELS = {True: "[green]ok    [/]", False: "[bold red]FAILED[/]", None: 
 
 @dataclasses.dataclass(frozen=True)
 class DoctorCommand:
-    """Check this installation on probe environments with known solutions, and your environment if you name it."""
+    """Check your environment, if you name it, and this installation on probe environments with known solutions."""
 
     env: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
     """An environment to check as well: a name, or my_module:MyEnv."""
@@ -28,11 +29,15 @@ class DoctorCommand:
         from rich.markup import escape
 
         from thespis.cli.doctor import doctor
+        from thespis.evaluation import formatting
         from thespis.runs.system_info import describe_device
 
         out.print(f"{describe_device()}\nchecking, at most about {self.seconds} seconds")
         checks = doctor(self.env, seconds=self.seconds)
+        skipped = [check for check in checks if check.skipped]
         for check in checks:
+            if check.skipped:
+                continue
             out.print(
                 f"{_STATUS_LABELS[check.passed]}  {escape(check.name)}: {escape(check.message)} "
                 f"[dim]({check.seconds:.1f} s)[/]"
@@ -44,6 +49,11 @@ class DoctorCommand:
             out.print(f"[bold red]{len(failed)} of {len(checks)} checks failed; the first one: {escape(failed[0])}[/]")
         else:
             out.print(f"[bold green]nothing failed[/]: {passed} of {len(checks)} checks passed")
+        if skipped:
+            enough = 60 * math.ceil(1.5 * self.seconds * len(checks) / max(len(checks) - len(skipped), 1) / 60)
+            command = " ".join(["thespis doctor", *([self.env] if self.env else []), f"--seconds {enough}"])
+            count = formatting.format_count(len(skipped), "check")
+            out.print(f"{count} skipped, as the time was over; about enough for all: {command}", markup=False)
         check_dicts = [dataclasses.asdict(check) for check in checks]
         out.write_result({"failed": failed, "first_failing": failed[0] if failed else None, "checks": check_dicts})
         return 1 if failed else 0

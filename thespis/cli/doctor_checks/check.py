@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+_SKIPPED = "skipped: "
+
 
 @dataclasses.dataclass(frozen=True)
 class CheckResult:
@@ -19,6 +21,11 @@ class CheckResult:
     passed: bool | None
     message: str
     seconds: float = 0.0
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the check was not run."""
+        return self.passed is None and self.message.startswith(_SKIPPED)
 
 
 class CheckFailure(Exception):
@@ -55,7 +62,7 @@ def run_check(name: str, function: Callable[..., str], *arguments: Any) -> Check
 
 def skipped_check(name: str, reason: str) -> CheckResult:
     """Result of a check that was not run."""
-    return CheckResult(name, None, f"skipped: {reason}")
+    return CheckResult(name, None, f"{_SKIPPED}{reason}")
 
 
 def failed_checks(checks: list[CheckResult]) -> list[CheckResult]:
