@@ -19,6 +19,7 @@ from thespis.evaluation.report import write_report
 from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
 from thespis.evaluation.score import evaluate_policy
+from thespis.evaluation.stagnation import describe_stagnation
 from thespis.runs.config import setting_paths, setting_texts
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.foreign_names import option_in_python, translate
@@ -237,6 +238,10 @@ def _train_run(
             run.write_json("final.json", {"step": step} | score)
             log_conversations(step, states)
             bus.emit("evaluation", step, greedy=score["greedy"]["scores"], sampled=score["sampled"]["scores"])
+        if reason != "interrupted" and is_main_process():
+            note = describe_stagnation(run.metrics(), config["env"])
+            if note:
+                bus.emit("warning", step, message=note)
         ended = time.perf_counter()
         run.write_json("timing.json", loop.timing | {"evaluation": ended - trained, "total": ended - began})
         if reason != "interrupted":
