@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from thespis.envs.return_bounds import return_bounds
+from thespis.evaluation.comparison import compare_groups
+from thespis.evaluation.rollout import RolloutResult
+from thespis.evaluation.score import summarize_returns
 from thespis.evaluation.statistics import (
     MIN_SEEDS,
     bootstrap_interval,
@@ -11,6 +15,7 @@ from thespis.evaluation.statistics import (
     probability_of_improvement,
     student_t_quantile,
 )
+from thespis.evidence.measures import success_rate
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 10, 23])
@@ -166,3 +171,16 @@ def test_equal_groups_are_rarely_distinguished(n):
 @pytest.mark.parametrize(("n", "m", "spread"), [(5, 5, 1), (10, 10, 1), (20, 20, 1), (10, 10, 3), (5, 10, 3)])
 def test_coverage_of_improvement(value, n, m, spread):
     assert 0.93 <= improvement_coverage(value, n, m, 2000, spread) <= 0.985
+
+
+def test_intervals_stay_within_known_bounds():
+    scores = [500.0, 500.0, 480.0]
+    assert bootstrap_interval(scores)[1] > 500
+    low, high = bootstrap_interval(scores, bounds=(0.0, 500.0))
+    assert high == 500 and low == bootstrap_interval(scores)[0]
+    (group, _) = compare_groups({"a": scores, "b": [1.0, 2.0, 9.0]}, return_bounds("gymnax:CartPole-v1")).groups
+    assert group.interval == (low, high)
+    result = RolloutResult(np.array(scores)[:, None], np.ones((3, 1), int), [])
+    assert summarize_returns(result, "gymnasium:CartPole-v1")["interval"] == (low, high)
+    assert summarize_returns(result, "my:CartPole")["interval"][1] > 500
+    assert success_rate(1.0).bounds == (0.0, 1.0)

@@ -77,13 +77,16 @@ class RunComparison:
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
-def compare_groups(groups: Mapping[str, ArrayLike]) -> RunComparison:
-    """Compare groups of scores ``[seed]`` by name. Raises :class:`UserError` for fewer than two groups."""
+def compare_groups(groups: Mapping[str, ArrayLike], bounds: Interval | None = None) -> RunComparison:
+    """Compare groups of scores ``[seed]``, which lie within ``bounds`` if given, by name.
+
+    Raises :class:`UserError` for fewer than two groups.
+    """
     if len(groups) < 2:
         raise UserError(f"there is nothing to compare: all runs are of one kind ({', '.join(groups) or 'none'})")
     scores = {name: np.asarray(values, np.float64) for name, values in groups.items()}
     summaries = tuple(
-        GroupSummary(name, tuple(values.tolist()), iqm(values), bootstrap_interval(values))
+        GroupSummary(name, tuple(values.tolist()), iqm(values), bootstrap_interval(values, bounds=bounds))
         for name, values in scores.items()
     )
     pairs = tuple(_compare_pair(a, b, scores[a], scores[b]) for a, b in itertools.combinations(scores, 2))

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from thespis.core.errors import UserError
+from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation import formatting, html_page, plots, run_view
 from thespis.evaluation.comparison import GroupSummary, RunComparison, RunGroup, compare_groups, group_runs
 from thespis.evaluation.figure_style import inline_svg
@@ -96,16 +97,17 @@ def _overview_section(heading: str, runs: list[RunView]) -> str:
 
 
 def _comparison_section(groups: list[RunGroup], runs: dict[Path, RunView]) -> str:
+    bounds = return_bounds(groups[0].env)
     if len(groups) == 1:
         group, scores = groups[0], np.array(groups[0].scores)
         summaries: Sequence[GroupSummary] = [
-            GroupSummary(group.name, group.scores, iqm(scores), bootstrap_interval(scores))
+            GroupSummary(group.name, group.scores, iqm(scores), bootstrap_interval(scores, bounds=bounds))
         ]
         seeds = formatting.format_count(len(group.scores), "seed")
         verdict = html_page.verdict_box([f"All runs have the same settings, {group.name}: {seeds} together."])
         pairs = ""
     else:
-        comparison = compare_groups({group.name: np.array(group.scores) for group in groups})
+        comparison = compare_groups({group.name: np.array(group.scores) for group in groups}, bounds)
         summaries = comparison.groups
         verdict = html_page.verdict_box([f"{pair.sentence}." for pair in comparison.pairs])
         pairs = _pair_table(comparison)

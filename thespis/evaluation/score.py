@@ -11,6 +11,7 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.records import Critique, Transition
+from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation.calibration import realized_returns
 from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.statistics import bootstrap_interval, iqm
@@ -20,14 +21,17 @@ NUM_KEPT_EPISODES = 3  # episodes per seed that are kept for calibration of the 
 MAX_PAIRS = 2_000  # predictions in final.json, at most
 
 
-def summarize_returns(result: RolloutResult) -> dict[str, Any]:
-    """Returns and lengths per seed and episode, and the IQM of the seeds' mean returns with its interval."""
+def summarize_returns(result: RolloutResult, env: str | None = None) -> dict[str, Any]:
+    """Returns and lengths per seed and episode, and the IQM of the seeds' mean returns with its interval.
+
+    The interval stays within the bounds of the return in the environment named ``env``, if they are known.
+    """
     scores = result.episode_returns.mean(axis=1)
     return {
         "scores": result.episode_returns.tolist(),
         "lengths": result.episode_lengths.tolist(),
         "iqm": float(iqm(scores)),
-        "interval": bootstrap_interval(scores),
+        "interval": bootstrap_interval(scores, bounds=return_bounds(env)),
         "seeds": len(scores),
         "episodes": result.episode_returns.shape[1],
     }
@@ -48,8 +52,8 @@ def evaluate_policy(
     finally:
         envs.close()
     return {
-        "greedy": summarize_returns(greedy),
-        "sampled": summarize_returns(sampled),
+        "greedy": summarize_returns(greedy, envs.spec.name),
+        "sampled": summarize_returns(sampled, envs.spec.name),
         "calibration": calibration_pairs(method, states, sampled.episodes),
         "state_hash": hash_tree(states),
     }

@@ -48,12 +48,17 @@ def iqm(scores: ArrayLike) -> float:
 
 
 def bootstrap_interval(
-    scores: ArrayLike, confidence_level: float = 0.95, num_resamples: int = 10_000, seed: int = 0
+    scores: ArrayLike,
+    confidence_level: float = 0.95,
+    num_resamples: int = 10_000,
+    seed: int = 0,
+    bounds: Interval | None = None,
 ) -> Interval | None:
     """Stratified bootstrap interval of :func:`iqm` for scores ``[seed]`` or ``[seed, task]``.
 
     ``num_resamples`` resamples are drawn by a generator with seed ``seed``, so equal scores give equal
-    intervals. ``None`` for fewer than :data:`MIN_SEEDS` seeds.
+    intervals. ``None`` for fewer than :data:`MIN_SEEDS` seeds. The interval is cut off at ``bounds``, between which all
+    scores lie, where these are known: with few seeds it would leave them.
     """
     table = _score_table(scores)
     n, tasks = table.shape
@@ -66,10 +71,17 @@ def bootstrap_interval(
         quantile *= math.sqrt(n / (n - 1))  # resamples of a plain mean vary too little by this factor
     if n < _MIN_PERCENTILE_SEEDS:
         middle, half = float(_trimmed_mean(table[None])[0]), quantile * float(means.std())
-        return middle - half, middle + half
+        return clip_interval((middle - half, middle + half), bounds)
     tail = NormalDist().cdf(-quantile)
     low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
+    return clip_interval((float(low), float(high)), bounds)
+
+
+def clip_interval(interval: Interval, bounds: Interval | None) -> Interval:
+    """An interval without what lies outside of ``bounds``; ``None``: there are none."""
+    if bounds is None:
+        return interval
+    return max(interval[0], bounds[0]), min(interval[1], bounds[1])
 
 
 def probability_of_improvement(a: ArrayLike, b: ArrayLike, confidence_level: float = 0.95) -> ImprovementProbability:

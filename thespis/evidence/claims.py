@@ -177,9 +177,9 @@ class MinimumScore:
         scores = results.scores(self.arm, self.measure)
         confidence_level = 1 - (1 - confidence_level) / scores.shape[1]
         estimate = min(iqm(column) for column in scores.T)
-        intervals = [
-            interval for column in scores.T if (interval := bootstrap_interval(column, confidence_level)) is not None
-        ]
+        bounds = self.measure.bounds
+        candidates = [bootstrap_interval(column, confidence_level, bounds=bounds) for column in scores.T]
+        intervals = [interval for interval in candidates if interval is not None]
         if not intervals:  # too few seeds
             return Finding(self.sentence, NOT_SHOWN, estimate, None)
         low, high = min(interval[0] for interval in intervals), min(interval[1] for interval in intervals)

@@ -34,6 +34,8 @@ class Measure:
     larger_is_better: bool = True
     env: str | None = None
     """The only environment for whose runs the measure is defined; ``None``: any."""
+    bounds: tuple[float, float] | None = None
+    """Lowest and highest possible value, where known: intervals stay within."""
 
 
 def final_return(mode: str = "greedy") -> Measure:
@@ -81,6 +83,7 @@ def success_rate(threshold: float, mode: str = "greedy") -> Measure:
     return Measure(
         f"share of {mode} episodes that return at least {threshold:g}",
         lambda run: (_final_returns(run, mode) >= threshold).mean(axis=1),
+        bounds=(0.0, 1.0),
     )
 
 

@@ -64,12 +64,13 @@ def _measure_table(trial: Trial, runs: TrialRuns, measure: Measure) -> dict[str,
         if measure.env and any(runs.runs[arm.name, env][0].config["env"] != measure.env for env in trial.envs):
             continue
         scores = runs.scores(arm.name, measure)
-        arms[arm.name] = {env: _score_summary(scores[:, i]) for i, env in enumerate(trial.envs)}
+        arms[arm.name] = {env: _score_summary(scores[:, i], measure.bounds) for i, env in enumerate(trial.envs)}
     return {"name": measure.name, "larger_is_better": measure.larger_is_better, "arms": arms}
 
 
-def _score_summary(scores: np.ndarray) -> dict[str, Any]:
-    return {"scores": scores.tolist(), "iqm": iqm(scores), "interval": bootstrap_interval(scores)}
+def _score_summary(scores: np.ndarray, bounds: tuple[float, float] | None) -> dict[str, Any]:
+    interval = bootstrap_interval(scores, bounds=bounds)
+    return {"scores": scores.tolist(), "iqm": iqm(scores), "interval": interval}
 
 
 def declaration_commit(paper: Paper) -> str | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
+from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation.comparison import GroupSummary, group_runs
 from thespis.evaluation.statistics import bootstrap_interval, iqm
 from thespis.runs.events import Callback, EventBus
@@ -117,7 +118,8 @@ def _summary(setting: GridPoint, runs: list[RunDirectory]) -> GroupSummary | Non
         return None
     (group,) = group_runs([run.path for run in runs])
     scores = np.array(group.scores)
-    return GroupSummary(setting.name, group.scores, iqm(scores), bootstrap_interval(scores))
+    interval = bootstrap_interval(scores, bounds=return_bounds(group.env))
+    return GroupSummary(setting.name, group.scores, iqm(scores), interval)
 
 
 def _sort_key(row: SweepRow) -> float:
