@@ -10,6 +10,8 @@ from thespis.evidence import record
 from thespis.evidence.claims import Finding, overall_verdict
 from thespis.evidence.pages import render_pages, verdict_status
 from thespis.papers import registry
+from thespis.runs.config import check_storable
+from thespis.runs.ranges import check_ranges
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
@@ -24,6 +26,9 @@ def test_a_declaration_names_existing_parts(id):
         assert hasattr(importlib.import_module(module), name), part
     for trial in filter(None, (paper.miniature, paper.full)):
         json.dumps(trial.declaration())
+        for part in [part for arm in trial.arms for part in (arm.method, *dict(arm.options).values())]:
+            check_ranges(part)
+            check_storable(part, "method")
         assert len({measure.name for measure in record.trial_measures(trial)}) == len(record.trial_measures(trial))
 
 
