@@ -20,13 +20,14 @@ from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
 from thespis.evaluation.score import evaluate_policy
 from thespis.runs.events import Callback, EventBus
-from thespis.runs.store import RunDirectory, new_run_path
+from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.system_info import describe_device
 from thespis.runtime.distributed import gather_arrays, is_main_process, process_directory
 from thespis.runtime.memory_budget import require_memory, tree_bytes
 from thespis.training.assembly import (
     AssembledRun,
     assemble_run,
+    check_extension,
     enable_compilation_cache,
     make_method,
     resolve_config,
@@ -145,19 +146,31 @@ def resume(
     path: str | Path,
     env: Any = None,
     *,
+    steps: int | None = None,
     devices: int | None = None,
     cluster: str | None = None,
     callbacks: Iterable[Callback] = (),
 ) -> Run:
     """Continue a run from its newest undamaged checkpoint to its last step, as if it had not been interrupted.
 
-    ``env`` is needed only for an environment that was passed as an object; ``devices`` to continue on another number of
-    them; ``cluster`` only for a run with workers whose Ray cluster has a new address.
+    ``env`` is needed only for an environment that was passed as an object; ``steps`` to continue to another total
+    number of steps per seed; ``devices`` to continue on another number of them; ``cluster`` only for a run with workers
+    whose Ray cluster has a new address.
+
+    With ``steps``, the run is what it would be if it had been started with that total: no part of Thespis depends on
+    the total, except for the size of a replay buffer, which grows.
+
+    Raises:
+        UserError: for whatever the user can mend, in one line.
     """
     enable_compilation_cache()
     run = RunDirectory.open(path)
+    if steps is not None and steps != run.config["steps"]:
+        check_extension(run.config, steps, run.saved_step)
     set_cpu_threads(options_from(run.config).cores, devices or options_from(run.config).devices)
     env, config = resolve_env(run.config, env), run.config
+    if steps is not None and steps != config["steps"]:
+        config = config | {"steps": steps, "budgets": [*budgets(config), {"steps": steps, "from": run.saved_step}]}
     changed = {"devices": devices, "cluster": cluster}
     config = config | {"options": config["options"] | {k: v for k, v in changed.items() if v is not None}}
     assembled = assemble_run(config, env)
@@ -165,7 +178,7 @@ def resume(
         planned = _check_memory(assembled, config)
         with process_directory(run.path) as own:
             written = run if is_main_process() else RunDirectory.create(own, config, assembled.loop.metric_names)
-            _train_run(written, assembled, EventBus(callbacks), planned, run)
+            _train_run(written, assembled, EventBus(callbacks), planned, run, steps)
         return Run(run, env)
     finally:
         assembled.loop.close()
@@ -185,17 +198,28 @@ def _check_memory(assembled: AssembledRun, config: dict[str, Any]) -> int:
 
 
 def _train_run(
-    run: RunDirectory, assembled: AssembledRun, bus: EventBus, planned: int, earlier: RunDirectory | None
+    run: RunDirectory,
+    assembled: AssembledRun,
+    bus: EventBus,
+    planned: int,
+    earlier: RunDirectory | None,
+    steps: int | None = None,
 ) -> None:
-    """Run the loop to its end (continuing ``earlier`` if there is one), evaluate the result and write the report."""
-    loop, config, began = assembled.loop, run.config, time.perf_counter()
-    method, options = with_array_leaves(assembled.components).method, options_from(config)
+    """Run the loop to its end, evaluate the result and write the report.
+
+    If there is an ``earlier`` run, it is continued, to another total number of ``steps`` if one is given.
+    """
+    loop, began = assembled.loop, time.perf_counter()
+    method = with_array_leaves(assembled.components).method
     run.lock()
     try:
-        checkpoint = earlier.load_checkpoint(loop.checkpoint_template()) if earlier else None
+        checkpoint = earlier.load_checkpoint(loop.checkpoint_template(), padded=".learner.store") if earlier else None
         step = int(checkpoint.meta["step"]) if checkpoint else 0
         if earlier:
             run.rewind(step if checkpoint else -1)
+            if steps is not None and steps != run.config["steps"]:
+                run.extend(steps, step)
+        config, options = run.config, options_from(run.config)
         bus.emit("start", step, config=config, device=describe_device(), planned_bytes=planned, run=str(run.path))
         carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (loop.init(), [])
         damaged = checkpoint.warnings if checkpoint else []

@@ -1,7 +1,7 @@
 """The run directory: plain CSV and JSON files, readable without Thespis, and the checkpoints.
 
 ========================  ===========================================================================
-``run.json``              the resolved configuration; written once
+``run.json``              the resolved configuration; rewritten only by :meth:`RunDirectory.extend`
 ``metrics.csv``           one row per (step, seed), no wall clock: equal runs give equal bytes
 ``progress.csv``          ``step,elapsed,steps_per_second``
 ``evaluations.jsonl``     one line per evaluation: ``{"step", "greedy", "sampled"}``
@@ -64,6 +64,11 @@ BASE_COLUMNS = ("step", "seed", "episodes", "episode_return", "episode_length")
 
 PROGRESS_COLUMNS = ("step", "elapsed", "steps_per_second")
 NUM_KEPT_CHECKPOINTS = 2
+
+
+def budgets(config: dict[str, Any]) -> list[dict[str, int]]:
+    """All total numbers of steps that a run has had, oldest first, each with the step ``from`` which it holds."""
+    return config.get("budgets") or [{"steps": config["steps"], "from": 0}]
 
 
 _OLD_TURN = {"heard": "observation", "said": "response"}  # keys of a turn in earlier versions
@@ -232,14 +237,39 @@ class RunDirectory:
                 old.unlink()
         return path
 
-    def load_checkpoint(self, like: PyTree, prefix: str = "") -> checkpoint.LoadedCheckpoint | None:
+    def load_checkpoint(self, like: PyTree, prefix: str = "", padded: str = "") -> checkpoint.LoadedCheckpoint | None:
         """The newest undamaged checkpoint, or its part below ``prefix``; ``None`` if none was ever saved.
 
-        Raises :class:`thespis.runs.checkpoint.CheckpointError` if all are damaged or of another state.
+        ``padded``: see :func:`thespis.runs.checkpoint.load`. Raises :class:`thespis.runs.checkpoint.CheckpointError` if
+        all are damaged or of another state.
         """
         if not checkpoint.list_checkpoints(self.checkpoint_dir):
             return None
-        return checkpoint.load_latest(self.checkpoint_dir, like, prefix)
+        return checkpoint.load_latest(self.checkpoint_dir, like, prefix, padded)
+
+    # -- number of steps
+
+    @property
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint; 0 if there is none."""
+        saved = checkpoint.list_checkpoints(self.checkpoint_dir)
+        return checkpoint.checkpoint_step(saved[-1]) if saved else 0
+
+    def extend(self, steps: int, first: int) -> None:
+        """Give the run another total number of steps from step ``first`` on, and record it in run.json.
+
+        ``budgets`` there lists all totals so far, each with the step from which it holds. The final evaluation of the
+        earlier total becomes a line of evaluations.jsonl: ``final.json`` always belongs to the last step of a run.
+        """
+        final = self.read_json("final.json")
+        if final is not None and not any(line["step"] == final["step"] for line in self.evaluations()):
+            self.append_evaluation(final["step"], *(final[mode]["scores"] for mode in ("greedy", "sampled")))
+        with disk.as_user_error("the run", self.path):
+            for name in ("final.json", "report.html"):
+                (self.path / name).unlink(missing_ok=True)
+        change = {"steps": steps, "budgets": [*budgets(self.config), {"steps": steps, "from": first}]}
+        self.write_json("run.json", read_json(self.path / "run.json") | change)
+        self.config = self.config | change
 
     # -- files
 
