@@ -37,7 +37,8 @@ from thespis.training.assembly import (
 )
 from thespis.training.components import with_array_leaves
 from thespis.training.data_sources import with_expert_data
-from thespis.training.driver import run_loop
+from thespis.training.driver import run_loop, save_checkpoint
+from thespis.training.initial_states import InitialStates, load_initial_states
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
 
@@ -52,6 +53,7 @@ def train(
     settings: list[str] | dict[str, Any] | None = None,
     feedback: Any = None,
     curriculum: Any = None,
+    init_from: str | Path | None = None,
     out: str | Path | None = None,
     callbacks: Iterable[Callback] = (),
     **options: Any,
@@ -61,8 +63,9 @@ def train(
     ``method``: a name (``"sac"``) or a configured method (``SAC(num_critics=5)``). ``env``: a name, an environment
     object, a class or a function that makes one. ``steps``: environment steps per seed (updates, when learning
     from a dataset). ``seeds``: how many (0, 1, ...) or which. ``envs``: environments per seed. ``settings``:
-    hyperparameters by name. ``callbacks``: functions of events; returning ``True`` stops the run. ``options``:
-    fields of :class:`thespis.training.options.RunOptions`.
+    hyperparameters by name. ``init_from``: a run of the same method, whose newest checkpoint gives the parameters to
+    start from (see :func:`thespis.training.initial_states.load_initial_states`). ``callbacks``: functions of events;
+    returning ``True`` stops the run. ``options``: fields of :class:`thespis.training.options.RunOptions`.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
@@ -79,15 +82,17 @@ def train(
         settings=settings,
         feedback=feedback,
         curriculum=curriculum,
+        init_from=init_from,
         **options,
     )
     config |= run_metadata()
     assembled = assemble_run(config, env)
     try:
         path, planned = _run_path(out, config), _check_memory(assembled, config)
+        initial = _initial_states(assembled, config)
         with process_directory(path) as own:
             run = RunDirectory.create(own, config, assembled.loop.metric_names)
-            _train_run(run, assembled, EventBus(callbacks), planned, None)
+            _train_run(run, assembled, EventBus(callbacks), planned, initial=initial)
         return Run(RunDirectory.open(path), env)
     finally:
         assembled.loop.close()
@@ -103,6 +108,7 @@ def build_config(
     settings: list[str] | dict[str, Any] | None = None,
     feedback: Any = None,
     curriculum: Any = None,
+    init_from: str | Path | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """The configuration that :func:`train` writes into run.json for these arguments, without the run's metadata.
@@ -129,7 +135,8 @@ def build_config(
         raise UserError(
             f"unknown option {unknown[0]!r}: it is one of {', '.join(RunOptions.__dataclass_fields__)}"
         ) from None
-    return resolve_config(
+    source = {} if init_from is None else {"init_from": {"run": str(init_from)}}
+    config = resolve_config(
         chosen,
         env,
         steps=steps,
@@ -140,6 +147,7 @@ def build_config(
         options=extra,
         parse_opponents=parse_opponents,
     )
+    return config | source
 
 
 def resume(
@@ -178,7 +186,7 @@ def resume(
         planned = _check_memory(assembled, config)
         with process_directory(run.path) as own:
             written = run if is_main_process() else RunDirectory.create(own, config, assembled.loop.metric_names)
-            _train_run(written, assembled, EventBus(callbacks), planned, run, steps)
+            _train_run(written, assembled, EventBus(callbacks), planned, run, steps=steps)
         return Run(run, env)
     finally:
         assembled.loop.close()
@@ -202,12 +210,15 @@ def _train_run(
     assembled: AssembledRun,
     bus: EventBus,
     planned: int,
-    earlier: RunDirectory | None,
+    earlier: RunDirectory | None = None,
+    *,
     steps: int | None = None,
+    initial: InitialStates | None = None,
 ) -> None:
     """Run the loop to its end, evaluate the result and write the report.
 
-    If there is an ``earlier`` run, it is continued, to another total number of ``steps`` if one is given.
+    If there is an ``earlier`` run, it is continued, to another total number of ``steps`` if one is given. A new run
+    starts from ``initial`` states of the method, if there are any.
     """
     loop, began = assembled.loop, time.perf_counter()
     method = with_array_leaves(assembled.components).method
@@ -215,6 +226,8 @@ def _train_run(
     try:
         checkpoint = earlier.load_checkpoint(loop.checkpoint_template(), padded=".learner.store") if earlier else None
         step = int(checkpoint.meta["step"]) if checkpoint else 0
+        if earlier and checkpoint is None and "init_from" in run.config:
+            raise UserError(f"{run.path} was stopped before its initial parameters were saved: train it again")
         if earlier:
             run.rewind(step if checkpoint else -1)
             if steps is not None and steps != run.config["steps"]:
@@ -222,9 +235,13 @@ def _train_run(
         config, options = run.config, options_from(run.config)
         bus.emit("start", step, config=config, device=describe_device(), planned_bytes=planned, run=str(run.path))
         carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (loop.init(), [])
-        damaged = checkpoint.warnings if checkpoint else []
-        for message in [*assembled.warnings, *damaged, *(f"restarted: {what}" for what in restarts)]:
+        skipped = (checkpoint or initial or _NO_STATES).warnings
+        for message in [*assembled.warnings, *skipped, *(f"restarted: {what}" for what in restarts)]:
             bus.emit("warning", step, message=message)
+        if initial:  # saved at once: resuming needs no other run
+            states = initial.fill(gather_arrays(loop.learner_state(carry).method))
+            carry = loop.with_method_states(carry, states)
+            save_checkpoint(loop, carry, run, bus)
 
         make_envs, log_conversations = assembled.make_envs, _conversation_logger(run, assembled, method)
 
@@ -251,6 +268,20 @@ def _train_run(
         bus.emit("done", step, reason=reason, seconds=ended - began)
     finally:
         run.unlock()
+
+
+_NO_STATES = InitialStates((), {}, [])
+
+
+def _initial_states(assembled: AssembledRun, config: dict[str, Any]) -> InitialStates | None:
+    """The states that a new run starts from; ``None`` if it starts anew. Adds their source to ``config``."""
+    if "init_from" not in config:
+        return None
+    method, seeds = assembled.components.method, config["seeds"]
+    path = config["init_from"]["run"]
+    initial = load_initial_states(path, method, config["method_name"], assembled.spec, seeds)
+    config["init_from"] = initial.source
+    return initial
 
 
 def _conversation_logger(run: RunDirectory, assembled: AssembledRun, method: Method) -> Callable[[int, PyTree], None]:

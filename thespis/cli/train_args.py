@@ -30,6 +30,8 @@ class TrainArgs:
     environment's demonstrations), or blank (random weights). The same as --set model=."""
     set: Annotated[tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")] = ()
     """Settings of the method, such as learning_rate=3e-4 hidden_sizes=64,64 (thespis list methods METHOD)."""
+    init_from: Annotated[str | None, optional_arg("RUN")] = None
+    """Start with the parameters of a run of the same method, with the optimizer's state where it fits."""
     feedback: Literal["environment", "rnd", "counts"] = "environment"
     """The learning signal: the environment's reward, alone or with an exploration bonus, by random network distillation
     (rnd) or by visit counts (counts)."""
@@ -75,6 +77,7 @@ class TrainArgs:
             "seeds": parse_seeds(self.seeds),
             "envs": self.envs,
             "settings": [*([f"model={self.model}"] if self.model else []), *flatten_option(self.set)],
+            "init_from": self.init_from,
             "feedback": self.feedback,
             "curriculum": self._curriculum(),
             "data": self.data,

@@ -146,7 +146,12 @@ def _env_name(config: dict[str, Any]) -> str:
 def _group_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Settings that are equal for runs that differ only in their seeds."""
     options = config.get("options", {})
-    return {name: config.get(name) for name in GROUP_SETTINGS} | {name: options.get(name) for name in GROUP_OPTIONS}
+    source = {"init_from": (config.get("init_from") or {}).get("run")}  # the rest of it may have changed since
+    return (
+        {name: config.get(name) for name in GROUP_SETTINGS}
+        | {name: options.get(name) for name in GROUP_OPTIONS}
+        | source
+    )
 
 
 def settings_key(config: dict[str, Any]) -> str:

@@ -189,13 +189,16 @@ def save(path: str | Path, tree: PyTree, meta: dict[str, Any]) -> None:
         file.write(digest.digest())
 
 
-def load(path: str | Path, like: PyTree, prefix: str = "", padded: str = "") -> tuple[PyTree, dict[str, Any]]:
+def load(
+    path: str | Path, like: PyTree, prefix: str = "", padded: str = "", ignored: str = ""
+) -> tuple[PyTree, dict[str, Any]]:
     """Read a checkpoint into a tree with the structure of ``like``, and its ``meta``.
 
     With ``prefix``, only the part of the stored tree whose leaf paths start with it is read, and ``like`` is
     that part. Leaves of ``like`` may be arrays, ``jax.ShapeDtypeStruct``, Python values or :data:`ANY_ARRAYS`; JAX
     leaves and structs become JAX arrays on the default device, numpy leaves numpy arrays. Arrays whose path contains
-    ``padded`` may be shorter in the file along their second axis: zeros are appended. Raises
+    ``padded`` may be shorter in the file along their second axis: zeros are appended. Leaves of the file whose path
+    contains ``ignored`` need not be in ``like``. Raises
     :class:`CorruptCheckpointError` if the file is damaged, and :class:`CheckpointError` naming the leaf and both
     shapes if it holds another state.
     """
@@ -215,9 +218,9 @@ def load(path: str | Path, like: PyTree, prefix: str = "", padded: str = "") -> 
             expected |= {
                 f"{where}[{name!r}]": leaf for where, arrays in dictionaries.items() for name, leaf in arrays.items()
             }
-            _check_match(
-                [entry for entry in header["leaves"] if entry["path"].startswith(prefix)], expected, path, padded
-            )
+            relevant = [entry for entry in header["leaves"] if entry["path"].startswith(prefix)]
+            relevant = [entry for entry in relevant if not ignored or ignored not in entry["path"]]
+            _check_match(relevant, expected, path, padded)
             values = _read_leaves(file, path, header["leaves"], expected)
     except OSError as error:
         raise CorruptCheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -235,7 +238,9 @@ def _dict_entries(entries: list[LeafEntry], where: str) -> dict[str, np.ndarray]
     return examples
 
 
-def load_latest(directory: str | Path, like: PyTree, prefix: str = "", padded: str = "") -> LoadedCheckpoint:
+def load_latest(
+    directory: str | Path, like: PyTree, prefix: str = "", padded: str = "", ignored: str = ""
+) -> LoadedCheckpoint:
     """The newest undamaged checkpoint in ``directory``, read as by :func:`load`.
 
     Damaged files are skipped with a warning. Raises :class:`CheckpointError` if no file is left, or
@@ -244,7 +249,7 @@ def load_latest(directory: str | Path, like: PyTree, prefix: str = "", padded: s
     warnings: list[str] = []
     for path in reversed(list_checkpoints(directory)):
         try:
-            tree, meta = load(path, like, prefix, padded)
+            tree, meta = load(path, like, prefix, padded, ignored)
         except CorruptCheckpointError as error:
             warnings.append(str(error))
             continue

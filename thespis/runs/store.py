@@ -237,15 +237,17 @@ class RunDirectory:
                 old.unlink()
         return path
 
-    def load_checkpoint(self, like: PyTree, prefix: str = "", padded: str = "") -> checkpoint.LoadedCheckpoint | None:
+    def load_checkpoint(
+        self, like: PyTree, prefix: str = "", padded: str = "", ignored: str = ""
+    ) -> checkpoint.LoadedCheckpoint | None:
         """The newest undamaged checkpoint, or its part below ``prefix``; ``None`` if none was ever saved.
 
-        ``padded``: see :func:`thespis.runs.checkpoint.load`. Raises :class:`thespis.runs.checkpoint.CheckpointError` if
-        all are damaged or of another state.
+        ``padded``, ``ignored``: see :func:`thespis.runs.checkpoint.load`. Raises
+        :class:`thespis.runs.checkpoint.CheckpointError` if all are damaged or of another state.
         """
         if not checkpoint.list_checkpoints(self.checkpoint_dir):
             return None
-        return checkpoint.load_latest(self.checkpoint_dir, like, prefix, padded)
+        return checkpoint.load_latest(self.checkpoint_dir, like, prefix, padded, ignored)
 
     # -- number of steps
 

@@ -113,6 +113,14 @@ class AsyncLoop:
         """The learner's state, leading axis ``[seed]``; the store is the first worker's."""
         return with_params(self.workers[0].learner_state(carry.workers[0]), carry.shared_params)
 
+    def with_method_states(self, carry: AsyncCarry, states: PyTree) -> AsyncCarry:
+        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
+        workers: tuple[Any, ...] = tuple(
+            loop.with_method_states(worker_carry, states)
+            for loop, worker_carry in zip(self.workers, carry.workers, strict=True)
+        )
+        return AsyncCarry(workers, _copy_params(flatten_params(self.workers[0].learner_state(workers[0]))))
+
     def snapshot(self, carry: AsyncCarry) -> PyTree:
         """The content of a checkpoint: the learner, then every worker's whole state."""
         workers = tuple(

@@ -62,6 +62,10 @@ class TrainingLoop(Protocol):
         """The learner's state, leading axis ``[seed]``."""
         ...
 
+    def with_method_states(self, carry: Any, states: PyTree) -> Any:
+        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
+        ...
+
     def snapshot(self, carry: Any) -> PyTree:
         """The content of a checkpoint."""
         ...
