@@ -18,7 +18,7 @@ from thespis.evaluation.conversation import sample_conversations
 from thespis.evaluation.report import write_report
 from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
-from thespis.evaluation.score import evaluate_policy
+from thespis.evaluation.score import evaluate_policy, greedy_returns
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.system_info import describe_device
@@ -37,7 +37,7 @@ from thespis.training.assembly import (
 )
 from thespis.training.components import with_array_leaves
 from thespis.training.data_sources import with_expert_data
-from thespis.training.driver import run_loop, save_checkpoint
+from thespis.training.driver import run_loop, save_best, save_checkpoint
 from thespis.training.initial_states import InitialStates, load_initial_states
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
@@ -224,41 +224,28 @@ def _train_run(
     method = with_array_leaves(assembled.components).method
     run.lock()
     try:
-        checkpoint = earlier.load_checkpoint(loop.checkpoint_template(), padded=".learner.store") if earlier else None
-        step = int(checkpoint.meta["step"]) if checkpoint else 0
-        if earlier and checkpoint is None and "init_from" in run.config:
-            raise UserError(f"{run.path} was stopped before its initial parameters were saved: train it again")
-        if earlier:
-            run.rewind(step if checkpoint else -1)
-            if steps is not None and steps != run.config["steps"]:
-                run.extend(steps, step)
-        config, options = run.config, options_from(run.config)
-        bus.emit("start", step, config=config, device=describe_device(), planned_bytes=planned, run=str(run.path))
-        carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (loop.init(), [])
-        skipped = (checkpoint or initial or _NO_STATES).warnings
-        for message in [*assembled.warnings, *skipped, *(f"restarted: {what}" for what in restarts)]:
-            bus.emit("warning", step, message=message)
-        if initial:  # saved at once: resuming needs no other run
-            states = initial.fill(gather_arrays(loop.learner_state(carry).method))
-            carry = loop.with_method_states(carry, states)
-            save_checkpoint(loop, carry, run, bus)
-
+        step, carry = _start_or_restore(run, assembled, bus, planned, earlier, steps, initial)
+        config, options, interval = run.config, options_from(run.config), assembled.evaluation_interval
         make_envs, log_conversations = assembled.make_envs, _conversation_logger(run, assembled, method)
 
         def evaluate(states: PyTree):
             if make_envs is None:
                 raise UserError("evaluating needs an environment: give one with --env")
-            score = evaluate_policy(method, gather_arrays(states), make_envs, config["seeds"], options.episodes)
+            if options.evaluate_every is None:
+                return greedy_returns(method, states, make_envs, config["seeds"], options.episodes), None
+            score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
             return score["greedy"]["scores"], score["sampled"]["scores"]
 
         if step == 0:
             log_conversations(step, loop.learner_state(carry).method)
-        carry, reason = run_loop(loop, carry, schedule_from(config), run, bus, evaluate, log_conversations)
+        carry, reason = run_loop(loop, carry, schedule_from(config, interval), run, bus, evaluate, log_conversations)
         step, trained = loop.num_steps(carry), time.perf_counter()
         if reason != "interrupted" and make_envs is not None:
             states = gather_arrays(loop.learner_state(carry).method)
             score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
             run.write_json("final.json", {"step": step} | score)
+            if interval or run.best is not None:  # else the latest checkpoint is the only one with a score
+                save_best(run, step, score["greedy"]["scores"], states)
             log_conversations(step, states)
             bus.emit("evaluation", step, greedy=score["greedy"]["scores"], sampled=score["sampled"]["scores"])
         ended = time.perf_counter()
@@ -268,6 +255,41 @@ def _train_run(
         bus.emit("done", step, reason=reason, seconds=ended - began)
     finally:
         run.unlock()
+
+
+def _start_or_restore(
+    run: RunDirectory,
+    assembled: AssembledRun,
+    bus: EventBus,
+    planned: int,
+    earlier: RunDirectory | None,
+    steps: int | None,
+    initial: InitialStates | None,
+) -> tuple[int, Any]:
+    """The step and the carry of a new run, or of the newest undamaged checkpoint of an ``earlier`` one."""
+    loop = assembled.loop
+    checkpoint = earlier.load_checkpoint(loop.checkpoint_template(), padded=".learner.store") if earlier else None
+    step = int(checkpoint.meta["step"]) if checkpoint else 0
+    final = None
+    if earlier:
+        if checkpoint is None and "init_from" in run.config:
+            raise UserError(f"{run.path} was stopped before its initial parameters were saved: train it again")
+        run.rewind(step if checkpoint else -1)
+        if steps is not None and steps != run.config["steps"]:
+            final = run.read_json("final.json")
+            run.extend(steps, step)
+    bus.emit("start", step, config=run.config, device=describe_device(), planned_bytes=planned, run=str(run.path))
+    carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (loop.init(), [])
+    skipped = (checkpoint or initial or _NO_STATES).warnings
+    for message in [*assembled.warnings, *skipped, *(f"restarted: {what}" for what in restarts)]:
+        bus.emit("warning", step, message=message)
+    if initial:  # saved at once: resuming needs no other run
+        states = initial.fill(gather_arrays(loop.learner_state(carry).method))
+        carry = loop.with_method_states(carry, states)
+        save_checkpoint(loop, carry, run, bus)
+    if final is not None and final["step"] == step:  # until now the latest checkpoint was the best one
+        save_best(run, step, final["greedy"]["scores"], gather_arrays(loop.learner_state(carry).method))
+    return step, carry
 
 
 _NO_STATES = InitialStates((), {}, [])

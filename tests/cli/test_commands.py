@@ -61,6 +61,13 @@ def test_evaluate_changes_nothing(trained, thespis):
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
 
 
+def test_the_best_checkpoint_can_be_evaluated(trained, thespis):
+    best = thespis("resume", trained, "--json").document["best"]
+    document = thespis("evaluate", trained, "--checkpoint", "best", "--episodes", 2, "--json").document
+    assert document["step"] == best["step"] and np.mean(document["greedy"]["scores"]) == best["score"]
+    assert "has no checkpoint 3: it has latest, best" in thespis("record", trained, "--checkpoint", 3, code=2).err
+
+
 def test_compare_prints_a_sentence_and_writes_a_plot(trained, thespis):
     """Compares a run with a copy of it whose method name is changed."""
     shutil.copytree(trained, "a2c")

@@ -226,8 +226,8 @@ def test_changed_settings_are_found_and_in_the_command():
         "method": to_config(Replay()),
     }
     assert run_view.train_command(config) == (
-        "thespis train x --steps 10 --envs 4 --seeds 7, --episodes 20 --data d --feedback rnd --randomize "
-        "length=0.3..0.8"
+        "thespis train x --steps 10 --envs 4 --seeds 7, --evaluate-every 0 --episodes 20 --data d --feedback rnd "
+        "--randomize length=0.3..0.8"
     )
     assert (
         run_view.changed_settings({"class": "os.path:join"})

@@ -60,8 +60,9 @@ class TrainArgs:
     """Delay acting and learning randomly by up to so many seconds, to test dependence on timing."""
     threads: Count = 1
     """Threads that step host environments, per worker. Results do not depend on it."""
-    evaluate_every: Count = 0
-    """Steps between evaluations during training; 0 for a final evaluation only."""
+    evaluate_every: Annotated[Count | None, optional_arg("N")] = None
+    """Steps between evaluations during training; 0 for a final evaluation only. By default, runs of 10,000 steps and
+    more are evaluated ten times where that is cheap (docs/runs.md)."""
     episodes: Count = 10
     """Episodes per seed in each evaluation, greedy and sampled each."""
     checkpoint_seconds: Annotated[float, tyro.conf.arg(metavar="S")] = 60.0

@@ -119,6 +119,7 @@ def _result_json(run: Run, summary: RunSummaryListener) -> dict[str, Any]:
         "seconds": summary.seconds,
         "device": summary.start_data.get("device"),
         **results,
+        "best": run.directory.best,
         "state_hash": final.get("state_hash"),
         "report": str(report) if report.exists() else None,
     }
@@ -131,6 +132,8 @@ def _print_summary(out: CommandOutput, run: Run) -> None:
         out.print()
         out.print(final_table(run.final_scores))
     rows = [("report", str(run.path / "report.html"))]
+    if (best := run.directory.best) is not None:
+        rows += [("best", f"mean greedy return {best['score']:.6g} at step {best['step']:,}: --checkpoint best")]
     rows += [("source" if i == 0 else "", line) for i, line in enumerate(bibliography_lines(run.config))]
     rows += [("next" if i == 0 else "", line) for i, line in enumerate(_next_commands(run))]
     grid = Table.grid(padding=(0, 2))

@@ -17,6 +17,7 @@ from thespis.evaluation.episode_recording import EpisodeRecording, record_episod
 from thespis.evaluation.report import write_report
 from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.score import evaluate_policy
+from thespis.runs import checkpoint as checkpoints
 from thespis.runs.config import from_config
 from thespis.runs.store import RunDirectory
 from thespis.training.assembly import METHOD_STATE_PATH, enable_compilation_cache, method_state_shapes, training_env
@@ -35,8 +36,9 @@ def resolve_env(config: dict[str, Any], env: Any) -> Any:
 class Run:
     """A trained run: configuration, metrics, policies, evaluation and recording."""
 
-    def __init__(self, directory: RunDirectory, env: Any):
+    def __init__(self, directory: RunDirectory, env: Any, checkpoint: str | int = "latest"):
         self.directory, self._env = directory, env
+        self.checkpoint_file = directory.find_checkpoint(checkpoint)
         self.path, self.config = directory.path, directory.config
         self.method: Method = with_array_leaves(from_config(self.config["method"]))
         self._loaded: tuple[EnvSpec, PyTree, int] | None = None
@@ -62,7 +64,7 @@ class Run:
 
     @property
     def states(self) -> PyTree:
-        """The method's states at the newest undamaged checkpoint, with leading axis ``[seed]``."""
+        """The method's states at the chosen checkpoint, with leading axis ``[seed]``."""
         return self._load()[1]
 
     def states_for_seeds(self, seeds: list[int]) -> PyTree:
@@ -79,17 +81,21 @@ class Run:
 
     @property
     def step(self) -> int:
-        """Environment steps per seed at the newest undamaged checkpoint."""
+        """Environment steps per seed at the chosen checkpoint."""
         return self._load()[2]
 
     def _load(self) -> tuple[EnvSpec, PyTree, int]:
         if self._loaded is None:
             spec = self._spec()
             shapes = method_state_shapes(self.method, spec, self.config["seeds"])
-            checkpoint = self.directory.load_checkpoint(shapes, METHOD_STATE_PATH)
-            if checkpoint is None:
-                raise UserError(f"{self.path} has no checkpoint yet: continue it with `thespis resume {self.path}`")
-            self._loaded = spec, checkpoint.tree, int(checkpoint.meta["step"])
+            if self.checkpoint_file is not None:
+                states, meta = checkpoints.load(self.checkpoint_file, shapes, METHOD_STATE_PATH)
+            else:
+                checkpoint = self.directory.load_checkpoint(shapes, METHOD_STATE_PATH)
+                if checkpoint is None:
+                    raise UserError(f"{self.path} has no checkpoint yet: continue it with `thespis resume {self.path}`")
+                states, meta = checkpoint.tree, checkpoint.meta
+            self._loaded = spec, states, int(meta["step"])
         return self._loaded
 
     def _spec(self) -> EnvSpec:
@@ -147,8 +153,12 @@ class Run:
         return write_report([self.path], Path(out) if out else self.path / "report.html")
 
 
-def load(path: str | Path, env: Any = None) -> Run:
-    """Open a run on disk. ``env`` is needed only for an environment that was passed as an object."""
+def load(path: str | Path, env: Any = None, *, checkpoint: str | int = "latest") -> Run:
+    """Open a run on disk. ``env`` is needed only for an environment that was passed as an object.
+
+    ``checkpoint``: ``latest`` (the newest undamaged one), ``best`` (that with the highest mean greedy return, over
+    seeds and episodes, of all evaluations of the run), or the step of one of the files under ``checkpoints/``.
+    """
     enable_compilation_cache()
     run = RunDirectory.open(path)
-    return Run(run, env if env is not None else run.config["env"])
+    return Run(run, env if env is not None else run.config["env"], checkpoint)

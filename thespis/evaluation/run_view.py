@@ -139,7 +139,7 @@ def changed_settings(config: Any) -> set[str]:
     return {path for path, value in flatten_config(config) if path not in defaults or defaults[path] != value}
 
 
-_OPTION_FLAGS = ("evaluate_every", "episodes", "policy_lag", "data")  # options on which results depend, besides --loop
+_OPTION_FLAGS = ("episodes", "policy_lag", "data")  # options on which results depend, besides those that may be 0
 
 
 def train_command(config: dict[str, Any]) -> str:
@@ -151,7 +151,8 @@ def train_command(config: dict[str, Any]) -> str:
     flags = {name: config.get(name) for name in ("env", "steps", "envs")}
     flags["seeds"] = _format_seeds(config.get("seeds", [0]))
     options = config.get("options") or {}
-    flags |= {name: options.get(name) or None for name in _OPTION_FLAGS} | {"loop": options.get("loop")}
+    flags |= {name: options.get(name) for name in ("evaluate_every", "loop")}
+    flags |= {name: options.get(name) or None for name in _OPTION_FLAGS}
     bonus = {"RandomNetworkDistillation": "rnd", "CountBonus": "counts"}.get(class_name(config.get("feedback")))
     flags |= {"feedback": bonus} if bonus else {}
     for name, value in flags.items():

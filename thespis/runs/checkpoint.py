@@ -238,6 +238,16 @@ def _dict_entries(entries: list[LeafEntry], where: str) -> dict[str, np.ndarray]
     return examples
 
 
+def read_meta(path: str | Path) -> dict[str, Any]:
+    """The ``meta`` of a checkpoint; its data are not read. Raises :class:`CorruptCheckpointError` if it is damaged."""
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            return _read_header(file, path)["meta"]
+    except OSError as error:
+        raise CorruptCheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
 def load_latest(
     directory: str | Path, like: PyTree, prefix: str = "", padded: str = "", ignored: str = ""
 ) -> LoadedCheckpoint:

@@ -6,7 +6,7 @@
 ``progress.csv``          ``step,elapsed,steps_per_second``
 ``evaluations.jsonl``     one line per evaluation: ``{"step", "greedy", "sampled"}``
 ``conversations.jsonl``   sample conversations: ``{"step", "conversations": [{"return", "turns"}]}``
-``checkpoints/``          the latest two
+``checkpoints/``          the latest two, and ``best.ckpt``: the best one by evaluation (the method's state alone)
 ``final.json`` ...        files written by :meth:`RunDirectory.write_json`
 ========================  ===========================================================================
 
@@ -64,6 +64,7 @@ BASE_COLUMNS = ("step", "seed", "episodes", "episode_return", "episode_length")
 
 PROGRESS_COLUMNS = ("step", "elapsed", "steps_per_second")
 NUM_KEPT_CHECKPOINTS = 2
+BEST_CHECKPOINT = f"best{checkpoint.SUFFIX}"
 
 
 def budgets(config: dict[str, Any]) -> list[dict[str, int]]:
@@ -248,6 +249,44 @@ class RunDirectory:
         if not checkpoint.list_checkpoints(self.checkpoint_dir):
             return None
         return checkpoint.load_latest(self.checkpoint_dir, like, prefix, padded, ignored)
+
+    def save_best(self, step: int, score: float, tree: PyTree) -> None:
+        """Save ``tree`` as the best checkpoint if its ``score`` is higher than that of the one before."""
+        best = self.best
+        if best is None or score > best["score"]:
+            checkpoint.save(self.checkpoint_dir / BEST_CHECKPOINT, tree, {"step": step, "score": score})
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """``step`` and ``score`` of the best checkpoint: mean greedy return over seeds and evaluation episodes.
+
+        ``None`` if there is none, or only a damaged one.
+        """
+        try:
+            return checkpoint.read_meta(self.checkpoint_dir / BEST_CHECKPOINT)
+        except checkpoint.CorruptCheckpointError:
+            return None
+
+    def find_checkpoint(self, name: str | int) -> Path | None:
+        """The file of the checkpoint ``best``, or of that at a step; ``None`` for the ``latest``.
+
+        A run that was evaluated only at its end has no other best one than the latest. Raises :class:`UserError` if
+        there is no such checkpoint.
+        """
+        best = self.checkpoint_dir / BEST_CHECKPOINT
+        steps = [checkpoint.checkpoint_step(path) for path in checkpoint.list_checkpoints(self.checkpoint_dir)]
+        if name == "latest":
+            return None
+        if name == "best":
+            if best.exists():
+                return best
+            if (self.path / "final.json").exists():
+                return None
+            raise UserError(f"{self.path} was not evaluated yet and has no best checkpoint: use the latest")
+        if str(name).isdecimal() and int(name) in steps:
+            return self.checkpoint_dir / checkpoint.checkpoint_name(int(name))
+        have = ", ".join(["latest", *(["best"] if best.exists() else []), *map(str, steps)])
+        raise UserError(f"{self.path} has no checkpoint {name}: it has {have}")
 
     # -- number of steps
 

@@ -26,6 +26,7 @@ from thespis.runtime.cache import cache_path
 from thespis.runtime.keys import root_keys
 from thespis.training.components import Components
 from thespis.training.driver import Schedule, TrainingLoop
+from thespis.training.evaluation_interval import evaluation_interval
 from thespis.training.method_setup import tokenize_env
 from thespis.training.options import RunOptions, check_options, options_from
 
@@ -122,6 +123,8 @@ class AssembledRun:
     make_envs: Callable[[int], HostEnvironment] | None
     warnings: tuple[str, ...] = ()
     """Warnings about the data for the user, one line each."""
+    evaluation_interval: int = 0
+    """Steps between evaluations during training; 0 for none."""
 
 
 def enable_compilation_cache() -> None:
@@ -164,6 +167,12 @@ def env_name(env: Any) -> str | None:
 
 def assemble_run(config: dict[str, Any], env: Any) -> AssembledRun:
     """Build the loop that a run.json describes, in ``env`` (a name or the user's own environment)."""
+    assembled = _assemble(config, env)
+    interval = evaluation_interval(options_from(config), env, assembled.spec, config["steps"])
+    return dataclasses.replace(assembled, evaluation_interval=interval if assembled.make_envs is not None else 0)
+
+
+def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
     method = from_config(config["method"])
     parts = Components(method, from_config(config["feedback"]), from_config(config["curriculum"]))
     options, env = options_from(config), training_env(env, method, parts.curriculum)
@@ -378,7 +387,7 @@ def run_metadata() -> dict[str, Any]:
     return {"versions": package_versions(), "device": describe_device(), "git": git_state()}
 
 
-def schedule_from(config: dict[str, Any]) -> Schedule:
-    """The intervals at which a run evaluates, saves checkpoints and reports metrics."""
+def schedule_from(config: dict[str, Any], interval: int) -> Schedule:
+    """The intervals at which a run evaluates (every ``interval`` steps), saves checkpoints and reports metrics."""
     options = options_from(config)
-    return Schedule(config["steps"], options.evaluate_every, options.checkpoint_seconds, options.report_every)
+    return Schedule(config["steps"], interval, options.checkpoint_seconds, options.report_every)

@@ -25,7 +25,7 @@ from jaxtyping import PyTree
 
 from thespis.runtime.vmap_exact import concat_seeds
 from thespis.training.compiled_loop import CompiledLoop
-from thespis.training.components import LearnerState, MetricSums
+from thespis.training.components import LearnerSnapshot, LearnerState, MetricSums
 from thespis.training.host_loop import HostLoop
 
 SharedParams = dict[str, np.ndarray]
@@ -152,12 +152,6 @@ class AsyncLoop:
         """Close the loops of all workers."""
         for loop in self.workers:
             loop.close()
-
-
-class LearnerSnapshot(eqx.Module):
-    """Snapshot of the learner's state, at the same place as in every loop's checkpoint."""
-
-    learner: LearnerState
 
 
 class CompiledWorker:

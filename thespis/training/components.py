@@ -60,6 +60,12 @@ class LearnerState(eqx.Module):
     store: PyTree
 
 
+class LearnerSnapshot(eqx.Module):
+    """Snapshot of the learner's state, at the same place as in every loop's checkpoint."""
+
+    learner: LearnerState
+
+
 class MetricSums(eqx.Module):
     """Sums of metrics since the last report, of one seed."""
 

@@ -22,7 +22,7 @@ from thespis.runs.events import EventBus
 from thespis.runs.store import RunDirectory
 from thespis.runtime.distributed import any_process, gather_arrays, is_main_process
 from thespis.runtime.interrupts import catch_interrupts
-from thespis.training.components import LearnerState, MetricSums
+from thespis.training.components import LearnerSnapshot, LearnerState, MetricSums
 
 DEFAULT_NUM_REPORTS = 100  # number of chunks of a run
 MAX_CHUNK_STEPS = 10_000  # largest number of environment steps per seed, for frequent progress and prompt interrupts
@@ -145,8 +145,10 @@ def run_loop(
             check_finite(rows, loop.learner_state(carry), step, loop.seeds, saved)
             stop = _log_chunk(run, bus, step, loop.pop_warnings(), rows, meter.progress(step, schedule.total_steps))
             if schedule.eval_due(before, step) and done < total:
-                greedy, sampled = evaluate(loop.learner_state(carry).method)
+                states = gather_arrays(loop.learner_state(carry).method)
+                greedy, sampled = evaluate(states)
                 run.append_evaluation(step, greedy, sampled)
+                save_best(run, step, greedy, states)
                 stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
             if schedule.halfway_due(before, step):
                 on_halfway(step, loop.learner_state(carry).method)
@@ -185,6 +187,13 @@ def save_checkpoint(loop: TrainingLoop, carry: Any, run: RunDirectory, bus: Even
     loop.timing["checkpoint"] = loop.timing.get("checkpoint", 0.0) + seconds
     bus.emit("checkpoint", step, path=str(path), seconds=seconds)
     return str(path)
+
+
+def save_best(run: RunDirectory, step: int, greedy: list[list[float]], states: PyTree) -> None:
+    """Keep the method's states if the mean of the ``greedy`` returns, ``[seed][episode]``, is the highest so far."""
+    score = float(np.mean(greedy))
+    if is_main_process() and math.isfinite(score):
+        run.save_best(step, score, {"carry": LearnerSnapshot(LearnerState(states, None, None, None))})
 
 
 def metric_rows(metric_sums: MetricSums, step: int, seeds: list[int]) -> list[dict[str, Any]]:

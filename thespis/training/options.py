@@ -14,8 +14,9 @@ from thespis.core.errors import UserError
 class RunOptions:
     """Options of a run: how it is executed. All of it is written into run.json."""
 
-    evaluate_every: int = 0
-    """Steps between evaluations while training; 0 for none."""
+    evaluate_every: int | None = None
+    """Steps between evaluations while training; 0 for none; None for ten greedy evaluations where these are cheap
+    (:func:`thespis.training.evaluation_interval.evaluation_interval`)."""
     episodes: int = 10
     """Episodes per seed and mode (greedy and sampled) in each evaluation."""
     checkpoint_seconds: float = 60.0

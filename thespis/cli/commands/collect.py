@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from thespis.cli.options import Count, JsonFlag, RunPath, optional_arg
+from thespis.cli.options import CheckpointOption, Count, JsonFlag, RunPath, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.core.errors import UserError
 
@@ -41,6 +41,8 @@ class CollectCommand:
     """Take the best action instead of sampling one."""
     sampled: bool = False
     """Sample actions; this is the default."""
+    checkpoint: CheckpointOption = "latest"
+    """The latest checkpoint, the best one by evaluation, or that of a step."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:
@@ -58,7 +60,7 @@ class CollectCommand:
         from thespis.core.spaces import Text
         from thespis.data.datasets import transitions_to_columns, write_dataset
 
-        run = api.load(self.directory)
+        run = api.load(self.directory, checkpoint=self.checkpoint)
         episodes = self._play_episodes(run)
         steps: Any = jax.tree.map(lambda *x: np.concatenate(x), *episodes)
         mode = "greedy" if self.greedy else "sampled"
