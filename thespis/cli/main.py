@@ -36,7 +36,7 @@ from thespis.cli.commands.serve import ServeCommand
 from thespis.cli.commands.sweep import SweepCommand
 from thespis.cli.commands.train import TrainCommand
 from thespis.cli.output import Command, CommandOutput, open_output, print_stderr
-from thespis.core.errors import UserError
+from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.renames import RenamedWarning
 
 COMMANDS: dict[str, type] = {
@@ -172,12 +172,15 @@ def _silence_libraries() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="jax")
         warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
-        warnings.filterwarnings("always", category=RenamedWarning)
+        for category in (RenamedWarning, DamagedCheckpointWarning):
+            warnings.filterwarnings("always", category=category)
         original_showwarning = warnings.showwarning
 
         def show_in_one_line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, RenamedWarning):
                 print(f"note: {message}", file=sys.stderr)
+            elif issubclass(category, DamagedCheckpointWarning):
+                print_stderr(f"warning: {message}")
             else:
                 original_showwarning(message, category, *where, **more)
 

@@ -21,11 +21,12 @@ EXIT_DIVERGED, EXIT_INTERRUPTED = 3, 130
 
 
 class RunSummaryListener:
-    """Callback that keeps the data of the final summary, and prints warnings if there is no live display."""
+    """Callback that keeps the data of the final summary, with warnings, and prints these on stderr if it ``warns``."""
 
-    def __init__(self, out: CommandOutput, quiet: bool):
-        self._out, self._quiet = out, quiet
+    def __init__(self, out: CommandOutput, warns: bool):
+        self._out, self._warns = out, warns
         self.start_data: dict[str, Any] = {}
+        self.warnings: list[str] = []
         self.reason, self.seconds, self.step = "", 0.0, 0
 
     def __call__(self, event: Event) -> None:
@@ -35,8 +36,10 @@ class RunSummaryListener:
             case "start":
                 self.start_data = event.data
                 self._out.run_directory = event.data["run"]
-            case "warning" if self._quiet:
-                print_stderr(f"warning: {event.data['message']}")
+            case "warning":
+                self.warnings.append(event.data["message"])
+                if self._warns:
+                    print_stderr(f"warning: {event.data['message']}")
             case "done":
                 self.reason, self.seconds = event.data["reason"], event.data["seconds"]
 
@@ -49,10 +52,11 @@ def train_with_display(
     trackers: list[Callback] | None = None,
 ) -> int:
     """Train by ``train_fn``, which is called with the callbacks; print the results and return the exit code."""
-    from thespis.cli.progress import LiveDisplay
+    from thespis.cli.progress import LiveDisplay, use_plain_output
     from thespis.training.driver import DivergenceError
 
-    summary = RunSummaryListener(out, quiet)
+    on_stdout = out.json_stream is None and use_plain_output(out.console)  # where a reader may miss the warnings
+    summary = RunSummaryListener(out, warns=quiet or on_stdout)
     try:
         with contextlib.nullcontext() if quiet else LiveDisplay(out.console) as display:
             run = train_fn([*([display] if display else []), summary, *(trackers or [])])
@@ -122,6 +126,7 @@ def _result_json(run: Run, summary: RunSummaryListener) -> dict[str, Any]:
         "best": run.directory.best,
         "state_hash": final.get("state_hash"),
         "report": str(report) if report.exists() else None,
+        "warnings": summary.warnings,
     }
 
 

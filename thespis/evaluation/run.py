@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.contracts import Method, Mode
-from thespis.core.errors import UserError
+from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.records import EnvSpec
 from thespis.evaluation.actor import Actor
 from thespis.evaluation.episode_recording import EpisodeRecording, record_episode
@@ -42,6 +43,8 @@ class Run:
         self.path, self.config = directory.path, directory.config
         self.method: Method = with_array_leaves(from_config(self.config["method"]))
         self._loaded: tuple[EnvSpec, PyTree, int] | None = None
+        self.warnings: list[str] = []
+        """One line for each damaged checkpoint that was skipped when the states were read."""
 
     @property
     def final_scores(self) -> dict[str, Any] | None:
@@ -94,7 +97,10 @@ class Run:
                 checkpoint = self.directory.load_checkpoint(shapes, METHOD_STATE_PATH)
                 if checkpoint is None:
                     raise UserError(f"{self.path} has no checkpoint yet: continue it with `thespis resume {self.path}`")
-                states, meta = checkpoint.tree, checkpoint.meta
+                states, meta, self.warnings = checkpoint.tree, checkpoint.meta, checkpoint.warnings
+                for message in self.warnings:
+                    text = f"{message}; {checkpoint.path.name} is used instead"
+                    warnings.warn(text, DamagedCheckpointWarning, stacklevel=4)
             self._loaded = spec, states, int(meta["step"])
         return self._loaded
 

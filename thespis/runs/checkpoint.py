@@ -269,6 +269,24 @@ def load_latest(
     raise CheckpointError(f"{directory} holds no checkpoint")
 
 
+def damaged_checkpoints(directory: str | Path) -> list[str]:
+    """What is wrong with each checkpoint in ``directory`` that is newer than the newest undamaged one.
+
+    Reads the whole files, and needs no structure to read them into.
+    """
+    messages: list[str] = []
+    for path in reversed(list_checkpoints(directory)):
+        try:
+            with open(path, "rb") as file:
+                _read_leaves(file, path, _read_header(file, path)["leaves"], {})
+            break
+        except OSError as error:
+            messages.append(f"{path} cannot be read: {error.strerror or error}")
+        except CorruptCheckpointError as error:
+            messages.append(str(error))
+    return messages
+
+
 def list_checkpoints(directory: str | Path) -> list[Path]:
     """The complete checkpoint files in ``directory``, oldest first."""
     return sorted(Path(directory).glob(f"step_*{SUFFIX}"))

@@ -83,6 +83,7 @@ class CollectCommand:
         out.print(f"train on it: thespis train {method} --data {self.out} --env {run.config['env']}")
         out.write_result(
             {"out": self.out, "steps": num_steps, "episodes": len(episodes), "mode": mode, "mean_return": mean}
+            | {"warnings": run.warnings}
         )
         return 0
 

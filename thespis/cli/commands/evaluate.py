@@ -35,5 +35,6 @@ class EvaluateCommand:
         assert result["state_hash"] == state_hash, "playing changed the state"
         out.print(final_table(result))
         out.print(f"at step {result['step']:,} of {run.path}, state {state_hash[:16]}")
-        out.write_result({key: result[key] for key in ("run", "step", "greedy", "sampled", "state_hash")})
+        document = {key: result[key] for key in ("run", "step", "greedy", "sampled", "state_hash")}
+        out.write_result(document | {"warnings": run.warnings})
         return 0

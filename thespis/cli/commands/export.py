@@ -37,5 +37,5 @@ class ExportCommand:
         out.print(f"model of {run.path} at step {run.step:,}: {self.out}")
         if (env := run.config["env"]) and not self.adapters:
             out.print(f"continue training: thespis train grpo --env {env} --model {self.out}")
-        out.write_result({"out": self.out, "step": run.step})
+        out.write_result({"out": self.out, "step": run.step, "warnings": run.warnings})
         return 0

@@ -54,6 +54,7 @@ class RecordCommand:
         out.print(f"video    {video_path} ({recording.renderer})")
         out.print(f"episode  {stem.with_suffix('.npz')}")
         result: dict[str, Any] = {
+            "warnings": run.warnings,
             "return": recording.episode_return,
             "length": length,
             "film": video_path,
