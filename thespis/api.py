@@ -22,6 +22,7 @@ from thespis.evaluation.score import evaluate_policy, greedy_returns
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.system_info import describe_device
+from thespis.runs.trust import EVERYTHING, reading
 from thespis.runtime.distributed import gather_arrays, is_main_process, process_directory
 from thespis.runtime.memory_budget import require_memory, tree_bytes
 from thespis.training.assembly import (
@@ -93,7 +94,7 @@ def train(
         with process_directory(path) as own:
             run = RunDirectory.create(own, config, assembled.loop.metric_names)
             _train_run(run, assembled, EventBus(callbacks), planned, initial=initial)
-        return Run(RunDirectory.open(path), env)
+        return Run(RunDirectory.open(path, EVERYTHING), env)
     finally:
         assembled.loop.close()
 
@@ -158,12 +159,13 @@ def resume(
     devices: int | None = None,
     cluster: str | None = None,
     callbacks: Iterable[Callback] = (),
+    trust: Iterable[str] | None = (),
 ) -> Run:
     """Continue a run from its newest undamaged checkpoint to its last step, as if it had not been interrupted.
 
     ``env`` is needed only for an environment that was passed as an object; ``steps`` to continue to another total
     number of steps per seed; ``devices`` to continue on another number of them; ``cluster`` only for a run with workers
-    whose Ray cluster has a new address.
+    whose Ray cluster has a new address. ``trust``: as in :func:`load`; ``None`` for a run that this program has made.
 
     With ``steps``, the run is what it would be if it had been started with that total: no part of Thespis depends on
     the total, except for the size of a replay buffer, which grows.
@@ -172,16 +174,18 @@ def resume(
         UserError: for whatever the user can mend, in one line.
     """
     enable_compilation_cache()
-    run = RunDirectory.open(path)
+    run = RunDirectory.open(path, trust)
     if steps is not None and steps != run.config["steps"]:
-        check_extension(run.config, steps, run.saved_step)
+        with reading(run.trust):
+            check_extension(run.config, steps, run.saved_step)
     set_cpu_threads(options_from(run.config).cores, devices or options_from(run.config).devices)
-    env, config = resolve_env(run.config, env), run.config
+    env, config = resolve_env(run, env), run.config
     if steps is not None and steps != config["steps"]:
         config = config | {"steps": steps, "budgets": [*budgets(config), {"steps": steps, "from": run.saved_step}]}
     changed = {"devices": devices, "cluster": cluster}
     config = config | {"options": config["options"] | {k: v for k, v in changed.items() if v is not None}}
-    assembled = assemble_run(config, env)
+    with reading(run.trust):
+        assembled = assemble_run(config, env)
     try:
         planned = _check_memory(assembled, config)
         with process_directory(run.path) as own:

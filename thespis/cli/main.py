@@ -36,8 +36,10 @@ from thespis.cli.commands.serve import ServeCommand
 from thespis.cli.commands.sweep import SweepCommand
 from thespis.cli.commands.train import TrainCommand
 from thespis.cli.output import Command, CommandOutput, open_output, print_stderr
+from thespis.cli.trust_flags import env_module
 from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.renames import RenamedWarning
+from thespis.runs.trust import trusting
 
 COMMANDS: dict[str, type] = {
     "train": TrainCommand,
@@ -138,7 +140,8 @@ def _show_method_help(argv: list[str]) -> int:
 
 def _run_command(command: Command, out: CommandOutput) -> int:
     try:
-        return command.run(out)
+        with trusting(_trusted_modules(command)):
+            return command.run(out)
     except UserError as error:
         print_stderr(f"{error}{_resume_hint(out)}")
         return 2
@@ -153,6 +156,14 @@ def _run_command(command: Command, out: CommandOutput) -> int:
         return 1
 
 
+def _trusted_modules(command: Command) -> list[str]:
+    """Modules that the user has named: by ``--trust``, or as the module of ``--env``."""
+    env: Any = getattr(command, "env", None)
+    modules: list[str] = [*getattr(command, "trust", ())]
+    module = env_module(env) if isinstance(env, str) else None
+    return modules if module is None else [*modules, module]
+
+
 def _handle_broken_pipe() -> int:
     """Redirect stdout to the null device after its reader has closed it, so that Python prints no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -160,7 +171,7 @@ def _handle_broken_pipe() -> int:
 
 
 def _resume_hint(out: CommandOutput) -> str:
-    return f"; continue with: thespis resume {out.run_directory}" if out.run_directory else ""
+    return f"; continue with: thespis resume {out.run_directory}{out.trust_flags}" if out.run_directory else ""
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from thespis.cli.output import CommandOutput, print_stderr
+from thespis.cli.trust_flags import trust_flags
 from thespis.runs.events import Callback, Event
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class RunSummaryListener:
             case "start":
                 self.start_data = event.data
                 self._out.run_directory = event.data["run"]
+                self._out.trust_flags = trust_flags(event.data["config"])
             case "warning":
                 self.warnings.append(event.data["message"])
                 if self._warns:
@@ -66,7 +68,10 @@ def train_with_display(
     if summary.reason == "interrupted":
         out.write_result(_result_json(run, summary))
         if quiet:  # otherwise the display has printed it
-            print_stderr(f"interrupted at step {summary.step:,} and saved; continue with: thespis resume {run.path}")
+            print_stderr(
+                f"interrupted at step {summary.step:,} and saved; continue with: "
+                f"thespis resume {run.path}{out.trust_flags}"
+            )
         return EXIT_INTERRUPTED
     _print_summary(out, run)
     out.write_result(_result_json(run, summary))
@@ -156,7 +161,8 @@ def bibliography_lines(config: dict[str, Any]) -> list[str]:
 
 
 def _next_commands(run: Run) -> list[str]:
-    path = Path(run.path)
+    path, trust = Path(run.path), trust_flags(run.config)
     if run.config["env"] is None:
         return [f"thespis report {path}"]
-    return [f"thespis evaluate {path} --episodes 100", f"thespis record {path}", f"thespis compare {path} OTHER"]
+    commands = [f"thespis evaluate {path} --episodes 100{trust}", f"thespis record {path}{trust}"]
+    return [*commands, f"thespis compare {path} OTHER"]

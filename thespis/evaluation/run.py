@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from jaxtyping import PyTree
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.records import EnvSpec
+from thespis.envs import registry
 from thespis.evaluation.actor import Actor
 from thespis.evaluation.episode_recording import EpisodeRecording, record_episode
 from thespis.evaluation.report import write_report
@@ -21,17 +23,25 @@ from thespis.evaluation.score import evaluate_policy
 from thespis.runs import checkpoint as checkpoints
 from thespis.runs.config import from_config
 from thespis.runs.store import RunDirectory
+from thespis.runs.trust import reading
 from thespis.training.assembly import METHOD_STATE_PATH, enable_compilation_cache, method_state_shapes, training_env
 from thespis.training.components import with_array_leaves
 from thespis.training.options import options_from
 
 
-def resolve_env(config: dict[str, Any], env: Any) -> Any:
-    """The environment passed by the caller, else the one named in run.json. Raises :class:`UserError` for an object."""
-    name = config["env"]
-    if env is None and name is not None and name.startswith("object:"):
+def resolve_env(run: RunDirectory, env: Any) -> Any:
+    """The environment passed by the caller, else the one named in run.json.
+
+    Raises :class:`UserError` for an object, and for one in a module that the run may not name.
+    """
+    name = run.config["env"]
+    if env is not None or name is None:
+        return env
+    if name.startswith("object:"):
         raise UserError(f"this run's environment was an object ({name[7:]}): give it again, as env=...")
-    return name if env is None else env
+    with reading(run.trust):
+        registry.resolve_env(name)  # imports the environment, if it may be
+    return name
 
 
 class Run:
@@ -41,7 +51,8 @@ class Run:
         self.directory, self._env = directory, env
         self.checkpoint_file = directory.find_checkpoint(checkpoint)
         self.path, self.config = directory.path, directory.config
-        self.method: Method = with_array_leaves(from_config(self.config["method"]))
+        with reading(directory.trust):
+            self.method: Method = with_array_leaves(from_config(self.config["method"]))
         self._loaded: tuple[EnvSpec, PyTree, int] | None = None
         self.warnings: list[str] = []
         """One line for each damaged checkpoint that was skipped when the states were read."""
@@ -57,13 +68,12 @@ class Run:
 
     def make_envs(self, num_envs: int) -> Any:
         """``num_envs`` fresh host environments of this run."""
-        from thespis.envs import registry
-
         return registry.make_host(self._training_env(), num_envs, num_threads=options_from(self.config).threads)
 
     def _training_env(self) -> Any:
-        environment = resolve_env(self.config, self._env)
-        return training_env(environment, self.method, from_config(self.config["curriculum"]))
+        environment = resolve_env(self.directory, self._env)
+        with reading(self.directory.trust):
+            return training_env(environment, self.method, from_config(self.config["curriculum"]))
 
     @property
     def states(self) -> PyTree:
@@ -108,7 +118,8 @@ class Run:
         if self.config["env"] is None:
             from thespis.training.data_sources import build_dataset
 
-            return build_dataset(self.config["options"]["data"], None, self.method).spec
+            with reading(self.directory.trust):
+                return build_dataset(self.config["options"]["data"], None, self.method).spec
         envs = self.make_envs(1)
         envs.close()
         return envs.spec
@@ -159,12 +170,13 @@ class Run:
         return write_report([self.path], Path(out) if out else self.path / "report.html")
 
 
-def load(path: str | Path, env: Any = None, *, checkpoint: str | int = "latest") -> Run:
+def load(path: str | Path, env: Any = None, *, checkpoint: str | int = "latest", trust: Iterable[str] = ()) -> Run:
     """Open a run on disk. ``env`` is needed only for an environment that was passed as an object.
 
     ``checkpoint``: ``latest`` (the newest undamaged one), ``best`` (that with the highest mean greedy return, over
     seeds and episodes, of all evaluations of the run), or the step of one of the files under ``checkpoints/``.
+    ``trust``: modules whose classes and environments the run may name, besides those of Thespis
+    (:mod:`thespis.runs.trust`).
     """
     enable_compilation_cache()
-    run = RunDirectory.open(path)
-    return Run(run, env if env is not None else run.config["env"], checkpoint)
+    return Run(RunDirectory.open(path, trust), env, checkpoint)

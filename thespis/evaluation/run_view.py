@@ -15,6 +15,7 @@ from thespis.core.errors import UserError
 from thespis.evaluation.learning_curve import LearningCurve
 from thespis.runs.config import import_object, to_config
 from thespis.runs.store import BASE_COLUMNS, RunDirectory
+from thespis.runs.trust import reading, trust_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +134,9 @@ def changed_settings(config: Any) -> set[str]:
     if not (module.startswith("thespis.") or module in sys.modules):
         return set()
     try:
-        defaults = dict(flatten_config(to_config(import_object(name)())))
+        with reading(trust_in(())):
+            cls = import_object(name)
+        defaults = dict(flatten_config(to_config(cls()))) if isinstance(cls, type) else {}
     except (UserError, TypeError, ValueError):
         return set()
     return {path for path, value in flatten_config(config) if path not in defaults or defaults[path] != value}

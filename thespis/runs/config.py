@@ -21,6 +21,7 @@ from thespis.core import renames
 from thespis.core.errors import UserError
 from thespis.runs.settings import describe_settings as describe_settings
 from thespis.runs.settings import parse_setting, type_hints
+from thespis.runs.trust import check_module, check_object
 
 
 def to_config(value: Any) -> Any:
@@ -84,14 +85,16 @@ def upgrade_config(config: Any) -> Any:
 
 
 def import_object(name: str) -> Any:
-    """Import ``module:QualifiedName``. Raises :class:`UserError` if that fails."""
+    """Import ``module:QualifiedName``. Raises :class:`UserError` if that fails, or is refused while a run is read."""
     module, _, qualified = name.partition(":")
     if module == "__main__" or "<locals>" in qualified or "<lambda>" in qualified:
         raise UserError(f"{name} is defined in a script or a function, out of reach of other processes: use a module")
+    check_module(name)
     try:
         value: Any = importlib.import_module(module)
         for part in qualified.split("."):
             value = getattr(value, part)
+            check_object(name, value)
     except (ImportError, AttributeError) as error:
         renamed = renames.renamed_class(name)
         if renamed is not None and renamed.name not in (None, name):

@@ -22,7 +22,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +33,7 @@ from thespis.core.errors import UserError
 from thespis.runs import checkpoint
 from thespis.runs.config import upgrade_config
 from thespis.runs.serialization import csv_line, read_json, to_jsonable
+from thespis.runs.trust import EVERYTHING, Trust, trust_in
 from thespis.runtime import disk
 
 
@@ -78,8 +79,10 @@ _OLD_TURN = {"heard": "observation", "said": "response"}  # keys of a turn in ea
 class RunDirectory:
     """A run on disk. Use :meth:`create` or :meth:`open`."""
 
-    def __init__(self, path: Path, config: dict[str, Any], columns: tuple[str, ...]):
+    def __init__(self, path: Path, config: dict[str, Any], columns: tuple[str, ...], trust: Trust = EVERYTHING):
         self.path = path
+        self.trust = trust
+        """Modules that the configuration may name; everything in a run that this process has created."""
         self.config = config
         self.columns = columns
         self._lock: BinaryIO | None = None
@@ -109,8 +112,11 @@ class RunDirectory:
         return run
 
     @classmethod
-    def open(cls, path: str | Path) -> RunDirectory:
-        """Open the run in ``path``. Raises :class:`UserError` if there is none."""
+    def open(cls, path: str | Path, trust: Iterable[str] | None = ()) -> RunDirectory:
+        """Open the run in ``path``, which may name classes of the modules in ``trust`` (``None``: any).
+
+        Raises :class:`UserError` if there is none.
+        """
         path = Path(path)
         if not (path / "run.json").is_file():
             raise UserError(missing_run_message(path))
@@ -119,7 +125,7 @@ class RunDirectory:
             raise UserError(f"{path} has run format {config['format']}: install a newer Thespis")
         with disk.as_user_error("metrics.csv", path), open(path / "metrics.csv", newline="") as file:
             columns = tuple(next(csv.reader(file), ()))
-        return cls(path, config, columns)
+        return cls(path, config, columns, trust_in(trust))
 
     @property
     def checkpoint_dir(self) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from thespis.cli.options import CheckpointOption, Count, JsonFlag, RunPath, optional_arg
+from thespis.cli.options import CheckpointOption, Count, JsonFlag, RunPath, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.core.errors import UserError
 
@@ -43,6 +43,8 @@ class CollectCommand:
     """Sample actions; this is the default."""
     checkpoint: CheckpointOption = "latest"
     """The latest checkpoint, the best one by evaluation, or that of a step."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.cli.options import CheckpointOption, Count, JsonFlag, RunPath
+from thespis.cli.options import CheckpointOption, Count, JsonFlag, RunPath, TrustOption
 from thespis.cli.output import CommandOutput
 
 
@@ -18,6 +18,8 @@ class EvaluateCommand:
     """Episodes per training seed, greedy and sampled each."""
     checkpoint: CheckpointOption = "latest"
     """The latest checkpoint, the best one by evaluation, or that of a step."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from thespis.cli.options import CheckpointOption, JsonFlag, RunPath, optional_arg
+from thespis.cli.options import CheckpointOption, JsonFlag, RunPath, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 
 
@@ -25,6 +25,8 @@ class ExportCommand:
     """Write the learned LoRA adapters alone (``trainable=LoRA``), in PEFT's format."""
     checkpoint: CheckpointOption = "latest"
     """The latest checkpoint, the best one by evaluation, or that of a step."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
-from thespis.cli.options import CheckpointOption, JsonFlag, RunPath, optional_arg
+from thespis.cli.options import CheckpointOption, JsonFlag, RunPath, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.core.errors import UserError
 
@@ -25,6 +25,8 @@ class RecordCommand:
     """Sample actions instead of taking the best one."""
     checkpoint: CheckpointOption = "latest"
     """The latest checkpoint, the best one by evaluation, or that of a step."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:

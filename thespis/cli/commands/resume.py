@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
-from thespis.cli.options import Count, JsonFlag, RunPath, optional_arg
+from thespis.cli.options import Count, JsonFlag, RunPath, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.cli.train_session import join_processes, make_trackers, train_silently, train_with_display
 from thespis.runs.events import Callback
@@ -36,6 +36,8 @@ class ResumeCommand:
     """Index of this process, 0 .. N-1: process 0 writes and prints."""
     coordinator: Annotated[str | None, optional_arg("HOST:PORT")] = None
     """Address for the processes to connect: the host of process 0, and a free port."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only warnings and the result."""
