@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,3 +123,9 @@ def test_by_default_only_greedy_play_is_evaluated(tmp_path):
     run = thespis.train("ppo", "probe:constant", steps=10_000, settings=SETTINGS, envs=20, out=tmp_path / "run")
     lines = run.directory.evaluations()
     assert len(lines) == 9 and all(line["sampled"] is None for line in lines) and run.directory.best is not None
+
+
+def test_evaluating_a_run_from_data_needs_an_environment(tmp_path):
+    data, settings = str(Path(__file__).parents[1] / "compatibility" / "steps"), {"hidden_sizes": "8", "batch_size": 4}
+    with pytest.raises(UserError, match="evaluating needs an environment: give one with --env"):
+        thespis.train("bc", data=data, steps=4, settings=settings, evaluate_every=2, out=tmp_path / "run")

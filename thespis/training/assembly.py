@@ -169,7 +169,7 @@ def assemble_run(config: dict[str, Any], env: Any) -> AssembledRun:
     """Build the loop that a run.json describes, in ``env`` (a name or the user's own environment)."""
     assembled = _assemble(config, env)
     interval = evaluation_interval(options_from(config), env, assembled.spec, config["steps"])
-    return dataclasses.replace(assembled, evaluation_interval=interval if assembled.make_envs is not None else 0)
+    return dataclasses.replace(assembled, evaluation_interval=interval)
 
 
 def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
