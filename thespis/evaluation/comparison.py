@@ -127,6 +127,8 @@ def _make_group(name: str, runs: list[RunDirectory], mode: str) -> RunGroup:
     scores: dict[int, float] = {}
     for run in runs:
         final = run.read_json("final.json")
+        if run.config["env"] is None:
+            raise UserError(f"{run.path} has learned from data without an environment: train with --env to compare it")
         if not final or not final.get(mode):
             raise UserError(f"{run.path} has no final evaluation: finish it with `thespis resume {run.path}`")
         for seed, returns in zip(run.config["seeds"], final[mode]["scores"], strict=True):

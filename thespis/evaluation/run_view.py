@@ -156,6 +156,7 @@ def train_command(config: dict[str, Any]) -> str:
     options = config.get("options") or {}
     flags |= {name: options.get(name) for name in ("evaluate_every", "loop")}
     flags |= {name: options.get(name) or None for name in _OPTION_FLAGS}
+    flags["init_from"] = (config.get("init_from") or {}).get("run")
     bonus = {"RandomNetworkDistillation": "rnd", "CountBonus": "counts"}.get(class_name(config.get("feedback")))
     flags |= {"feedback": bonus} if bonus else {}
     for name, value in flags.items():
