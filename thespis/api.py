@@ -18,19 +18,21 @@ from thespis.evaluation.conversation import sample_conversations
 from thespis.evaluation.report import write_report
 from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
-from thespis.evaluation.score import evaluate_policy
+from thespis.evaluation.score import evaluate_policy, greedy_returns
 from thespis.evaluation.stagnation import describe_stagnation
 from thespis.runs.config import setting_paths, setting_texts
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.foreign_names import option_in_python, translate
 from thespis.runs.ranges import AT_LEAST_1, check_number, check_ranges
-from thespis.runs.store import RunDirectory, new_run_path
+from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.system_info import describe_device
+from thespis.runs.trust import EVERYTHING, reading
 from thespis.runtime.distributed import gather_arrays, is_main_process, process_directory
 from thespis.runtime.memory_budget import require_memory, tree_bytes
 from thespis.training.assembly import (
     AssembledRun,
     assemble_run,
+    check_extension,
     enable_compilation_cache,
     make_method,
     resolve_config,
@@ -40,7 +42,8 @@ from thespis.training.assembly import (
 )
 from thespis.training.components import with_array_leaves
 from thespis.training.data_sources import with_expert_data
-from thespis.training.driver import run_loop
+from thespis.training.driver import run_loop, save_best, save_checkpoint
+from thespis.training.initial_states import InitialStates, load_initial_states
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
 
@@ -55,6 +58,7 @@ def train(
     settings: list[str] | dict[str, Any] | None = None,
     feedback: Any = None,
     curriculum: Any = None,
+    init_from: str | Path | None = None,
     out: str | Path | None = None,
     callbacks: Iterable[Callback] = (),
     **options: Any,
@@ -64,8 +68,9 @@ def train(
     ``method``: a name (``"sac"``) or a configured method (``SAC(num_critics=5)``). ``env``: a name, an environment
     object, a class or a function that makes one. ``steps``: environment steps per seed (updates, when learning
     from a dataset). ``seeds``: how many (3: seeds 0, 1, 2) or which ([7]). ``envs``: environments per seed.
-    ``settings``: hyperparameters by name. ``callbacks``: functions of events; returning ``True`` stops the run.
-    ``options``: fields of :class:`thespis.training.options.RunOptions`.
+    ``settings``: hyperparameters by name. ``init_from``: a run of the same method, whose newest checkpoint gives the
+    parameters to start from (see :func:`thespis.training.initial_states.load_initial_states`). ``callbacks``: functions
+    of events; returning ``True`` stops the run. ``options``: fields of :class:`thespis.training.options.RunOptions`.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
@@ -82,16 +87,18 @@ def train(
         settings=settings,
         feedback=feedback,
         curriculum=curriculum,
+        init_from=init_from,
         **options,
     )
     config |= run_metadata()
     assembled = assemble_run(config, env)
     try:
         path, planned = _run_path(out, config), _check_memory(assembled, config)
+        initial = _initial_states(assembled, config)
         with process_directory(path) as own:
             run = RunDirectory.create(own, config, assembled.loop.metric_names)
-            _train_run(run, assembled, EventBus(callbacks), planned, None)
-        return Run(RunDirectory.open(path), env)
+            _train_run(run, assembled, EventBus(callbacks), planned, initial=initial)
+        return Run(RunDirectory.open(path, EVERYTHING), env)
     finally:
         assembled.loop.close()
 
@@ -106,6 +113,7 @@ def build_config(
     settings: list[str] | dict[str, Any] | None = None,
     feedback: Any = None,
     curriculum: Any = None,
+    init_from: str | Path | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """The configuration that :func:`train` writes into run.json for these arguments, without the run's metadata.
@@ -136,7 +144,8 @@ def build_config(
         unknown = sorted(set(options) - set(RunOptions.__dataclass_fields__))
         raise UserError(_unknown_option(unknown[0], chosen)) from None
     check_ranges(extra)
-    return resolve_config(
+    source = {} if init_from is None else {"init_from": {"run": str(init_from)}}
+    config = resolve_config(
         chosen,
         env,
         steps=steps,
@@ -147,6 +156,7 @@ def build_config(
         options=extra,
         parse_opponents=parse_opponents,
     )
+    return config | source
 
 
 def _unknown_option(name: str, method: Any) -> str:
@@ -163,27 +173,42 @@ def resume(
     path: str | Path,
     env: Any = None,
     *,
+    steps: int | None = None,
     devices: int | None = None,
     cluster: str | None = None,
     callbacks: Iterable[Callback] = (),
+    trust: Iterable[str] | None = (),
 ) -> Run:
     """Continue a run from its newest undamaged checkpoint to its last step, as if it had not been interrupted.
 
-    ``env`` is needed only for an environment that was passed as an object; ``devices`` to continue on another number of
-    them; ``cluster`` only for a run with workers whose Ray cluster has a new address.
+    ``env`` is needed only for an environment that was passed as an object; ``steps`` to continue to another total
+    number of steps per seed; ``devices`` to continue on another number of them; ``cluster`` only for a run with workers
+    whose Ray cluster has a new address. ``trust``: as in :func:`load`; ``None`` for a run that this program has made.
+
+    With ``steps``, the run is what it would be if it had been started with that total: no part of Thespis depends on
+    the total, except for the size of a replay buffer, which grows.
+
+    Raises:
+        UserError: for whatever the user can mend, in one line.
     """
     enable_compilation_cache()
-    run = RunDirectory.open(path)
+    run = RunDirectory.open(path, trust)
+    if steps is not None and steps != run.config["steps"]:
+        with reading(run.trust):
+            check_extension(run.config, steps, run.saved_step)
     set_cpu_threads(options_from(run.config).cores, devices or options_from(run.config).devices)
-    env, config = resolve_env(run.config, env), run.config
+    env, config = resolve_env(run, env), run.config
+    if steps is not None and steps != config["steps"]:
+        config = config | {"steps": steps, "budgets": [*budgets(config), {"steps": steps, "from": run.saved_step}]}
     changed = {"devices": devices, "cluster": cluster}
     config = config | {"options": config["options"] | {k: v for k, v in changed.items() if v is not None}}
-    assembled = assemble_run(config, env)
+    with reading(run.trust):
+        assembled = assemble_run(config, env)
     try:
         planned = _check_memory(assembled, config)
         with process_directory(run.path) as own:
             written = run if is_main_process() else RunDirectory.create(own, config, assembled.loop.metric_names)
-            _train_run(written, assembled, EventBus(callbacks), planned, run)
+            _train_run(written, assembled, EventBus(callbacks), planned, run, steps=steps)
         return Run(run, env)
     finally:
         assembled.loop.close()
@@ -203,39 +228,46 @@ def _check_memory(assembled: AssembledRun, config: dict[str, Any]) -> int:
 
 
 def _train_run(
-    run: RunDirectory, assembled: AssembledRun, bus: EventBus, planned: int, earlier: RunDirectory | None
+    run: RunDirectory,
+    assembled: AssembledRun,
+    bus: EventBus,
+    planned: int,
+    earlier: RunDirectory | None = None,
+    *,
+    steps: int | None = None,
+    initial: InitialStates | None = None,
 ) -> None:
-    """Run the loop to its end (continuing ``earlier`` if there is one), evaluate the result and write the report."""
-    loop, config, began = assembled.loop, run.config, time.perf_counter()
-    method, options = with_array_leaves(assembled.components).method, options_from(config)
+    """Run the loop to its end, evaluate the result and write the report.
+
+    If there is an ``earlier`` run, it is continued, to another total number of ``steps`` if one is given. A new run
+    starts from ``initial`` states of the method, if there are any.
+    """
+    loop, began = assembled.loop, time.perf_counter()
+    method = with_array_leaves(assembled.components).method
     run.lock()
     try:
-        checkpoint = earlier.load_checkpoint(loop.checkpoint_template()) if earlier else None
-        step = int(checkpoint.meta["step"]) if checkpoint else 0
-        if earlier:
-            run.rewind(step if checkpoint else -1)
-        bus.emit("start", step, config=config, device=describe_device(), planned_bytes=planned, run=str(run.path))
-        carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (loop.init(), [])
-        damaged = checkpoint.warnings if checkpoint else []
-        for message in [*assembled.warnings, *damaged, *(f"restarted: {what}" for what in restarts)]:
-            bus.emit("warning", step, message=message)
-
+        step, carry = _start_or_restore(run, assembled, bus, planned, earlier, steps, initial)
+        config, options, interval = run.config, options_from(run.config), assembled.evaluation_interval
         make_envs, log_conversations = assembled.make_envs, _conversation_logger(run, assembled, method)
 
         def evaluate(states: PyTree):
             if make_envs is None:
                 raise UserError("evaluating needs an environment: give one with --env")
-            score = evaluate_policy(method, gather_arrays(states), make_envs, config["seeds"], options.episodes)
+            if options.evaluate_every is None:
+                return greedy_returns(method, states, make_envs, config["seeds"], options.episodes), None
+            score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
             return score["greedy"]["scores"], score["sampled"]["scores"]
 
         if step == 0:
             log_conversations(step, loop.learner_state(carry).method)
-        carry, reason = run_loop(loop, carry, schedule_from(config), run, bus, evaluate, log_conversations)
+        carry, reason = run_loop(loop, carry, schedule_from(config, interval), run, bus, evaluate, log_conversations)
         step, trained = loop.num_steps(carry), time.perf_counter()
         if reason != "interrupted" and make_envs is not None:
             states = gather_arrays(loop.learner_state(carry).method)
             score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
             run.write_json("final.json", {"step": step} | score)
+            if interval or run.best is not None:  # else the latest checkpoint is the only one with a score
+                save_best(run, step, score["greedy"]["scores"], states)
             log_conversations(step, states)
             bus.emit("evaluation", step, greedy=score["greedy"]["scores"], sampled=score["sampled"]["scores"])
         if reason != "interrupted" and is_main_process():
@@ -249,6 +281,55 @@ def _train_run(
         bus.emit("done", step, reason=reason, seconds=ended - began)
     finally:
         run.unlock()
+
+
+def _start_or_restore(
+    run: RunDirectory,
+    assembled: AssembledRun,
+    bus: EventBus,
+    planned: int,
+    earlier: RunDirectory | None,
+    steps: int | None,
+    initial: InitialStates | None,
+) -> tuple[int, Any]:
+    """The step and the carry of a new run, or of the newest undamaged checkpoint of an ``earlier`` one."""
+    loop = assembled.loop
+    checkpoint = earlier.load_checkpoint(loop.checkpoint_template(), padded=".learner.store") if earlier else None
+    step = int(checkpoint.meta["step"]) if checkpoint else 0
+    final = None
+    if earlier:
+        if checkpoint is None and "init_from" in run.config:
+            raise UserError(f"{run.path} was stopped before its initial parameters were saved: train it again")
+        run.rewind(step if checkpoint else -1)
+        if steps is not None and steps != run.config["steps"]:
+            final = run.read_json("final.json")
+            run.extend(steps, step)
+    bus.emit("start", step, config=run.config, device=describe_device(), planned_bytes=planned, run=str(run.path))
+    carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (loop.init(), [])
+    skipped = (checkpoint or initial or _NO_STATES).warnings
+    for message in [*assembled.warnings, *skipped, *(f"restarted: {what}" for what in restarts)]:
+        bus.emit("warning", step, message=message)
+    if initial:  # saved at once: resuming needs no other run
+        states = initial.fill(gather_arrays(loop.learner_state(carry).method))
+        carry = loop.with_method_states(carry, states)
+        save_checkpoint(loop, carry, run, bus)
+    if final is not None and final["step"] == step:  # until now the latest checkpoint was the best one
+        save_best(run, step, final["greedy"]["scores"], gather_arrays(loop.learner_state(carry).method))
+    return step, carry
+
+
+_NO_STATES = InitialStates((), {}, [])
+
+
+def _initial_states(assembled: AssembledRun, config: dict[str, Any]) -> InitialStates | None:
+    """The states that a new run starts from; ``None`` if it starts anew. Adds their source to ``config``."""
+    if "init_from" not in config:
+        return None
+    method, seeds = assembled.components.method, config["seeds"]
+    path = config["init_from"]["run"]
+    initial = load_initial_states(path, method, config["method_name"], assembled.spec, seeds)
+    config["init_from"] = initial.source
+    return initial
 
 
 def _conversation_logger(run: RunDirectory, assembled: AssembledRun, method: Method) -> Callable[[int, PyTree], None]:

@@ -37,7 +37,14 @@ def train(method: Method, env: str, steps: int, seeds: list[int], out: Path, eve
         thespis.resume(out, callbacks=[copy_checkpoint])
     else:
         thespis.train(
-            method, env, steps=steps, seeds=seeds, out=out, callbacks=[copy_checkpoint], checkpoint_seconds=every
+            method,
+            env,
+            steps=steps,
+            seeds=seeds,
+            out=out,
+            callbacks=[copy_checkpoint],
+            checkpoint_seconds=every,
+            evaluate_every=0,
         )
 
 

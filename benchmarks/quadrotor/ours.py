@@ -20,5 +20,6 @@ if __name__ == "__main__":
         seeds=[int(seed)],
         curriculum=ARM.options["curriculum"],
         episodes=1,
+        evaluate_every=0,
         out=directory,
     )

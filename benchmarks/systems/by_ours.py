@@ -58,6 +58,7 @@ def main() -> None:
             envs=job.envs,
             settings=settings,
             report_every=job.begin,
+            evaluate_every=0,
             episodes=1,
             data=job.data if job.rows else None,
             out=f"{folder}/run",

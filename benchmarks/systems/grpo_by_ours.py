@@ -76,6 +76,7 @@ def main() -> None:
                 f"compute_dtype={job.dtype}",
             ],
             report_every=job.begin * rows,
+            evaluate_every=0,
             episodes=1,
             out=f"{folder}/run",
             callbacks=[on_event],

@@ -89,7 +89,7 @@ def test_ctrl_c_ends_the_workers_and_resuming_is_exact(uninterrupted, tmp_path):
 
     result = run_to_end([*SLOW_RUN, "--quiet"], tmp_path, interrupt)
     assert result.code == 130 and "thespis resume run" in one_line(result)
-    result = run_to_end(["resume", "run", "--quiet"], tmp_path)
+    result = run_to_end(["resume", "run", "--trust", "failing_envs", "--quiet"], tmp_path)
     assert result.code == 0 and outcome(tmp_path / "run") == outcome(uninterrupted), result.err
 
 

@@ -53,13 +53,44 @@ def test_json_is_one_document_on_stdout_and_the_rest_on_stderr(trained, thespis)
 def test_evaluate_changes_nothing(trained, thespis):
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     document = thespis("evaluate", trained, "--episodes", 3, "--json").document
-    assert {"run", "step", "greedy", "sampled", "state_hash"} == set(document)
+    assert {"run", "step", "greedy", "sampled", "state_hash", "warnings"} == set(document)
     for mode in ("greedy", "sampled"):
         assert {"iqm", "interval", "seeds", "scores"} <= set(document[mode])
         assert np.shape(document[mode]["scores"]) == (3, 3)
         assert document[mode]["interval"][0] <= document[mode]["iqm"] <= document[mode]["interval"][1]
     assert document["state_hash"] == json.loads((trained / "final.json").read_text())["state_hash"]
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+def test_the_best_checkpoint_can_be_evaluated(trained, thespis):
+    best = thespis("resume", trained, "--json").document["best"]
+    document = thespis("evaluate", trained, "--checkpoint", "best", "--episodes", 2, "--json").document
+    assert document["step"] == best["step"] and np.mean(document["greedy"]["scores"]) == best["score"]
+    assert "has no checkpoint 3: it has latest, best" in thespis("record", trained, "--checkpoint", 3, code=2).err
+
+
+def test_a_damaged_checkpoint_is_named_by_every_command_that_would_read_it(trained, thespis, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "damaged")
+    older, newest = sorted((run / "checkpoints").glob("step_*"))
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    step = int(older.stem.removeprefix("step_"))
+    words = {
+        "evaluate": ("--episodes", 1),
+        "record": (),
+        "collect": ("--episodes", 3, "--out", "data"),
+        "report": (),
+        "resume": ("--quiet",),  # last: it writes a new one
+    }
+    for command, options in words.items():
+        result = thespis(command, run, *options, "--json")
+        (warning,) = [line for line in result.err.splitlines() if line.startswith("thespis: warning: ")]
+        assert newest.name in warning and "damaged" in warning, command
+        assert [newest.name in line for line in result.document["warnings"]] == [True], command
+        if command in ("evaluate", "record"):
+            assert result.document["step"] == step
+    assert thespis("report", run, "--json").document["warnings"] == []
 
 
 def test_compare_prints_a_sentence_and_writes_a_plot(trained, thespis):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import thespis
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
 from thespis.evaluation import formatting, run_view
@@ -221,13 +222,14 @@ def test_changed_settings_are_found_and_in_the_command():
         "seeds": [7],
         "env": None,
         "options": {"episodes": 20, "evaluate_every": 0, "data": "d", "threads": 2, "loop": None},
+        "init_from": {"run": "runs/a", "step": 5},
         "feedback": {"class": "thespis.feedback.rnd:RandomNetworkDistillation"},
         "curriculum": {"class": "thespis.curricula.domain_randomization:X", "ranges": [["length", 0.3, 0.8]]},
         "method": to_config(Replay()),
     }
     assert run_view.train_command(config) == (
-        "thespis train x --steps 10 --envs 4 --seeds 7, --episodes 20 --data d --feedback rnd --randomize "
-        "length=0.3..0.8"
+        "thespis train x --steps 10 --envs 4 --seeds 7, --evaluate-every 0 --episodes 20 --data d "
+        "--init-from runs/a --feedback rnd --randomize length=0.3..0.8"
     )
     assert (
         run_view.changed_settings({"class": "os.path:join"})
@@ -280,3 +282,17 @@ def test_format_bytes():
         "1.4 GB",
         "30 TB",
     ]
+
+
+def test_a_run_from_data_without_an_environment_is_said_to_be_finished(tmp_path):
+    data = Path(__file__).parents[1] / "compatibility" / "steps"
+    settings = {"hidden_sizes": "8", "batch_size": 4}
+    run = thespis.train("bc", data=str(data), steps=4, settings=settings, out=tmp_path / "run")
+    text = (run.path / "report.html").read_text()
+    assert "Finished: 4 updates per seed" in text and "Not finished" not in text
+    assert "environment steps" not in text
+    stop = [lambda event: event.kind == "metrics"]
+    stopped = thespis.train("bc", data=str(data), steps=4, settings=settings, out=tmp_path / "b", callbacks=stop)
+    assert "Not finished: 1 of 4 updates per seed" in (stopped.path / "report.html").read_text()
+    with pytest.raises(UserError, match="from data without an environment: train with --env"):
+        group_runs([run.path])

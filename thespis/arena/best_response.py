@@ -24,7 +24,9 @@ def train_best_response(
 
     ``train``: :func:`thespis.train`.
     """
-    run = train("ppo", FixedOpponentEnv(env, (player,)), steps=num_steps, seeds=[seed], out=out, episodes=2)
+    run = train(
+        "ppo", FixedOpponentEnv(env, (player,)), steps=num_steps, seeds=[seed], out=out, episodes=2, evaluate_every=0
+    )
     state, groups = jax.tree.map(lambda x: x[0], run.states), env.spec.groups
     members = GroupStates({group.name: state for group in groups}, groups)
     method: Any = IndependentLearners(run.method)

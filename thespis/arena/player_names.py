@@ -27,6 +27,7 @@ from thespis.learners.multi_agent.independent_learners import GroupStates, Indep
 from thespis.runs.checkpoint import CheckpointError
 from thespis.runs.config import from_config, import_object
 from thespis.runs.store import RunDirectory, missing_run_message
+from thespis.runs.trust import reading
 
 PLAYER_NAME_HELP = (
     "a player is a run (runs/ppo, runs/ppo@3 for its seed 3, runs/league#1 for its learner 1), bot:random, "
@@ -53,7 +54,7 @@ def resolve_match_env(player_names: list[str], env: Any) -> tuple[str, Environme
         for player_name in player_names:
             if ":" not in player_name and _find_run(player_name) is None:
                 raise _missing_player(player_name)
-        trained = {resolve_env(run.config, None): player_name for player_name, run in _find_runs(player_names).items()}
+        trained = {resolve_env(run, None): player_name for player_name, run in _find_runs(player_names).items()}
         if not trained:
             raise UserError(
                 "there is no run to take the environment from: choose one with --env NAME (thespis list envs)"
@@ -118,11 +119,10 @@ def _load_trained(
     all_seeds: bool,
 ) -> TournamentPlayer:
     config, spec = directory.config, env.spec
-    curriculum = from_config(config["curriculum"])
-    is_single_agent = isinstance(curriculum, OpponentCurriculum) or not isinstance(
-        from_config(config["method"]), MultiAgentMethod
-    )
-    run = Run(directory, resolve_env(config, None) if is_single_agent else env)
+    with reading(directory.trust):
+        curriculum, trained_method = from_config(config["curriculum"]), from_config(config["method"])
+    is_single_agent = isinstance(curriculum, OpponentCurriculum) or not isinstance(trained_method, MultiAgentMethod)
+    run = Run(directory, resolve_env(directory, None) if is_single_agent else env)
     seeds = [seed] if seed is not None else config["seeds"][: None if all_seeds else 1]
     try:
         states = run.states_for_seeds(seeds)

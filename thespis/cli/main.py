@@ -38,8 +38,10 @@ from thespis.cli.commands.serve import ServeCommand
 from thespis.cli.commands.sweep import SweepCommand
 from thespis.cli.commands.train import TrainCommand
 from thespis.cli.output import Command, CommandOutput, open_output, print_stderr
-from thespis.core.errors import UserError
+from thespis.cli.trust_flags import env_module
+from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.renames import RenamedWarning
+from thespis.runs.trust import trusting
 from thespis.runtime.user_frames import describe_error, format_frame, last_user_frame
 
 COMMANDS: dict[str, type] = {
@@ -170,7 +172,8 @@ def _show_method_help(argv: list[str]) -> int:
 
 def _run_command(command: Command, out: CommandOutput, show_traceback: bool) -> int:
     try:
-        return command.run(out)
+        with trusting(_trusted_modules(command)):
+            return command.run(out)
     except UserError as error:
         if show_traceback:
             traceback.print_exc()
@@ -203,6 +206,14 @@ def _print_user_frame(error: Exception) -> bool:
     return frame is not None
 
 
+def _trusted_modules(command: Command) -> list[str]:
+    """Modules that the user has named: by ``--trust``, or as the module of ``--env``."""
+    env: Any = getattr(command, "env", None)
+    modules: list[str] = [*getattr(command, "trust", ())]
+    module = env_module(env) if isinstance(env, str) else None
+    return modules if module is None else [*modules, module]
+
+
 def _handle_broken_pipe() -> int:
     """Redirect stdout to the null device after its reader has closed it, so that Python prints no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -210,7 +221,7 @@ def _handle_broken_pipe() -> int:
 
 
 def _resume_hint(out: CommandOutput) -> str:
-    return f"; continue with: thespis resume {out.run_directory}" if out.run_directory else ""
+    return f"; continue with: thespis resume {out.run_directory}{out.trust_flags}" if out.run_directory else ""
 
 
 @contextlib.contextmanager
@@ -222,12 +233,15 @@ def _silence_libraries() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="jax")
         warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
-        warnings.filterwarnings("always", category=RenamedWarning)
+        for category in (RenamedWarning, DamagedCheckpointWarning):
+            warnings.filterwarnings("always", category=category)
         original_showwarning = warnings.showwarning
 
         def show_in_one_line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, RenamedWarning):
                 print(f"note: {message}", file=sys.stderr)
+            elif issubclass(category, DamagedCheckpointWarning):
+                print_stderr(f"warning: {message}")
             else:
                 original_showwarning(message, category, *where, **more)
 

@@ -47,6 +47,14 @@ RunPaths = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metava
 """Directories of runs."""
 
 
+CheckpointOption = Annotated[str, tyro.conf.arg(name="checkpoint", metavar="latest|best|STEP")]
+"""The checkpoint of a run: the latest, the best by evaluation, or that of a step."""
+
+
+TrustOption = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="MODULE")]
+"""The ``--trust`` option of commands that read runs. It can be repeated."""
+
+
 def parse_seeds(text: str) -> int | list[int]:
     """Parse ``3`` (a number of seeds) or ``0,3,5`` (a list of seeds). Raises :class:`UserError` for other texts."""
     try:

@@ -30,13 +30,14 @@ class CommandOutput:
     """Destination of a command's text and result.
 
     ``json_stream`` receives the JSON document, if one is requested; the console then writes to stderr.
-    ``run_directory`` is the run in training, for messages after an error.
+    ``run_directory`` is the run in training, for messages after an error, and ``trust_flags`` what its commands need.
     """
 
     def __init__(self, json_stream: TextIO | None = None):
         self.json_stream = json_stream
         self.console = Console(stderr=json_stream is not None, highlight=False)
         self.run_directory: str | None = None
+        self.trust_flags = ""
 
     def print(self, *objects: Any, markup: bool = True) -> None:
         """Print on the console; without ``markup``, square brackets are printed as they are."""

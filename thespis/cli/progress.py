@@ -23,6 +23,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from thespis.cli.trust_flags import trust_flags
 from thespis.evaluation import formatting
 from thespis.runs.events import Event
 from thespis.runs.store import BASE_COLUMNS
@@ -274,7 +275,8 @@ class LiveDisplay:
         if event.data.get("seconds"):
             text += f" after {formatting.format_duration(event.data['seconds'])}"
         if reason != "finished" and self.progress.run_directory:
-            text += f"; continue with: thespis resume {self.progress.run_directory}"
+            flags = trust_flags(self.progress.config)
+            text += f"; continue with: thespis resume {self.progress.run_directory}{flags}"
         self._print(text, "bold")
 
     def _progress_line(self, force: bool = False) -> None:

@@ -32,6 +32,8 @@ class TrainArgs:
     environment's demonstrations), or blank (random weights). The same as --set model=."""
     set: Annotated[tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")] = ()
     """Settings of the method, such as learning_rate=3e-4 hidden_sizes=64,64 (thespis list methods METHOD)."""
+    init_from: Annotated[str | None, optional_arg("RUN")] = None
+    """Start with the parameters of a run of the same method, with the optimizer's state where it fits."""
     feedback: Literal["environment", "rnd", "counts"] = "environment"
     """The learning signal: the environment's reward, alone or with an exploration bonus, by random network distillation
     (rnd) or by visit counts (counts)."""
@@ -60,8 +62,9 @@ class TrainArgs:
     """Delay acting and learning randomly by up to so many seconds, to test dependence on timing."""
     threads: Count = 1
     """Threads that step host environments, per worker. Results do not depend on it."""
-    evaluate_every: Count = 0
-    """Steps between evaluations during training; 0 for a final evaluation only."""
+    evaluate_every: Annotated[Count | None, optional_arg("N")] = None
+    """Steps between evaluations during training; 0 for a final evaluation only. By default, runs of 10,000 steps and
+    more are evaluated ten times where that is cheap (docs/runs.md)."""
     episodes: Count = 10
     """Episodes per seed in each evaluation, greedy and sampled each."""
     checkpoint_seconds: Annotated[float, tyro.conf.arg(metavar="S")] = 60.0
@@ -77,6 +80,7 @@ class TrainArgs:
             "seeds": self._seeds(),
             "envs": self.envs,
             "settings": [*([f"model={self.model}"] if self.model else []), *flatten_option(self.set)],
+            "init_from": self.init_from,
             "feedback": self.feedback,
             "curriculum": self._curriculum(),
             "data": self.data,

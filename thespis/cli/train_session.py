@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from thespis.cli.output import CommandOutput, print_stderr
+from thespis.cli.trust_flags import trust_flags
 from thespis.runs.events import Callback, Event
 
 if TYPE_CHECKING:
@@ -21,11 +22,12 @@ EXIT_DIVERGED, EXIT_INTERRUPTED = 3, 130
 
 
 class RunSummaryListener:
-    """Callback that keeps the data of the final summary, and prints warnings if there is no live display."""
+    """Callback that keeps the data of the final summary, with warnings, and prints these on stderr if it ``warns``."""
 
-    def __init__(self, out: CommandOutput, quiet: bool):
-        self._out, self._quiet = out, quiet
+    def __init__(self, out: CommandOutput, warns: bool):
+        self._out, self._warns = out, warns
         self.start_data: dict[str, Any] = {}
+        self.warnings: list[str] = []
         self.reason, self.seconds, self.step = "", 0.0, 0
 
     def __call__(self, event: Event) -> None:
@@ -35,8 +37,11 @@ class RunSummaryListener:
             case "start":
                 self.start_data = event.data
                 self._out.run_directory = event.data["run"]
-            case "warning" if self._quiet:
-                print_stderr(f"warning: {event.data['message']}")
+                self._out.trust_flags = trust_flags(event.data["config"])
+            case "warning":
+                self.warnings.append(event.data["message"])
+                if self._warns:
+                    print_stderr(f"warning: {event.data['message']}")
             case "done":
                 self.reason, self.seconds = event.data["reason"], event.data["seconds"]
 
@@ -49,10 +54,11 @@ def train_with_display(
     trackers: list[Callback] | None = None,
 ) -> int:
     """Train by ``train_fn``, which is called with the callbacks; print the results and return the exit code."""
-    from thespis.cli.progress import LiveDisplay
+    from thespis.cli.progress import LiveDisplay, use_plain_output
     from thespis.training.driver import DivergenceError
 
-    summary = RunSummaryListener(out, quiet)
+    on_stdout = out.json_stream is None and use_plain_output(out.console)  # where a reader may miss the warnings
+    summary = RunSummaryListener(out, warns=quiet or on_stdout)
     try:
         with contextlib.nullcontext() if quiet else LiveDisplay(out.console) as display:
             run = train_fn([*([display] if display else []), summary, *(trackers or [])])
@@ -62,7 +68,10 @@ def train_with_display(
     if summary.reason == "interrupted":
         out.write_result(_result_json(run, summary))
         if quiet:  # otherwise the display has printed it
-            print_stderr(f"interrupted at step {summary.step:,} and saved; continue with: thespis resume {run.path}")
+            print_stderr(
+                f"interrupted at step {summary.step:,} and saved; continue with: "
+                f"thespis resume {run.path}{out.trust_flags}"
+            )
         return EXIT_INTERRUPTED
     _print_summary(out, run)
     out.write_result(_result_json(run, summary))
@@ -119,8 +128,10 @@ def _result_json(run: Run, summary: RunSummaryListener) -> dict[str, Any]:
         "seconds": summary.seconds,
         "device": summary.start_data.get("device"),
         **results,
+        "best": run.directory.best,
         "state_hash": final.get("state_hash"),
         "report": str(report) if report.exists() else None,
+        "warnings": summary.warnings,
     }
 
 
@@ -131,6 +142,8 @@ def _print_summary(out: CommandOutput, run: Run) -> None:
         out.print()
         out.print(final_table(run.final_scores))
     rows = [("report", str(run.path / "report.html"))]
+    if (best := run.directory.best) is not None:
+        rows += [("best", f"mean greedy return {best['score']:.6g} at step {best['step']:,}: --checkpoint best")]
     rows += [("source" if i == 0 else "", line) for i, line in enumerate(bibliography_lines(run.config))]
     rows += [("next" if i == 0 else "", line) for i, line in enumerate(_next_commands(run))]
     grid = Table.grid(padding=(0, 2))
@@ -148,7 +161,8 @@ def bibliography_lines(config: dict[str, Any]) -> list[str]:
 
 
 def _next_commands(run: Run) -> list[str]:
-    path = Path(run.path)
+    path, trust = Path(run.path), trust_flags(run.config)
     if run.config["env"] is None:
         return [f"thespis report {path}"]
-    return [f"thespis evaluate {path} --episodes 100", f"thespis record {path}", f"thespis compare {path} OTHER"]
+    commands = [f"thespis evaluate {path} --episodes 100{trust}", f"thespis record {path}{trust}"]
+    return [*commands, f"thespis compare {path} OTHER"]

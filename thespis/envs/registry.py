@@ -32,6 +32,7 @@ from thespis.envs.libraries import (
     list_envs,
     unknown_env_error,
 )
+from thespis.runs.trust import check_module, check_object
 
 __all__ = ["EnvEntry", "is_multi_agent", "list_envs", "make_compiled", "make_host", "resolve_env"]
 
@@ -61,6 +62,8 @@ def resolve_env(environment: Any) -> EnvEntry:
         return _resolve_bare_name(environment)
     if library not in LIBRARIES:
         return EnvEntry(_env_kind(_import_env(environment)), environment)
+    if library == "gymnasium" and ":" in rest:  # Gymnasium imports the module before the colon
+        check_module(rest)
     if not has_env(library, rest):
         raise unknown_env_error(environment)
     return EnvEntry("compiled" if library in COMPILED_LIBRARIES else "host", environment)
@@ -199,6 +202,7 @@ def _import_env(path: str) -> Any:
     module, _, attribute = path.partition(":")
     if not module or not attribute:
         raise unknown_env_error(path)
+    check_module(path)
     if os.getcwd() not in sys.path:  # a console script does not have the user's directory on its path
         sys.path.append(os.getcwd())
     try:
@@ -213,6 +217,7 @@ def _import_env(path: str) -> Any:
     try:
         for part in attribute.split("."):
             target = getattr(target, part)
+            check_object(path, target)
     except AttributeError:
         renamed = renamed_class(path)
         if renamed is not None and renamed.name not in (None, path):

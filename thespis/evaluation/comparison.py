@@ -130,6 +130,8 @@ def _make_group(name: str, runs: list[RunDirectory], mode: str) -> RunGroup:
     scores: dict[int, float] = {}
     for run in runs:
         final = run.read_json("final.json")
+        if run.config["env"] is None:
+            raise UserError(f"{run.path} has learned from data without an environment: train with --env to compare it")
         if not final or not final.get(mode):
             raise UserError(f"{run.path} has no final evaluation: finish it with `thespis resume {run.path}`")
         for seed, returns in zip(run.config["seeds"], final[mode]["scores"], strict=True):
@@ -149,7 +151,12 @@ def _env_name(config: dict[str, Any]) -> str:
 def _group_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Settings that are equal for runs that differ only in their seeds."""
     options = config.get("options", {})
-    return {name: config.get(name) for name in GROUP_SETTINGS} | {name: options.get(name) for name in GROUP_OPTIONS}
+    source = {"init_from": (config.get("init_from") or {}).get("run")}  # the rest of it may have changed since
+    return (
+        {name: config.get(name) for name in GROUP_SETTINGS}
+        | {name: options.get(name) for name in GROUP_OPTIONS}
+        | source
+    )
 
 
 def settings_key(config: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,36 +12,50 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.contracts import Method, Mode
-from thespis.core.errors import UserError
+from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.records import EnvSpec
+from thespis.envs import registry
 from thespis.evaluation.actor import Actor
 from thespis.evaluation.episode_recording import EpisodeRecording, record_episode
 from thespis.evaluation.report import write_report
 from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.score import evaluate_policy
+from thespis.runs import checkpoint as checkpoints
 from thespis.runs.config import from_config
 from thespis.runs.store import RunDirectory
+from thespis.runs.trust import reading
 from thespis.training.assembly import METHOD_STATE_PATH, enable_compilation_cache, method_state_shapes, training_env
 from thespis.training.components import with_array_leaves
 from thespis.training.options import options_from
 
 
-def resolve_env(config: dict[str, Any], env: Any) -> Any:
-    """The environment passed by the caller, else the one named in run.json. Raises :class:`UserError` for an object."""
-    name = config["env"]
-    if env is None and name is not None and name.startswith("object:"):
+def resolve_env(run: RunDirectory, env: Any) -> Any:
+    """The environment passed by the caller, else the one named in run.json.
+
+    Raises :class:`UserError` for an object, and for one in a module that the run may not name.
+    """
+    name = run.config["env"]
+    if env is not None or name is None:
+        return env
+    if name.startswith("object:"):
         raise UserError(f"this run's environment was an object ({name[7:]}): give it again, as env=...")
-    return name if env is None else env
+    with reading(run.trust):
+        registry.resolve_env(name)  # imports the environment, if it may be
+    return name
 
 
 class Run:
     """A trained run: configuration, metrics, policies, evaluation and recording."""
 
-    def __init__(self, directory: RunDirectory, env: Any):
+    def __init__(self, directory: RunDirectory, env: Any, checkpoint: str | int = "latest"):
         self.directory, self._env = directory, env
+        self.checkpoint_file = directory.find_checkpoint(checkpoint)
         self.path, self.config = directory.path, directory.config
-        self.method: Method = with_array_leaves(from_config(self.config["method"]))
+        with reading(directory.trust):
+            self.method: Method = with_array_leaves(from_config(self.config["method"]))
         self._loaded: tuple[EnvSpec, PyTree, int] | None = None
+        self.warnings: list[str] = []
+        """One line for each damaged checkpoint that was skipped when the states were read."""
 
     @property
     def final_scores(self) -> dict[str, Any] | None:
@@ -52,17 +68,16 @@ class Run:
 
     def make_envs(self, num_envs: int) -> Any:
         """``num_envs`` fresh host environments of this run."""
-        from thespis.envs import registry
-
         return registry.make_host(self._training_env(), num_envs, num_threads=options_from(self.config).threads)
 
     def _training_env(self) -> Any:
-        environment = resolve_env(self.config, self._env)
-        return training_env(environment, self.method, from_config(self.config["curriculum"]))
+        environment = resolve_env(self.directory, self._env)
+        with reading(self.directory.trust):
+            return training_env(environment, self.method, from_config(self.config["curriculum"]))
 
     @property
     def states(self) -> PyTree:
-        """The method's states at the newest undamaged checkpoint, with leading axis ``[seed]``."""
+        """The method's states at the chosen checkpoint, with leading axis ``[seed]``."""
         return self._load()[1]
 
     def states_for_seeds(self, seeds: list[int]) -> PyTree:
@@ -79,24 +94,32 @@ class Run:
 
     @property
     def step(self) -> int:
-        """Environment steps per seed at the newest undamaged checkpoint."""
+        """Environment steps per seed at the chosen checkpoint."""
         return self._load()[2]
 
     def _load(self) -> tuple[EnvSpec, PyTree, int]:
         if self._loaded is None:
             spec = self._spec()
             shapes = method_state_shapes(self.method, spec, self.config["seeds"])
-            checkpoint = self.directory.load_checkpoint(shapes, METHOD_STATE_PATH)
-            if checkpoint is None:
-                raise UserError(f"{self.path} has no checkpoint yet: continue it with `thespis resume {self.path}`")
-            self._loaded = spec, checkpoint.tree, int(checkpoint.meta["step"])
+            if self.checkpoint_file is not None:
+                states, meta = checkpoints.load(self.checkpoint_file, shapes, METHOD_STATE_PATH)
+            else:
+                checkpoint = self.directory.load_checkpoint(shapes, METHOD_STATE_PATH)
+                if checkpoint is None:
+                    raise UserError(f"{self.path} has no checkpoint yet: continue it with `thespis resume {self.path}`")
+                states, meta, self.warnings = checkpoint.tree, checkpoint.meta, checkpoint.warnings
+                for message in self.warnings:
+                    text = f"{message}; {checkpoint.path.name} is used instead"
+                    warnings.warn(text, DamagedCheckpointWarning, stacklevel=4)
+            self._loaded = spec, states, int(meta["step"])
         return self._loaded
 
     def _spec(self) -> EnvSpec:
         if self.config["env"] is None:
             from thespis.training.data_sources import build_dataset
 
-            return build_dataset(self.config["options"]["data"], None, self.method).spec
+            with reading(self.directory.trust):
+                return build_dataset(self.config["options"]["data"], None, self.method).spec
         envs = self.make_envs(1)
         envs.close()
         return envs.spec
@@ -147,8 +170,13 @@ class Run:
         return write_report([self.path], Path(out) if out else self.path / "report.html")
 
 
-def load(path: str | Path, env: Any = None) -> Run:
-    """Open a run on disk. ``env`` is needed only for an environment that was passed as an object."""
+def load(path: str | Path, env: Any = None, *, checkpoint: str | int = "latest", trust: Iterable[str] = ()) -> Run:
+    """Open a run on disk. ``env`` is needed only for an environment that was passed as an object.
+
+    ``checkpoint``: ``latest`` (the newest undamaged one), ``best`` (that with the highest mean greedy return, over
+    seeds and episodes, of all evaluations of the run), or the step of one of the files under ``checkpoints/``.
+    ``trust``: modules whose classes and environments the run may name, besides those of Thespis
+    (:mod:`thespis.runs.trust`).
+    """
     enable_compilation_cache()
-    run = RunDirectory.open(path)
-    return Run(run, env if env is not None else run.config["env"])
+    return Run(RunDirectory.open(path, trust), env, checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,7 +51,7 @@ def _run_facts(run: RunView) -> str:
     config = run.config
     facts = [
         run.label,
-        f"{config['steps']:,} environment steps per seed" if "steps" in config else "",
+        f"{config['steps']:,} {_step_unit(run)} per seed" if "steps" in config else "",
         formatting.format_count(len(run.seeds), "training seed"),
         formatting.format_count(config["envs"], "environment") + " per seed" if "envs" in config else "",
         run_details.run_device(run),
@@ -58,10 +59,18 @@ def _run_facts(run: RunView) -> str:
     return " · ".join(fact for fact in facts if fact)
 
 
+def _step_unit(run: RunView) -> str:
+    """What a step of the run is."""
+    return "updates" if run.config.get("loop") == "logged" else "environment steps"
+
+
 def _verdict_box(run: RunView, calibration: Calibration | None) -> str:
+    if run.final is None and run.config.get("loop") == "logged" and run.step >= run.config.get("steps", math.inf):
+        text = f"Finished: {run.step:,} updates per seed, without an evaluation in an environment."
+        return html_page.verdict_box([text])
     if run.final is None:
         planned = f" of {run.config['steps']:,}" if "steps" in run.config else ""
-        text = f"Not finished: {run.step:,}{planned} environment steps per seed so far."
+        text = f"Not finished: {run.step:,}{planned} {_step_unit(run)} per seed so far."
         last = _latest_return(run)
         return html_page.verdict_box(
             [text + (f" Training return {formatting.format_number(last)}." if last is not None else "")], "waiting"

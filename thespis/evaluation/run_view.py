@@ -15,6 +15,7 @@ from thespis.core.errors import UserError
 from thespis.evaluation.learning_curve import LearningCurve
 from thespis.runs.config import import_object, to_config
 from thespis.runs.store import BASE_COLUMNS, RunDirectory
+from thespis.runs.trust import reading, trust_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,13 +134,15 @@ def changed_settings(config: Any) -> set[str]:
     if not (module.startswith("thespis.") or module in sys.modules):
         return set()
     try:
-        defaults = dict(flatten_config(to_config(import_object(name)())))
+        with reading(trust_in(())):
+            cls = import_object(name)
+        defaults = dict(flatten_config(to_config(cls()))) if isinstance(cls, type) else {}
     except (UserError, TypeError, ValueError):
         return set()
     return {path for path, value in flatten_config(config) if path not in defaults or defaults[path] != value}
 
 
-_OPTION_FLAGS = ("evaluate_every", "episodes", "policy_lag", "data")  # options on which results depend, besides --loop
+_OPTION_FLAGS = ("episodes", "policy_lag", "data")  # options on which results depend, besides those that may be 0
 
 
 def train_command(config: dict[str, Any]) -> str:
@@ -151,7 +154,9 @@ def train_command(config: dict[str, Any]) -> str:
     flags = {name: config.get(name) for name in ("env", "steps", "envs")}
     flags["seeds"] = _format_seeds(config.get("seeds", [0]))
     options = config.get("options") or {}
-    flags |= {name: options.get(name) or None for name in _OPTION_FLAGS} | {"loop": options.get("loop")}
+    flags |= {name: options.get(name) for name in ("evaluate_every", "loop")}
+    flags |= {name: options.get(name) or None for name in _OPTION_FLAGS}
+    flags["init_from"] = (config.get("init_from") or {}).get("run")
     bonus = {"RandomNetworkDistillation": "rnd", "CountBonus": "counts"}.get(class_name(config.get("feedback")))
     flags |= {"feedback": bonus} if bonus else {}
     for name, value in flags.items():

@@ -37,6 +37,21 @@ def summarize_returns(result: RolloutResult, env: str | None = None) -> dict[str
     }
 
 
+def greedy_returns(
+    method: Method,
+    states: PyTree,
+    make_envs: Callable[[int], HostEnvironment],
+    seeds: list[int],
+    num_episodes: int,
+) -> list[list[float]]:
+    """Returns of greedy play per seed and episode, as in :func:`evaluate_policy`."""
+    envs = make_envs(len(seeds) * num_episodes)
+    try:
+        return play_episodes(method, states, envs, seeds, Mode.EXPLOIT).episode_returns.tolist()
+    finally:
+        envs.close()
+
+
 def evaluate_policy(
     method: Method,
     states: PyTree,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -104,6 +105,7 @@ def _find_or_train(trial: Trial, job: TrialJob, directory: Path, callbacks: list
         if run.final_scores is None:
             run = api.resume(path, callbacks=callbacks)
     else:
+        options: dict[str, Any] = {"evaluate_every": 0} | dict(job.arm.options)
         run = api.train(
             job.arm.method,
             job.arm.env_for(job.env),
@@ -112,7 +114,7 @@ def _find_or_train(trial: Trial, job: TrialJob, directory: Path, callbacks: list
             episodes=trial.num_episodes,
             out=path,
             callbacks=callbacks,
-            **job.arm.options,
+            **options,
         )
     if run.final_scores is None:  # only an interrupted run has no final evaluation
         raise TrialInterrupted(str(path))

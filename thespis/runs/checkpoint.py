@@ -189,12 +189,16 @@ def save(path: str | Path, tree: PyTree, meta: dict[str, Any]) -> None:
         file.write(digest.digest())
 
 
-def load(path: str | Path, like: PyTree, prefix: str = "") -> tuple[PyTree, dict[str, Any]]:
+def load(
+    path: str | Path, like: PyTree, prefix: str = "", padded: str = "", ignored: str = ""
+) -> tuple[PyTree, dict[str, Any]]:
     """Read a checkpoint into a tree with the structure of ``like``, and its ``meta``.
 
     With ``prefix``, only the part of the stored tree whose leaf paths start with it is read, and ``like`` is
     that part. Leaves of ``like`` may be arrays, ``jax.ShapeDtypeStruct``, Python values or :data:`ANY_ARRAYS`; JAX
-    leaves and structs become JAX arrays on the default device, numpy leaves numpy arrays. Raises
+    leaves and structs become JAX arrays on the default device, numpy leaves numpy arrays. Arrays whose path contains
+    ``padded`` may be shorter in the file along their second axis: zeros are appended. Leaves of the file whose path
+    contains ``ignored`` need not be in ``like``. Raises
     :class:`CorruptCheckpointError` if the file is damaged, and :class:`CheckpointError` naming the leaf and both
     shapes if it holds another state.
     """
@@ -214,7 +218,9 @@ def load(path: str | Path, like: PyTree, prefix: str = "") -> tuple[PyTree, dict
             expected |= {
                 f"{where}[{name!r}]": leaf for where, arrays in dictionaries.items() for name, leaf in arrays.items()
             }
-            _check_match([entry for entry in header["leaves"] if entry["path"].startswith(prefix)], expected, path)
+            relevant = [entry for entry in header["leaves"] if entry["path"].startswith(prefix)]
+            relevant = [entry for entry in relevant if not ignored or ignored not in entry["path"]]
+            _check_match(relevant, expected, path, padded)
             values = _read_leaves(file, path, header["leaves"], expected)
     except OSError as error:
         raise CorruptCheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -232,7 +238,19 @@ def _dict_entries(entries: list[LeafEntry], where: str) -> dict[str, np.ndarray]
     return examples
 
 
-def load_latest(directory: str | Path, like: PyTree, prefix: str = "") -> LoadedCheckpoint:
+def read_meta(path: str | Path) -> dict[str, Any]:
+    """The ``meta`` of a checkpoint; its data are not read. Raises :class:`CorruptCheckpointError` if it is damaged."""
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            return _read_header(file, path)["meta"]
+    except OSError as error:
+        raise CorruptCheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def load_latest(
+    directory: str | Path, like: PyTree, prefix: str = "", padded: str = "", ignored: str = ""
+) -> LoadedCheckpoint:
     """The newest undamaged checkpoint in ``directory``, read as by :func:`load`.
 
     Damaged files are skipped with a warning. Raises :class:`CheckpointError` if no file is left, or
@@ -241,7 +259,7 @@ def load_latest(directory: str | Path, like: PyTree, prefix: str = "") -> Loaded
     warnings: list[str] = []
     for path in reversed(list_checkpoints(directory)):
         try:
-            tree, meta = load(path, like, prefix)
+            tree, meta = load(path, like, prefix, padded, ignored)
         except CorruptCheckpointError as error:
             warnings.append(str(error))
             continue
@@ -249,6 +267,24 @@ def load_latest(directory: str | Path, like: PyTree, prefix: str = "") -> Loaded
     if warnings:
         raise CheckpointError(f"no undamaged checkpoint is left: {'; '.join(warnings)}")
     raise CheckpointError(f"{directory} holds no checkpoint")
+
+
+def damaged_checkpoints(directory: str | Path) -> list[str]:
+    """What is wrong with each checkpoint in ``directory`` that is newer than the newest undamaged one.
+
+    Reads the whole files, and needs no structure to read them into.
+    """
+    messages: list[str] = []
+    for path in reversed(list_checkpoints(directory)):
+        try:
+            with open(path, "rb") as file:
+                _read_leaves(file, path, _read_header(file, path)["leaves"], {})
+            break
+        except OSError as error:
+            messages.append(f"{path} cannot be read: {error.strerror or error}")
+        except CorruptCheckpointError as error:
+            messages.append(str(error))
+    return messages
 
 
 def list_checkpoints(directory: str | Path) -> list[Path]:
@@ -259,6 +295,11 @@ def list_checkpoints(directory: str | Path) -> list[Path]:
 def checkpoint_name(step: int) -> str:
     """The file name of the checkpoint at ``step``; names sort by step."""
     return f"step_{step:012d}{SUFFIX}"
+
+
+def checkpoint_step(path: Path) -> int:
+    """The step in a checkpoint's file name."""
+    return int(path.name.removeprefix("step_").removesuffix(SUFFIX))
 
 
 def _read_header(file: BinaryIO, path: Path) -> LeafEntry:
@@ -277,7 +318,7 @@ def _read_header(file: BinaryIO, path: Path) -> LeafEntry:
     return header
 
 
-def _check_match(entries: list[LeafEntry], wanted: dict[str, Any], path: Path) -> None:
+def _check_match(entries: list[LeafEntry], wanted: dict[str, Any], path: Path, padded: str) -> None:
     """Raise, naming the first differing leaf, unless the file's leaves match ``wanted``."""
     stored = {entry["path"]: entry for entry in entries}
     for where, leaf in wanted.items():
@@ -287,13 +328,28 @@ def _check_match(entries: list[LeafEntry], wanted: dict[str, Any], path: Path) -
             leaf_signature(stored[where]),
             leaf_signature(describe_leaf(where, leaf)),
         )
-        if stored_signature != expected_signature:
+        can_be_padded = padded and padded in where and _is_shorter(stored[where], describe_leaf(where, leaf))
+        if stored_signature != expected_signature and not can_be_padded:
             raise CheckpointError(
                 f"{path} holds another state: {where} is {stored_signature} there, expected {expected_signature}"
             )
     for where in stored:
         if where not in wanted:
             raise CheckpointError(f"{path} holds another state: {where} is not expected")
+
+
+def _is_shorter(entry: LeafEntry, expected: LeafEntry) -> bool:
+    """Whether the array of ``entry`` fits ``expected`` once rows are appended along its second axis."""
+    if entry["kind"] != "array" or entry.get("dtype") != expected.get("dtype") or len(entry["shape"]) < 2:
+        return False
+    shape = entry["shape"][:1] + expected["shape"][1:2] + entry["shape"][2:]
+    return shape == expected["shape"] and entry["shape"][1] < shape[1]
+
+
+def _append_rows(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The array with zeros appended up to ``shape``; itself if nothing is missing."""
+    missing = [(0, after - before) for before, after in zip(array.shape, shape, strict=True)]
+    return np.pad(array, missing) if any(after for _, after in missing) else array
 
 
 def _read_leaves(file: BinaryIO, path: Path, entries: list[LeafEntry], wanted: dict[str, Any]) -> dict[str, Any]:
@@ -316,6 +372,8 @@ def _read_leaves(file: BinaryIO, path: Path, entries: list[LeafEntry], wanted: d
             read(scratch[:length] if view is None else view[start : start + length])
         read(scratch[: -size % ALIGNMENT])
         if where in wanted:
+            if array is not None and entry["kind"] == "array":
+                array = _append_rows(array, np.shape(wanted[where]))
             values[where] = restore_leaf(entry, array, wanted[where])
     if file.read(_DIGEST) != digest.digest():
         raise CorruptCheckpointError(f"{path} is damaged: its data are not what was written")

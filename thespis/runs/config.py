@@ -23,6 +23,7 @@ from thespis.runs import foreign_names
 from thespis.runs.ranges import check_field
 from thespis.runs.settings import describe_settings as describe_settings
 from thespis.runs.settings import parse_setting, type_hints
+from thespis.runs.trust import check_module, check_object
 
 
 def to_config(value: Any) -> Any:
@@ -131,14 +132,16 @@ def upgrade_config(config: Any) -> Any:
 
 
 def import_object(name: str) -> Any:
-    """Import ``module:QualifiedName``. Raises :class:`UserError` if that fails."""
+    """Import ``module:QualifiedName``. Raises :class:`UserError` if that fails, or is refused while a run is read."""
     module, _, qualified = name.partition(":")
     if not _is_importable(name):
         raise UserError(f"{name} is defined in a script or a function, out of reach of other processes: use a module")
+    check_module(name)
     try:
         value: Any = importlib.import_module(module)
         for part in qualified.split("."):
             value = getattr(value, part)
+            check_object(name, value)
     except (ImportError, AttributeError) as error:
         renamed = renames.renamed_class(name)
         if renamed is not None and renamed.name not in (None, name):

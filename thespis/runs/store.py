@@ -1,12 +1,12 @@
 """The run directory: plain CSV and JSON files, readable without Thespis, and the checkpoints.
 
 ========================  ===========================================================================
-``run.json``              the resolved configuration; written once
+``run.json``              the resolved configuration; rewritten only by :meth:`RunDirectory.extend`
 ``metrics.csv``           one row per (step, seed), no wall clock: equal runs give equal bytes
 ``progress.csv``          ``step,elapsed,steps_per_second``
 ``evaluations.jsonl``     one line per evaluation: ``{"step", "greedy", "sampled"}``
 ``conversations.jsonl``   sample conversations: ``{"step", "conversations": [{"return", "turns"}]}``
-``checkpoints/``          the latest two
+``checkpoints/``          the latest two, and ``best.ckpt``: the best one by evaluation (the method's state alone)
 ``final.json`` ...        files written by :meth:`RunDirectory.write_json`
 ========================  ===========================================================================
 
@@ -22,7 +22,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +33,7 @@ from thespis.core.errors import UserError
 from thespis.runs import checkpoint
 from thespis.runs.config import upgrade_config
 from thespis.runs.serialization import csv_line, read_json, to_jsonable
+from thespis.runs.trust import EVERYTHING, Trust, trust_in
 from thespis.runtime import disk
 
 
@@ -64,6 +65,12 @@ BASE_COLUMNS = ("step", "seed", "episodes", "episode_return", "episode_length")
 
 PROGRESS_COLUMNS = ("step", "elapsed", "steps_per_second")
 NUM_KEPT_CHECKPOINTS = 2
+BEST_CHECKPOINT = f"best{checkpoint.SUFFIX}"
+
+
+def budgets(config: dict[str, Any]) -> list[dict[str, int]]:
+    """All total numbers of steps that a run has had, oldest first, each with the step ``from`` which it holds."""
+    return config.get("budgets") or [{"steps": config["steps"], "from": 0}]
 
 
 _OLD_TURN = {"heard": "observation", "said": "response"}  # keys of a turn in earlier versions
@@ -72,8 +79,10 @@ _OLD_TURN = {"heard": "observation", "said": "response"}  # keys of a turn in ea
 class RunDirectory:
     """A run on disk. Use :meth:`create` or :meth:`open`."""
 
-    def __init__(self, path: Path, config: dict[str, Any], columns: tuple[str, ...]):
+    def __init__(self, path: Path, config: dict[str, Any], columns: tuple[str, ...], trust: Trust = EVERYTHING):
         self.path = path
+        self.trust = trust
+        """Modules that the configuration may name; everything in a run that this process has created."""
         self.config = config
         self.columns = columns
         self._lock: BinaryIO | None = None
@@ -103,8 +112,11 @@ class RunDirectory:
         return run
 
     @classmethod
-    def open(cls, path: str | Path) -> RunDirectory:
-        """Open the run in ``path``. Raises :class:`UserError` if there is none."""
+    def open(cls, path: str | Path, trust: Iterable[str] | None = ()) -> RunDirectory:
+        """Open the run in ``path``, which may name classes of the modules in ``trust`` (``None``: any).
+
+        Raises :class:`UserError` if there is none.
+        """
         path = Path(path)
         if not (path / "run.json").is_file():
             raise UserError(missing_run_message(path))
@@ -113,7 +125,7 @@ class RunDirectory:
             raise UserError(f"{path} has run format {config['format']}: install a newer Thespis")
         with disk.as_user_error("metrics.csv", path), open(path / "metrics.csv", newline="") as file:
             columns = tuple(next(csv.reader(file), ()))
-        return cls(path, config, columns)
+        return cls(path, config, columns, trust_in(trust))
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -232,14 +244,79 @@ class RunDirectory:
                 old.unlink()
         return path
 
-    def load_checkpoint(self, like: PyTree, prefix: str = "") -> checkpoint.LoadedCheckpoint | None:
+    def load_checkpoint(
+        self, like: PyTree, prefix: str = "", padded: str = "", ignored: str = ""
+    ) -> checkpoint.LoadedCheckpoint | None:
         """The newest undamaged checkpoint, or its part below ``prefix``; ``None`` if none was ever saved.
 
-        Raises :class:`thespis.runs.checkpoint.CheckpointError` if all are damaged or of another state.
+        ``padded``, ``ignored``: see :func:`thespis.runs.checkpoint.load`. Raises
+        :class:`thespis.runs.checkpoint.CheckpointError` if all are damaged or of another state.
         """
         if not checkpoint.list_checkpoints(self.checkpoint_dir):
             return None
-        return checkpoint.load_latest(self.checkpoint_dir, like, prefix)
+        return checkpoint.load_latest(self.checkpoint_dir, like, prefix, padded, ignored)
+
+    def save_best(self, step: int, score: float, tree: PyTree) -> None:
+        """Save ``tree`` as the best checkpoint if its ``score`` is higher than that of the one before."""
+        best = self.best
+        if best is None or score > best["score"]:
+            checkpoint.save(self.checkpoint_dir / BEST_CHECKPOINT, tree, {"step": step, "score": score})
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """``step`` and ``score`` of the best checkpoint: mean greedy return over seeds and evaluation episodes.
+
+        ``None`` if there is none, or only a damaged one.
+        """
+        try:
+            return checkpoint.read_meta(self.checkpoint_dir / BEST_CHECKPOINT)
+        except checkpoint.CorruptCheckpointError:
+            return None
+
+    def find_checkpoint(self, name: str | int) -> Path | None:
+        """The file of the checkpoint ``best``, or of that at a step; ``None`` for the ``latest``.
+
+        A run that was evaluated only at its end has no other best one than the latest. Raises :class:`UserError` if
+        there is no such checkpoint.
+        """
+        best = self.checkpoint_dir / BEST_CHECKPOINT
+        steps = [checkpoint.checkpoint_step(path) for path in checkpoint.list_checkpoints(self.checkpoint_dir)]
+        if name == "latest":
+            return None
+        if name == "best":
+            if best.exists():
+                return best
+            if (self.path / "final.json").exists():
+                return None
+            raise UserError(f"{self.path} was not evaluated yet and has no best checkpoint: use the latest")
+        if str(name).isdecimal() and int(name) in steps:
+            return self.checkpoint_dir / checkpoint.checkpoint_name(int(name))
+        have = ", ".join(["latest", *(["best"] if best.exists() else []), *map(str, steps)])
+        raise UserError(f"{self.path} has no checkpoint {name}: it has {have}")
+
+    # -- number of steps
+
+    @property
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint; 0 if there is none."""
+        saved = checkpoint.list_checkpoints(self.checkpoint_dir)
+        return checkpoint.checkpoint_step(saved[-1]) if saved else 0
+
+    def extend(self, steps: int, first: int) -> None:
+        """Give the run another total number of steps from step ``first`` on, and record it in run.json.
+
+        ``budgets`` there lists all totals so far, each with the step from which it holds. The final evaluation of the
+        earlier total becomes a line of evaluations.jsonl: ``final.json`` always belongs to the last step of a run.
+        """
+        final = self.read_json("final.json")
+        if final is not None and not any(line["step"] == final["step"] for line in self.evaluations()):
+            self.append_evaluation(final["step"], *(final[mode]["scores"] for mode in ("greedy", "sampled")))
+        with disk.as_user_error("the run", self.path):
+            for name in ("final.json", "report.html"):
+                (self.path / name).unlink(missing_ok=True)
+        change = {"steps": steps, "budgets": [*budgets(self.config), {"steps": steps, "from": first}]}
+        self.write_json("run.json", read_json(self.path / "run.json") | change)
+        self.config = self.config | change
 
     # -- files
 

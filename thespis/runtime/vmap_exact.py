@@ -203,6 +203,13 @@ def zeros_like(leaf: jax.Array | PerSeedArray) -> jax.Array | PerSeedArray:
     return jnp.zeros_like(leaf, device=leaf.sharding)
 
 
+def with_layout(leaf: Any, values: Any) -> Any:
+    """A copy of the array ``values``, ``[seed, ...]``, with the layout of ``leaf``."""
+    if isinstance(leaf, PerSeedArray):
+        return PerSeedArray([jnp.array(values[i : i + 1]) for i in range(len(leaf.per_seed))])
+    return jax.device_put(jnp.array(values), leaf.sharding)
+
+
 def skip_unit_vmap(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """``function`` (trees in and out, no gradient), whose ``vmap`` over a single seed calls it without ``vmap``.
 

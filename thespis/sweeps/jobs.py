@@ -149,7 +149,8 @@ def _train_job(job: SweepJob, path: Path) -> JobResult:
         train_args = job.deserialize().train_args
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if (path / "run.json").is_file():
-            api.resume(path, train_args["env"], callbacks=[record_event])
+            # trusted: the plan found this run because it names the classes that the job itself names
+            api.resume(path, train_args["env"], callbacks=[record_event], trust=None)
         else:
             shutil.rmtree(path, ignore_errors=True)  # left incomplete by a process that was killed
             api.train(**train_args, out=path, callbacks=[record_event])

@@ -15,17 +15,19 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, MultiAgentMethod, OpponentCurriculum
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs
+from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay
 from thespis.core.records import EnvSpec
 from thespis.core.renames import notice
 from thespis.envs import registry
 from thespis.methods.registry import load_method as load_method
 from thespis.runs.config import apply_settings, check_storable, from_config, to_config
 from thespis.runs.ranges import check_ranges
+from thespis.runs.store import budgets
 from thespis.runtime.cache import cache_path
 from thespis.runtime.keys import root_keys
 from thespis.training.components import Components
 from thespis.training.driver import Schedule, TrainingLoop
+from thespis.training.evaluation_interval import evaluation_interval
 from thespis.training.method_setup import tokenize_env
 from thespis.training.options import RunOptions, check_options, options_from
 
@@ -122,6 +124,8 @@ class AssembledRun:
     make_envs: Callable[[int], HostEnvironment] | None
     warnings: tuple[str, ...] = ()
     """Warnings about the data for the user, one line each."""
+    evaluation_interval: int = 0
+    """Steps between evaluations during training; 0 for none."""
 
 
 def enable_compilation_cache() -> None:
@@ -164,10 +168,16 @@ def env_name(env: Any) -> str | None:
 
 def assemble_run(config: dict[str, Any], env: Any) -> AssembledRun:
     """Build the loop that a run.json describes, in ``env`` (a name or the user's own environment)."""
+    assembled = _assemble(config, env)
+    interval = evaluation_interval(options_from(config), env, assembled.spec, config["steps"])
+    return dataclasses.replace(assembled, evaluation_interval=interval)
+
+
+def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
     method = from_config(config["method"])
     parts = Components(method, from_config(config["feedback"]), from_config(config["curriculum"]))
     options, env = options_from(config), training_env(env, method, parts.curriculum)
-    seeds, envs, steps = config["seeds"], config["envs"], config["steps"]
+    seeds, envs, steps = config["seeds"], config["envs"], _max_steps(config)
 
     def make_envs(n: int) -> HostEnvironment:
         return registry.make_host(env, n, num_threads=options.threads)
@@ -189,6 +199,29 @@ def assemble_run(config: dict[str, Any], env: Any) -> AssembledRun:
     loops = [_host_loop(parts, env_factory, share, seeds, steps, options) for _ in range(options.learners)]
     notes = _timing_warnings(options.learners > 1 or options.latest_policy)
     return AssembledRun(parts, _combine_loops(loops), loops[0].spec, make_envs, notes)
+
+
+def _max_steps(config: dict[str, Any]) -> int:
+    """The largest total number of steps that a run has had: a replay buffer that has grown stays as large."""
+    return max(budget["steps"] for budget in budgets(config))
+
+
+def check_extension(config: dict[str, Any], steps: int, saved_step: int) -> None:
+    """Check that the run of a run.json, saved at ``saved_step``, can continue to a total of ``steps`` steps.
+
+    Raises:
+        UserError: if the run has done more steps already, or its replay buffer cannot grow.
+    """
+    if steps < saved_step or steps < 1:
+        raise UserError(
+            f"--steps {steps} is less than the {saved_step:,} steps that the run has done: give a larger total"
+        )
+    feed, earlier = from_config(config["method"]).feed, _max_steps(config)
+    if isinstance(feed, Replay) and feed.frame_stack and earlier < min(feed.buffer_size, steps):
+        raise UserError(
+            f"a replay buffer of frames (feed.frame_stack={feed.frame_stack}) for {earlier:,} steps cannot grow: "
+            f"start a new run, with --steps {steps}"
+        )
 
 
 def _host_loop(
@@ -359,7 +392,7 @@ def run_metadata() -> dict[str, Any]:
     return {"versions": package_versions(), "device": describe_device(), "git": git_state()}
 
 
-def schedule_from(config: dict[str, Any]) -> Schedule:
-    """The intervals at which a run evaluates, saves checkpoints and reports metrics."""
+def schedule_from(config: dict[str, Any], interval: int) -> Schedule:
+    """The intervals at which a run evaluates (every ``interval`` steps), saves checkpoints and reports metrics."""
     options = options_from(config)
-    return Schedule(config["steps"], options.evaluate_every, options.checkpoint_seconds, options.report_every)
+    return Schedule(config["steps"], interval, options.checkpoint_seconds, options.report_every)

@@ -25,7 +25,7 @@ from jaxtyping import PyTree
 
 from thespis.runtime.vmap_exact import concat_seeds
 from thespis.training.compiled_loop import CompiledLoop
-from thespis.training.components import LearnerState, MetricSums
+from thespis.training.components import LearnerSnapshot, LearnerState, MetricSums
 from thespis.training.host_loop import HostLoop
 from thespis.training.vector_env import CollectionError
 
@@ -114,6 +114,14 @@ class AsyncLoop:
         """The learner's state, leading axis ``[seed]``; the store is the first worker's."""
         return with_params(self.workers[0].learner_state(carry.workers[0]), carry.shared_params)
 
+    def with_method_states(self, carry: AsyncCarry, states: PyTree) -> AsyncCarry:
+        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
+        workers: tuple[Any, ...] = tuple(
+            loop.with_method_states(worker_carry, states)
+            for loop, worker_carry in zip(self.workers, carry.workers, strict=True)
+        )
+        return AsyncCarry(workers, _copy_params(flatten_params(self.workers[0].learner_state(workers[0]))))
+
     def snapshot(self, carry: AsyncCarry) -> PyTree:
         """The content of a checkpoint: the learner, then every worker's whole state."""
         workers = tuple(
@@ -145,12 +153,6 @@ class AsyncLoop:
         """Close the loops of all workers."""
         for loop in self.workers:
             loop.close()
-
-
-class LearnerSnapshot(eqx.Module):
-    """Snapshot of the learner's state, at the same place as in every loop's checkpoint."""
-
-    learner: LearnerState
 
 
 class CompiledWorker:

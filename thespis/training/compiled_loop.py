@@ -30,6 +30,7 @@ from thespis.training.components import (
     init_learner_state,
     learn_block,
     metric_names,
+    replace_method,
     select_rows,
     with_array_leaves,
     zero_metric_sums,
@@ -257,6 +258,10 @@ class CompiledLoop:
     def learner_state(self, carry: CompiledCarry) -> LearnerState:
         """The learner's state, leading axis ``[seed]``; the store is not gathered."""
         return gather_learner(carry.learner)
+
+    def with_method_states(self, carry: CompiledCarry, states: PyTree) -> CompiledCarry:
+        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
+        return eqx.tree_at(lambda c: c.learner, carry, replace_method(carry.learner, states))
 
     def snapshot(self, carry: CompiledCarry) -> PyTree:
         """The content of a checkpoint: the whole carry."""

@@ -28,7 +28,7 @@ from thespis.core.spaces import (
 )
 from thespis.data.stores import Store
 from thespis.runtime.keys import fold, seed_key
-from thespis.runtime.vmap_exact import concat_seeds, prevent_inlining
+from thespis.runtime.vmap_exact import concat_seeds, prevent_inlining, with_layout
 
 Module = TypeVar("Module")
 
@@ -58,6 +58,12 @@ class LearnerState(eqx.Module):
     feedback: PyTree
     curriculum: PyTree
     store: PyTree
+
+
+class LearnerSnapshot(eqx.Module):
+    """Snapshot of the learner's state, at the same place as in every loop's checkpoint."""
+
+    learner: LearnerState
 
 
 class MetricSums(eqx.Module):
@@ -204,6 +210,11 @@ def gather_learner(learner: LearnerState) -> LearnerState:
     """Gather the learner as ordinary JAX arrays, except for the store, which is not copied."""
     method, feedback, curriculum = concat_seeds((learner.method, learner.feedback, learner.curriculum))
     return LearnerState(method, feedback, curriculum, learner.store)
+
+
+def replace_method(learner: LearnerState, states: PyTree) -> LearnerState:
+    """The learner with other states of its method, ordinary arrays ``[seed, ...]``."""
+    return dataclasses.replace(learner, method=jax.tree.map(with_layout, learner.method, states))
 
 
 def merge_metrics(report: Report, feedback_report: Report, curriculum_report: Report) -> dict[str, Array]:

@@ -23,7 +23,7 @@ from thespis.runs.events import EventBus
 from thespis.runs.store import RunDirectory
 from thespis.runtime.distributed import any_process, gather_arrays, is_main_process
 from thespis.runtime.interrupts import catch_interrupts
-from thespis.training.components import LearnerState, MetricSums
+from thespis.training.components import LearnerSnapshot, LearnerState, MetricSums
 from thespis.training.vector_env import CollectionError
 
 DEFAULT_NUM_REPORTS = 100  # number of chunks of a run
@@ -62,6 +62,10 @@ class TrainingLoop(Protocol):
 
     def learner_state(self, carry: Any) -> LearnerState:
         """The learner's state, leading axis ``[seed]``."""
+        ...
+
+    def with_method_states(self, carry: Any, states: PyTree) -> Any:
+        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
         ...
 
     def snapshot(self, carry: Any) -> PyTree:
@@ -145,8 +149,10 @@ def run_loop(
             with _save_on_error(loop, carry, run):
                 stop = _log_chunk(run, bus, step, loop.pop_warnings(), rows, meter.progress(step, schedule.total_steps))
                 if schedule.eval_due(before, step) and done < total:
-                    greedy, sampled = evaluate(loop.learner_state(carry).method)
+                    states = gather_arrays(loop.learner_state(carry).method)
+                    greedy, sampled = evaluate(states)
                     run.append_evaluation(step, greedy, sampled)
+                    save_best(run, step, greedy, states)
                     stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
                 if schedule.halfway_due(before, step):
                     on_halfway(step, loop.learner_state(carry).method)
@@ -214,6 +220,13 @@ def save_checkpoint(loop: TrainingLoop, carry: Any, run: RunDirectory, bus: Even
     loop.timing["checkpoint"] = loop.timing.get("checkpoint", 0.0) + seconds
     bus.emit("checkpoint", step, path=str(path), seconds=seconds)
     return str(path)
+
+
+def save_best(run: RunDirectory, step: int, greedy: list[list[float]], states: PyTree) -> None:
+    """Keep the method's states if the mean of the ``greedy`` returns, ``[seed][episode]``, is the highest so far."""
+    score = float(np.mean(greedy))
+    if is_main_process() and math.isfinite(score):
+        run.save_best(step, score, {"carry": LearnerSnapshot(LearnerState(states, None, None, None))})
 
 
 def metric_rows(metric_sums: MetricSums, step: int, seeds: list[int]) -> list[dict[str, Any]]:

@@ -31,6 +31,7 @@ from thespis.training.components import (
     init_learner_state,
     learn_block,
     metric_names,
+    replace_method,
     row_structures,
     with_array_leaves,
     zero_metric_sums,
@@ -242,6 +243,12 @@ class HostLoop:
         policy = self.timer.call_compiled(
             "policy", self._policy, self.components, learner.method, seeds=len(self.seeds)
         )
+        return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.policy_lag.lag + 1))
+
+    def with_method_states(self, carry: HostCarry, states: PyTree) -> HostCarry:
+        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
+        policy = self.timer.call_compiled("policy", self._policy, self.components, states, seeds=len(self.seeds))
+        learner = replace_method(carry.learner, states)
         return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.policy_lag.lag + 1))
 
     # -- what the driver reads -----------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from thespis.training.components import (
     add_metrics,
     gather_learner,
     merge_metrics,
+    replace_method,
     update_components,
     with_array_leaves,
     zero_metric_sums,
@@ -142,6 +143,10 @@ class LoggedLoop:
     def learner_state(self, carry: LoggedCarry) -> LearnerState:
         """The learner's state, leading axis ``[seed]``."""
         return gather_learner(carry.learner)
+
+    def with_method_states(self, carry: LoggedCarry, states: PyTree) -> LoggedCarry:
+        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
+        return eqx.tree_at(lambda c: c.learner, carry, replace_method(carry.learner, states))
 
     def snapshot(self, carry: LoggedCarry) -> PyTree:
         """The content of a checkpoint: everything but the dataset."""

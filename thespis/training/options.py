@@ -19,8 +19,9 @@ def _option(default: Any, allowed: Range) -> Any:
 class RunOptions:
     """Options of a run: how it is executed. All of it is written into run.json."""
 
-    evaluate_every: int = _option(0, AT_LEAST_0)
-    """Steps between evaluations while training; 0 for none."""
+    evaluate_every: int | None = _option(None, AT_LEAST_0)
+    """Steps between evaluations while training; 0 for none; None for ten greedy evaluations where these are cheap
+    (:func:`thespis.training.evaluation_interval.evaluation_interval`)."""
     episodes: int = _option(10, AT_LEAST_1)
     """Episodes per seed and mode (greedy and sampled) in each evaluation."""
     checkpoint_seconds: float = _option(60.0, AT_LEAST_0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from thespis.cli.options import Count, JsonFlag, optional_arg
+from thespis.cli.options import Count, JsonFlag, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class ArenaCommand:
     """Train PPO for so many steps against each player alone and show its payoff, a lower bound on a best response's."""
     out: Annotated[str | None, optional_arg("DIR")] = None
     """Write arena.json and arena.png there."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from thespis.cli.options import Count, JsonFlag, optional_arg
+from thespis.cli.options import Count, JsonFlag, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.cli.train_session import EXIT_INTERRUPTED
 from thespis.core.errors import UserError
@@ -34,6 +34,8 @@ class ChatCommand:
     """Maximum number of tokens of a response; by default that of the run, 256 for a checkpoint."""
     seed: Annotated[int | None, optional_arg("S")] = None
     """Random seed of the episode and of sampling; by default a new one each time."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from thespis.cli.options import Count, JsonFlag, RunPath, optional_arg
+from thespis.cli.options import CheckpointOption, Count, JsonFlag, RunPath, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.core.errors import UserError
 
@@ -41,6 +41,10 @@ class CollectCommand:
     """Take the best action instead of sampling one."""
     sampled: bool = False
     """Sample actions; this is the default."""
+    checkpoint: CheckpointOption = "latest"
+    """The latest checkpoint, the best one by evaluation, or that of a step."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:
@@ -58,7 +62,7 @@ class CollectCommand:
         from thespis.core.spaces import Text
         from thespis.data.datasets import transitions_to_columns, write_dataset
 
-        run = api.load(self.directory)
+        run = api.load(self.directory, checkpoint=self.checkpoint)
         episodes = self._play_episodes(run)
         steps: Any = jax.tree.map(lambda *x: np.concatenate(x), *episodes)
         mode = "greedy" if self.greedy else "sampled"
@@ -81,6 +85,7 @@ class CollectCommand:
         out.print(f"train on it: thespis train {method} --data {self.out} --env {run.config['env']}")
         out.write_result(
             {"out": self.out, "steps": num_steps, "episodes": len(episodes), "mode": mode, "mean_return": mean}
+            | {"warnings": run.warnings}
         )
         return 0
 

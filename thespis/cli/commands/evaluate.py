@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.cli.options import Count, JsonFlag, RunPath
+from thespis.cli.options import CheckpointOption, Count, JsonFlag, RunPath, TrustOption
 from thespis.cli.output import CommandOutput
 
 
@@ -16,6 +16,10 @@ class EvaluateCommand:
     """The run's directory."""
     episodes: Count = 100
     """Episodes per training seed, greedy and sampled each."""
+    checkpoint: CheckpointOption = "latest"
+    """The latest checkpoint, the best one by evaluation, or that of a step."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:
@@ -27,11 +31,12 @@ class EvaluateCommand:
 
         if self.episodes < 1:
             raise UserError("an evaluation needs at least one episode: --episodes 10")
-        run = api.load(self.directory)
+        run = api.load(self.directory, checkpoint=self.checkpoint)
         state_hash = hash_tree(run.states)
         result = run.evaluate(self.episodes)
         assert result["state_hash"] == state_hash, "playing changed the state"
         out.print(final_table(result))
         out.print(f"at step {result['step']:,} of {run.path}, state {state_hash[:16]}")
-        out.write_result({key: result[key] for key in ("run", "step", "greedy", "sampled", "state_hash")})
+        document = {key: result[key] for key in ("run", "step", "greedy", "sampled", "state_hash")}
+        out.write_result(document | {"warnings": run.warnings})
         return 0

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from thespis.cli.options import JsonFlag, optional_arg
+from thespis.cli.options import JsonFlag, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.cli.train_session import EXIT_INTERRUPTED
 from thespis.core.errors import UserError
@@ -32,6 +32,8 @@ class PlayCommand:
     """Let a run take its best action instead of sampling."""
     seed: Annotated[int | None, optional_arg("S")] = None
     """Random seed of cards and sampled actions; by default a new one each time."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:

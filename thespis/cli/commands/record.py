@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
-from thespis.cli.options import JsonFlag, RunPath, optional_arg
+from thespis.cli.options import CheckpointOption, JsonFlag, RunPath, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.core.errors import UserError
 
@@ -23,6 +23,10 @@ class RecordCommand:
     """The training seed; by default the first."""
     sampled: bool = False
     """Sample actions instead of taking the best one."""
+    checkpoint: CheckpointOption = "latest"
+    """The latest checkpoint, the best one by evaluation, or that of a step."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:
@@ -35,7 +39,7 @@ class RecordCommand:
         from thespis.evaluation import conversation, video
         from thespis.evaluation.episode_recording import write_episode
 
-        run = api.load(self.directory)
+        run = api.load(self.directory, checkpoint=self.checkpoint)
         seed = run.config["seeds"][0] if self.seed is None else self.seed
         mode = "sampled" if self.sampled else "greedy"
         recording = run.record(seed, greedy=not self.sampled)
@@ -52,6 +56,7 @@ class RecordCommand:
         out.print(f"video    {video_path} ({recording.renderer})")
         out.print(f"episode  {stem.with_suffix('.npz')}")
         result: dict[str, Any] = {
+            "warnings": run.warnings,
             "return": recording.episode_return,
             "length": length,
             "film": video_path,

@@ -1,11 +1,11 @@
-"""Command ``thespis resume``: continue an interrupted run."""
+"""Command ``thespis resume``: continue an interrupted run, or a finished one to more steps."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Annotated
 
-from thespis.cli.options import Count, JsonFlag, RunPath, optional_arg
+from thespis.cli.options import Count, JsonFlag, RunPath, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.cli.train_session import join_processes, make_trackers, train_silently, train_with_display
 from thespis.runs.events import Callback
@@ -13,10 +13,15 @@ from thespis.runs.events import Callback
 
 @dataclasses.dataclass(frozen=True)
 class ResumeCommand:
-    """Continue an interrupted run to its end, with the same results as without interruption."""
+    """Continue an interrupted run to its end, with the same results as without interruption.
+
+    With --steps, also continue a finished run, with the same results as if it had been started with that number.
+    """
 
     directory: RunPath
     """The run's directory."""
+    steps: Annotated[Count | None, optional_arg("N")] = None
+    """Continue to another total number of steps per seed (updates, when learning from a dataset)."""
     cluster: Annotated[str | None, optional_arg("HOST:PORT")] = None
     """The current address of the Ray cluster, for a run with workers in one."""
     tensorboard: Annotated[str | None, optional_arg("DIR")] = None
@@ -31,6 +36,8 @@ class ResumeCommand:
     """Index of this process, 0 .. N-1: process 0 writes and prints."""
     coordinator: Annotated[str | None, optional_arg("HOST:PORT")] = None
     """Address for the processes to connect: the host of process 0, and a free port."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only warnings and the result."""
@@ -42,7 +49,8 @@ class ResumeCommand:
         from thespis import api
 
         def resume_run(listening: list[Callback]) -> api.Run:
-            return api.resume(self.directory, devices=self.devices, cluster=self.cluster, callbacks=listening)
+            resources = {"devices": self.devices, "cluster": self.cluster}
+            return api.resume(self.directory, steps=self.steps, **resources, callbacks=listening)
 
         return (
             train_with_display(out, resume_run, quiet=self.quiet, trackers=trackers)

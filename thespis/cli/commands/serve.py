@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from thespis.cli.options import Count, JsonFlag, optional_arg
+from thespis.cli.options import Count, JsonFlag, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput, print_stderr
 from thespis.core.errors import UserError
 
@@ -43,6 +43,8 @@ class ServeCommand:
     """Maximum number of unfinished requests: more get status 429; 0 for no limit."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Data type of weights and computation."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
-from thespis.cli.options import Count, JsonFlag, optional_arg
+from thespis.cli.options import Count, JsonFlag, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.cli.train_args import TrainArgs
 from thespis.cli.train_session import join_processes, make_trackers, train_silently, train_with_display
@@ -41,6 +41,8 @@ class TrainCommand(TrainArgs):
     """Also write TensorBoard files to this directory."""
     wandb: Annotated[str | None, optional_arg("PROJECT")] = None
     """Also log to this Weights & Biases project."""
+    trust: TrustOption = ()
+    """A module whose code a run may use, besides that of Thespis; can be repeated (docs/runs.md)."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only warnings and the result."""
