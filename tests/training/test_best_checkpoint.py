@@ -19,6 +19,14 @@ from thespis.training.options import RunOptions
 SETTINGS = {"num_steps": 16, "hidden_sizes": "8", "num_epochs": 1, "learning_rate": 0.05}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_reports():
+    """Write no reports: they take longer than the runs, and no test reads them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("thespis.api.write_report", lambda runs, out: out)
+        yield
+
+
 def train(out, **changes):
     options = {"settings": SETTINGS, "envs": 2, "seeds": 2, "report_every": 32, "episodes": 3, "steps": 320} | changes
     return thespis.train("ppo", "probe:maze", out=out, **options)

@@ -17,6 +17,14 @@ from thespis.runs import checkpoint
 from thespis.training.assembly import METHOD_STATE_PATH
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_reports():
+    """Write no reports: they take longer than the runs, and no test reads them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("thespis.api.write_report", lambda runs, out: out)
+        yield
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """A finished run of each case."""
@@ -35,7 +43,7 @@ def first_states(out, like):
     return checkpoint.load(out / "checkpoints" / checkpoint.checkpoint_name(0), like, METHOD_STATE_PATH)[0]
 
 
-@pytest.mark.parametrize("name", ["on-policy", "host-loop", "data"])
+@pytest.mark.parametrize("name", ["on-policy", pytest.param("host-loop", marks=pytest.mark.slow), "data"])
 def test_the_first_checkpoint_holds_the_parameters_of_the_other_run(name, sources, tmp_path):
     source, out = sources[name], tmp_path / "run"
     states = []

@@ -23,7 +23,16 @@ CASES = {
     "host-loop": ("dqn", "probe:maze", {"settings": OFF_POLICY, "loop": "host", "seeds": 2}),
     "data": ("bc", None, {"settings": {"hidden_sizes": "8", "batch_size": 4}, "data": DATA}),
 }
+FAST = ("on-policy", "replay-that-grows")
 STEPS = 70  # no multiple of a block
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_reports():
+    """Write no reports: they take longer than the runs, and no test reads them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("thespis.api.write_report", lambda runs, out: out)
+        yield
 
 
 def train(name: str, steps: int, out: Path) -> thespis.Run:
@@ -36,7 +45,7 @@ def state_hash(run: thespis.Run) -> str:
     return run.final_scores["state_hash"]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
 def test_a_run_that_continues_equals_one_started_with_that_number_of_steps(name, tmp_path):
     whole = train(name, 2 * STEPS, tmp_path / "whole")
     short = train(name, STEPS, tmp_path / "short")
@@ -53,6 +62,7 @@ def test_a_run_that_continues_equals_one_started_with_that_number_of_steps(name,
         assert line["step"] == first_end and line["greedy"] == first_final["greedy"]["scores"]
 
 
+@pytest.mark.slow
 def test_a_run_can_continue_several_times_and_a_repeated_call_changes_nothing(tmp_path):
     run = train("replay-that-grows", 40, tmp_path / "run")
     thespis.resume(run.path, steps=80)
