@@ -88,10 +88,12 @@ def kill(process: subprocess.Popen, run: Path, *, writing: bool, rng: random.Ran
 def train_with_kills(command: list, run: Path, cwd: Path, *, kills: int, seed: int) -> int:
     """Train with ``kills`` SIGKILLs, then resume to the end. Returns how many of them hit a running process."""
     rng, hits = random.Random(seed), 0
+    own = any(str(word).startswith("failing_envs:") for word in command)  # a module that resuming must not just import
+    trust = ("--trust", "failing_envs") if own else ()
     process = start_command(*command, "--out", run, "--checkpoint-seconds", 0, cwd=cwd)
     for i in range(kills):
         hits += kill(process, run, writing=i % 2 == 0, rng=rng)
-        process = start_command("resume", run, cwd=cwd)
+        process = start_command("resume", run, *trust, cwd=cwd)
     output = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, output
     return hits
