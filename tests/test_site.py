@@ -82,7 +82,7 @@ def test_docstrings_are_rendered(pages):
     assert not wrong
     contracts = pages["api/core/contracts/index.html"]
     assert 'href="#thespis.core.contracts.OpponentCurriculum.make_learner"' in contracts  # a role rendered as a link
-    assert "_value" not in re.findall(r'<h\d id="[\w.]*\.(\w+)"', pages["api/learners/gradient/index.html"])
+    assert "_value" not in re.findall(r'<h\d id="[\w.]*\.(\w+)"', pages["api/learners/optim/optimizers/index.html"])
     assert "<math" in pages["api/objectives/returns/index.html"]
 
 

@@ -24,7 +24,7 @@ _PUBLIC = {
     "TD3": "thespis.methods.online.td3",
     "Run": "thespis.evaluation.run",
     "UserError": "thespis.core.errors",
-    "load": "thespis.api",
+    "load": "thespis.evaluation.run",
     "resume": "thespis.api",
     "sweep": "thespis.sweeps.sweep",
     "train": "thespis.api",
