@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.nets.cnn import CNN
+from thespis.nets.cnn import CNN, is_channels_first
 from thespis.nets.convolution import conv2d, max_pool
 
 SHAPES = {
@@ -102,7 +102,7 @@ def test_bytes_are_read_as_numbers_from_zero_to_one(shape):
     network = CNN(shape, jax.random.key(1))
     result = network(image)
     np.testing.assert_allclose(result, network(image.astype("float32") / 255), rtol=1e-4, atol=1e-5)
-    x = jnp.moveaxis(image, 0, -1) if network.channels_first else image
+    x = jnp.moveaxis(image, 0, -1) if is_channels_first(shape) else image
     x = x.reshape(*x.shape[:2], -1) / 255
     for kernel, bias, stride in zip(network.kernels, network.biases, network.strides, strict=True):
         x = jax.nn.relu(library_conv(x, kernel, stride) + bias)

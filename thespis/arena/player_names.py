@@ -7,9 +7,7 @@ From a league the first main agent plays, or the learner with the number after `
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from thespis.runs.checkpoint import CheckpointError
 from thespis.runs.config import from_config, import_object
 from thespis.runs.store import RunDirectory, missing_run_message
 from thespis.runs.trust import reading
+from thespis.runtime.user_modules import add_working_directory
 
 PLAYER_NAME_HELP = (
     "a player is a run (runs/ppo, runs/ppo@3 for its seed 3, runs/league#1 for its learner 1), bot:random, "
@@ -166,8 +165,7 @@ def _make_bot(player_name: str, env: Environment) -> Player:
 
 def _load_custom(player_name: str, env: Environment) -> Player:
     """A user-defined player: an object, or the result of a class or function called with the environment's spec."""
-    if os.getcwd() not in sys.path:  # a console script does not have the user's directory on its path
-        sys.path.append(os.getcwd())
+    add_working_directory()
     try:
         target = import_object(player_name)
     except UserError as error:

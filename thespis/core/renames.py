@@ -61,8 +61,8 @@ def renamed_class(name: str) -> RenamedClass | None:
 
 def current_name(name: str) -> str:
     """Today's name of the class or environment ``module:Name`` of an earlier version; itself if nothing is known."""
-    found = renamed_class(name)
-    return name if found is None or found.name is None else found.name
+    renamed = renamed_class(name)
+    return name if renamed is None or renamed.name is None else renamed.name
 
 
 def renamed_fields_of(name: str) -> dict[str, str]:

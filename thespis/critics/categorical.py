@@ -9,8 +9,7 @@ from jaxtyping import Array, Float, Key, PyTree, Shaped
 
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Discrete
-from thespis.nets.body import Body, ObservationEncoderFactory
-from thespis.nets.cnn import ImageEncoder
+from thespis.nets.body import Body, ObservationEncoder
 from thespis.nets.mlp import Linear, uniform_fan_in
 
 
@@ -35,7 +34,7 @@ class CategoricalQ(eqx.Module):
         v_min: float = -10.0,
         v_max: float = 10.0,
         num_atoms: int = 51,
-        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+        encoder: ObservationEncoder | None = None,
     ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key = jax.random.split(key)

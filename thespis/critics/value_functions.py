@@ -14,8 +14,7 @@ from jaxtyping import Array, Float, Key, PyTree, Shaped
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Discrete
-from thespis.nets.body import Body, Encoder, ObservationEncoderFactory, flatten
-from thespis.nets.cnn import ImageEncoder
+from thespis.nets.body import Body, Encoder, ObservationEncoder, flatten
 from thespis.nets.mlp import MLP, Initializer, Linear, uniform_fan_in
 
 
@@ -51,7 +50,7 @@ class DiscreteQ(eqx.Module):
         key: Key[Array, ""],
         *,
         dueling: bool = False,
-        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+        encoder: ObservationEncoder | None = None,
     ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key, state_key = jax.random.split(key, 3)

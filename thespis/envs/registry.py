@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
-import os
-import sys
 from typing import Any, Literal
 
 from thespis.core.contracts import Environment, HostEnvironment
@@ -33,6 +30,7 @@ from thespis.envs.libraries import (
     unknown_env_error,
 )
 from thespis.runs.trust import check_module, check_object
+from thespis.runtime.user_modules import import_user_module
 
 __all__ = ["EnvEntry", "is_multi_agent", "list_envs", "make_compiled", "make_host", "resolve_env"]
 
@@ -203,10 +201,8 @@ def _import_env(path: str) -> Any:
     if not module or not attribute:
         raise unknown_env_error(path)
     check_module(path)
-    if os.getcwd() not in sys.path:  # a console script does not have the user's directory on its path
-        sys.path.append(os.getcwd())
     try:
-        target: Any = importlib.import_module(module)
+        target: Any = import_user_module(module)
     except ModuleNotFoundError as error:
         if error.name and not f"{module}.".startswith(f"{error.name}."):
             raise UserError(f"{module} cannot be imported: {error}") from error

@@ -48,6 +48,8 @@ ImageEncoderFactory = Callable[[tuple[int, ...], Key[Array, ""]], Callable[[Arra
 
 ObservationEncoderFactory = Callable[[Space, Key[Array, ""]], Callable[[PyTree], Array]]
 """Builds a network from one observation of a space to a vector of features: a user's own Equinox module, for one."""
+ObservationEncoder = ImageEncoder | ObservationEncoderFactory
+"""A setting: the network for the images of an observation, or for the whole of it."""
 
 
 class Encoder(eqx.Module):
@@ -107,7 +109,7 @@ class Encoder(eqx.Module):
 def build_encoder(
     space: Space,
     key: Key[Array, ""],
-    encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+    encoder: ObservationEncoder | None = None,
     image_encoder: ImageEncoderFactory | None = CNN,
     set_encoder: SetAttention | None = None,
 ) -> Callable[[PyTree], Array]:
@@ -166,7 +168,7 @@ class Body(eqx.Module):
         memory: GRU | ELSTM | None = None,
         image_encoder: ImageEncoderFactory | None = CNN,
         set_encoder: SetAttention | None = None,
-        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+        encoder: ObservationEncoder | None = None,
     ):
         encoder_key, mlp_key, core_key = jax.random.split(key, 3)
         self.encoder = build_encoder(space, encoder_key, encoder, image_encoder, set_encoder)

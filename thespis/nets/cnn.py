@@ -35,10 +35,8 @@ class CNN(eqx.Module):
     kernels: tuple[Float[Array, "window window in out"], ...]
     biases: tuple[Float[Array, " out"], ...]
     strides: tuple[int, ...] = eqx.field(static=True)
-    channels_first: bool = eqx.field(static=True)
 
     def __init__(self, shape: tuple[int, ...], key: Key[Array, ""], layers: tuple[ConvLayer, ...] | None = None):
-        self.channels_first = is_channels_first(shape)
         height, width, channels = image_shape(shape)
         if layers is None:
             layers = NATURE_LAYERS if min(height, width) >= NATURE_MIN_PIXELS else SMALL_LAYERS
@@ -57,7 +55,7 @@ class CNN(eqx.Module):
 
     def __call__(self, image: Num[Array, "..."]) -> Float[Array, " features"]:
         """Features of one image."""
-        x = channels_last(image, self.channels_first)
+        x = channels_last(image)
         for kernel, bias, stride in zip(self.kernels, self.biases, self.strides, strict=True):
             scale = 1 / 255 if x.dtype == jnp.uint8 else 1.0
             x = jax.nn.relu(conv2d(x, kernel * scale, stride) + bias)
@@ -92,10 +90,8 @@ class ImpalaNetwork(eqx.Module):
     kernels: tuple[Float[Array, "window window in out"], ...]
     biases: tuple[Float[Array, " out"], ...]
     blocks: tuple[tuple[ResidualBlock, ResidualBlock], ...]
-    channels_first: bool = eqx.field(static=True)
 
     def __init__(self, shape: tuple[int, ...], key: Key[Array, ""], channels: tuple[int, ...]):
-        self.channels_first = is_channels_first(shape)
         keys = jax.random.split(key, 3 * len(channels)).reshape(-1, 3)
         sizes = (image_shape(shape)[-1], *channels)
         self.kernels = tuple(_fan_in_kernel(a, b, k[0]) for a, b, k in zip(sizes[:-1], channels, keys, strict=True))
@@ -106,7 +102,7 @@ class ImpalaNetwork(eqx.Module):
 
     def __call__(self, image: Num[Array, "..."]) -> Float[Array, " features"]:
         """Features of one image."""
-        x = channels_last(image, self.channels_first)
+        x = channels_last(image)
         for kernel, bias, blocks in zip(self.kernels, self.biases, self.blocks, strict=True):
             scale = 1 / 255 if x.dtype == jnp.uint8 else 1.0
             x = max_pool(conv2d(x, kernel * scale, padding="SAME") + bias, 3, 2, "SAME")
@@ -131,9 +127,9 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return (shape[1], shape[2], shape[0]) if is_channels_first(shape) else (shape[0], shape[1], shape[2])
 
 
-def channels_last(image: Num[Array, "..."], channels_first: bool) -> Num[Array, "height width channel"]:
+def channels_last(image: Num[Array, "..."]) -> Num[Array, "height width channel"]:
     """An image with its channels last: bytes as they are, everything else as floats."""
-    x = jnp.moveaxis(image, 0, -1) if channels_first else image
+    x = jnp.moveaxis(image, 0, -1) if is_channels_first(image.shape) else image
     x = x.reshape(image_shape(image.shape))
     return x if x.dtype == jnp.uint8 else x.astype("float32")
 

@@ -1,6 +1,6 @@
 """Convolution and max pooling of one image, fast on CPUs also inside compiled loops.
 
-In a loop on a CPU, the gradient of XLA's convolution takes up to a hundred times as long as outside one. There the
+In a loop on a CPU, the gradient of XLA's convolution takes more than twenty times as long as outside one. There the
 gradient is written as a product of matrices (each output position is a row with the pixels of its window), and mostly
 the convolution itself too. On accelerators XLA's own is used throughout.
 """

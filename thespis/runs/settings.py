@@ -6,12 +6,9 @@ import ast
 import dataclasses
 import enum
 import functools
-import importlib
 import inspect
 import itertools
-import os
 import re
-import sys
 import textwrap
 import types
 import typing
@@ -20,6 +17,7 @@ from typing import Any, Literal, NamedTuple, Union
 
 from thespis.core import renames
 from thespis.core.errors import UserError
+from thespis.runtime.user_modules import import_user_module
 
 
 class SettingInfo(NamedTuple):
@@ -278,10 +276,8 @@ def _parse_function(text: str) -> Any:
         if callable(function := getattr(jax.nn, text, None) or getattr(jax.numpy, text, None)):
             return function
         raise SettingError("a function of jax.nn (relu, tanh, gelu) or module:name is wanted")
-    if os.getcwd() not in sys.path:  # a console script does not have the user's directory on its path
-        sys.path.append(os.getcwd())
     try:
-        value: Any = importlib.import_module(module)
+        value: Any = import_user_module(module)
     except ImportError as error:
         raise SettingError(f"{module} cannot be imported ({error})") from error
     for part in name.split("."):

@@ -64,7 +64,7 @@ class _TimedConnection(asyncio.Protocol):
             self._start_timer()
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timer."""
+        """Register a new connection and start its timer."""
         self._transport = transport
         self._address = tuple((transport.get_extra_info("peername") or ())[:2])
         self._connections[self._address] = self
@@ -72,7 +72,7 @@ class _TimedConnection(asyncio.Protocol):
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
+        """Stop the timer of a connection that has ended and forget it."""
         self._stop_timer()
         self._transport = None
         if self._connections.get(self._address) is self:
@@ -80,7 +80,7 @@ class _TimedConnection(asyncio.Protocol):
         self._protocol.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass data on."""
+        """Pass received data on to uvicorn's protocol."""
         self._protocol.data_received(data)
 
     def eof_received(self) -> bool | None:

@@ -72,7 +72,7 @@ class WordFormatter:
         return [self._ids.get(word, self._ids[UNKNOWN]) for word in text.split()]
 
     def add_message(self, conversation: WordDialogue, message: str, max_tokens: int) -> tuple[WordDialogue, int]:
-        """See :class:`DialogueFormatter`."""
+        """Append the environment's message, cut to ``max_tokens``, and the cue that asks for a response."""
         message_tokens = self.encode(message)
         cut_tokens = message_tokens[: max_tokens - 1]
         return WordDialogue((*conversation.tokens, *cut_tokens, self._ids[RESPONSE_CUE])), len(message_tokens) - len(
@@ -85,7 +85,7 @@ class WordFormatter:
         return WordDialogue((*conversation.tokens, *tokens, *(() if tokens and tokens[-1] in stop else stop[:1])))
 
     def decode(self, tokens: list[int]) -> str:
-        """See :class:`DialogueFormatter`."""
+        """The words of the tokens, without end tokens."""
         return " ".join(self.vocabulary.words[i] for i in tokens if i not in self.vocabulary.eos_tokens)
 
 

@@ -32,8 +32,7 @@ from thespis.core.records import Critique, EnvSpec, Number, Transition, View
 from thespis.core.spaces import Discrete
 from thespis.critics.value_functions import DiscreteQ, init_ensemble
 from thespis.learners.optim.optimizers import Optimizer, polyak_update
-from thespis.nets.body import ObservationEncoderFactory
-from thespis.nets.cnn import ImageEncoder
+from thespis.nets.body import ObservationEncoder
 
 
 @runtime_checkable
@@ -71,7 +70,7 @@ class DiscreteQMethod(eqx.Module):
     """Dueling network: separate streams of state value and advantage."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer."""
-    encoder: ImageEncoder | ObservationEncoderFactory | None = eqx.field(static=True, default=None)
+    encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
     own module:Class, built with (observation_space, key)."""
 

@@ -17,8 +17,7 @@ from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.learners.optim.normalizers import IDENTITY, ObsNormalizer
 from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, gradient_step
-from thespis.nets.body import Body, ObservationEncoderFactory
-from thespis.nets.cnn import ImageEncoder
+from thespis.nets.body import Body, ObservationEncoder
 from thespis.nets.mlp import orthogonal
 
 
@@ -56,7 +55,7 @@ class BehaviorCloning(eqx.Module):
     """Normalizer of observations: None or RunningMeanStd."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer."""
-    encoder: ImageEncoder | ObservationEncoderFactory | None = eqx.field(static=True, default=None)
+    encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
     own module:Class, built with (observation_space, key)."""
 

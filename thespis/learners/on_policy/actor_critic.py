@@ -25,8 +25,7 @@ from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, V
 from thespis.core.spaces import Box
 from thespis.critics.value_functions import StateValue, critic_observation, critic_spec
 from thespis.learners.optim.normalizers import AnyObsNormalizer, AnyRewardNormalizer
-from thespis.nets.body import GRU, Body, ObservationEncoderFactory, build_encoder, count_features, unroll
-from thespis.nets.cnn import ImageEncoder
+from thespis.nets.body import GRU, Body, ObservationEncoder, build_encoder, count_features, unroll
 from thespis.nets.elstm import ELSTM
 from thespis.nets.mlp import orthogonal
 from thespis.nets.set_attention import SetAttention
@@ -82,7 +81,7 @@ class ActorCritic(eqx.Module):
         memory: GRU | ELSTM | None = None,
         activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
-        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+        encoder: ObservationEncoder | None = None,
     ):
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
@@ -155,7 +154,7 @@ class SharedEncoderActorCritic(eqx.Module):
         memory: GRU | ELSTM | None = None,
         activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
-        encoder: ImageEncoder | ObservationEncoderFactory | None = None,
+        encoder: ObservationEncoder | None = None,
     ):
         if spec.privileged_space is not None:
             raise UserError(f"the critic of {spec.name} has observations of its own: share_encoder must be false")

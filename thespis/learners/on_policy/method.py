@@ -41,8 +41,7 @@ from thespis.learners.optim.optimizers import (
     build_optimizer,
     gradient_step,
 )
-from thespis.nets.body import GRU, ObservationEncoderFactory
-from thespis.nets.cnn import ImageEncoder
+from thespis.nets.body import GRU, ObservationEncoder
 from thespis.nets.elstm import ELSTM
 from thespis.nets.set_attention import SetAttention
 from thespis.objectives.policy_losses import policy_gradient_loss
@@ -132,11 +131,11 @@ class OnPolicyMethod(eqx.Module):
     """Activation of the hidden layers."""
     set_encoder: SetAttention | None = eqx.field(static=True, default=None)
     """Encoder of set observations, boxes with a row for each of several others: None (flattened) or SetAttention."""
-    encoder: ImageEncoder | ObservationEncoderFactory | None = eqx.field(static=True, default=None)
+    encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
     own module:Class, built with (observation_space, key)."""
     share_encoder: bool = eqx.field(static=True, default=False)
-    """Whether actor and critic share one encoder, as is usual for images: a gradient takes half the time."""
+    """Whether actor and critic share one encoder, as is usual for images: it is passed once instead of twice."""
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> OnPolicyState:
         """Learner state with a freshly initialized actor and critic."""
