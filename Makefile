@@ -37,9 +37,11 @@ test-laws: $(VENV)/for-tests
 test-loops: $(VENV)/for-tests
 	$(PYTEST) -m "not slow" tests/training $(TESTS)
 
-# What must be learnt, what takes long, and the laws and loops of make test once more with XLA's optimiser on.
+# What must be learnt and what takes long, with a part of XLA's optimiser: compiling with all of it is half of the time.
+# Then the laws and loops of make test once more with all of it, as users run them.
 test-slow: $(VENV)/for-tests
-	XLA_FLAGS= $(PYTEST) -m "slow and not papers" --durations 20 $(TESTS)
+	XLA_FLAGS="--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false" \
+	  $(PYTEST) -m "slow and not papers" --durations 20 $(TESTS)
 	XLA_FLAGS= $(PYTEST) tests/laws tests/training
 
 test-papers: $(VENV)/for-tests

@@ -70,6 +70,7 @@ from thespis.methods.multi_agent.qmix import QMIX
 from thespis.methods.multi_agent.vdn import VDN
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.c51 import C51
+from thespis.methods.online.crossq import CrossQ
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq_v2 import DrQv2, RandomShift
@@ -240,6 +241,16 @@ CASES = {
             shift_hidden_sizes=SMALL,
             obs_normalizer=RunningMeanStd(),
             feed=replay(sequence_length=2),
+        ),
+        Walk(),
+    ),
+    "crossq": Case(
+        CrossQ(
+            hidden_sizes=SMALL,
+            critic_hidden_sizes=SMALL,
+            num_warmup_batches=2,
+            obs_normalizer=RunningMeanStd(),
+            feed=replay(sequence_length=3, update_interval=1),
         ),
         Walk(),
     ),

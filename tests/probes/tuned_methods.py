@@ -10,6 +10,7 @@ from thespis.critics.role_matching import DotProductUtility
 from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.off_policy.discrete_q import IteratedTargets
 from thespis.learners.off_policy.temperature import FixedTemperature
+from thespis.learners.optim.optimizers import LinearSchedule
 from thespis.methods.multi_agent.ippo import IPPO
 from thespis.methods.multi_agent.maddpg import MADDPG
 from thespis.methods.multi_agent.mappo import MAPPO
@@ -18,6 +19,7 @@ from thespis.methods.multi_agent.qmix import QMIX
 from thespis.methods.multi_agent.vdn import VDN
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.c51 import C51
+from thespis.methods.online.crossq import CrossQ
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.dsac import DSAC
@@ -81,6 +83,12 @@ METHODS = {
     "revalued": REValueD(**_OFF, tau=0.1, epsilon_decay_updates=300.0, ensemble_size=3),
     "ddpg": DDPG(**_with_critic_rate(_OFF | _SLOWER)),
     "td3": TD3(**_OFF | _SLOWER),
+    "crossq": CrossQ(  # statistics of batches are noise in its values, which smaller and smaller steps average
+        **_BASE | {"learning_rate": LinearSchedule(5e-3, 4_000.0)},
+        critic_hidden_sizes=(32, 32),
+        temperature=FixedTemperature(0.0),
+        feed=dataclasses.replace(REPLAY, batch_size=256),
+    ),
     "sac": SAC(**_OFF | _SLOWER, temperature=FixedTemperature(0.0)),
     "sac-v": SACV(**_OFF | _SLOWER, temperature=FixedTemperature(0.0)),
     "dsac": DSAC(  # its targets are samples: the minimum deviation of the paper is too large for such small values
@@ -125,6 +133,7 @@ STEPS = {
     "mappo": 20_000,
     "ddpg": 32_000,
     "td3": 32_000,
+    "crossq": 32_000,
     "sac": 32_000,
     "sac-v": 32_000,
     "dsac": 32_000,

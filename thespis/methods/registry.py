@@ -16,6 +16,7 @@ FAMILIES = {
         "aro-ddpg": "thespis.papers.aro_ddpg.method:ARODDPG",
         "c51": "thespis.methods.online.c51:C51",
         "clam": "thespis.papers.clam.method:CLAM",
+        "crossq": "thespis.methods.online.crossq:CrossQ",
         "convex-scoring": "thespis.papers.convex_scoring_risk_sensitive_ac.method:ConvexScoring",
         "cqn": "thespis.papers.action_sequence_critic_rl.method:CQN",
         "cqn-as": "thespis.papers.action_sequence_critic_rl.method:CQNAS",
