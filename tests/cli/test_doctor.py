@@ -274,7 +274,7 @@ def test_all_methods_are_checked():
 
 @pytest.mark.slow
 def test_this_installation_passes():
-    checks = doctor(seconds=600)
+    checks = doctor(seconds=36_000)  # enough on a busy machine: no check is skipped
     assert not failed_checks(checks), failed_checks(checks)
     assert all(check.passed for check in checks)
 
