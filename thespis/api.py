@@ -14,6 +14,7 @@ from thespis.arena.fixed_opponents import parse_opponents
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.spaces import Text
+from thespis.envs.registry import with_env_args
 from thespis.evaluation.conversation import sample_conversations
 from thespis.evaluation.report import write_report
 from thespis.evaluation.run import Run, resolve_env
@@ -53,6 +54,7 @@ def train(
     env: Any = None,
     *,
     steps: int = 100_000,
+    env_args: dict[str, Any] | None = None,
     seeds: int | list[int] = 1,
     envs: int | None = None,
     settings: list[str] | dict[str, Any] | None = None,
@@ -66,8 +68,9 @@ def train(
     """Train a method and return its run.
 
     ``method``: a name (``"sac"``) or a configured method (``SAC(num_critics=5)``). ``env``: a name, an environment
-    object, a class or a function that makes one. ``steps``: environment steps per seed (updates, when learning
-    from a dataset). ``seeds``: how many (3: seeds 0, 1, 2) or which ([7]). ``envs``: environments per seed.
+    object (also a Gymnasium ``VectorEnv``), a class or a function that makes one. ``env_args``: keyword arguments of a
+    named environment, recorded in its name. ``steps``: environment steps per seed (updates, when learning from a
+    dataset). ``seeds``: how many (3: seeds 0, 1, 2) or which ([7]). ``envs``: environments per seed.
     ``settings``: hyperparameters by name. ``init_from``: a run of the same method, whose newest checkpoint gives the
     parameters to start from (see :func:`thespis.training.initial_states.load_initial_states`). ``callbacks``: functions
     of events; returning ``True`` stops the run. ``options``: fields of :class:`thespis.training.options.RunOptions`.
@@ -75,6 +78,7 @@ def train(
     Raises:
         UserError: for whatever the user can mend, in one line.
     """
+    env = with_env_args(env, env_args)
     enable_compilation_cache()
     # before anything looks at the environment, which initializes XLA
     set_cpu_threads(options.get("cores", 0), options.get("devices", 1))

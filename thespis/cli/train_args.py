@@ -19,6 +19,10 @@ class TrainArgs:
     """The method: sac, ppo ... (thespis list methods). With --help after it, its settings are also listed."""
     env: Annotated[str | None, optional_arg("NAME")] = None
     """The environment: Pendulum-v1, gymnasium:Ant-v5, my_module:MyEnv ... (thespis list envs)."""
+    env_args: Annotated[
+        tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")
+    ] = ()
+    """Keyword arguments of the environment, such as frame_skip=2. The run keeps them, as NAME?frame_skip=2."""
     steps: Count = 100_000
     """Environment steps per seed; updates, when learning from a dataset."""
     seeds: Annotated[str, tyro.conf.arg(metavar="K|A,B,..")] = "1"
@@ -75,7 +79,7 @@ class TrainArgs:
         _reject_paper_id(self.method)
         return {
             "method": self.method,
-            "env": self.env,
+            "env": named_env(self.env, self.env_args),
             "steps": self.steps,
             "seeds": self._seeds(),
             "envs": self.envs,
@@ -108,6 +112,17 @@ class TrainArgs:
         if self.opponents and self.randomize:
             raise UserError("--opponents and --randomize cannot be combined: leave one of them out")
         return self.opponents or flatten_option(self.randomize)
+
+
+def named_env(env: str | None, env_args: tuple[tuple[str, ...], ...]) -> str | None:
+    """The environment's name with the options of ``--env-args`` in it."""
+    if not env_args:
+        return env
+    if env is None:
+        raise UserError("--env-args are for an environment: add --env NAME")
+    from thespis.envs.options import add_options
+
+    return add_options(env, flatten_option(env_args))
 
 
 def flatten_option(groups: tuple[tuple[str, ...], ...]) -> list[str]:

@@ -10,7 +10,7 @@ from thespis.runs.trust import foreign_modules
 
 def env_module(env: str | None) -> str | None:
     """The module outside Thespis and the libraries that it supports that an environment's name imports, or ``None``."""
-    name = (env or "").removeprefix("gymnasium:")  # which may be followed by a module
+    name = (env or "").partition("?")[0].removeprefix("gymnasium:")  # which may be followed by a module
     module, colon, _ = name.partition(":")
     is_foreign = colon and module not in (*LIBRARIES, "object") and not f"{module}.".startswith("thespis.")
     return module if is_foreign else None

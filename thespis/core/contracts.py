@@ -16,6 +16,7 @@ import dataclasses
 import enum
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.feeds import Feed
@@ -254,6 +255,18 @@ class HostEnvironment(Protocol):
 
     def close(self) -> None:
         """Release processes and windows."""
+        ...
+
+
+@runtime_checkable
+class ReportsScores(Protocol):
+    """A host environment whose learner sees other rewards and episodes than the task has, and which reports the task's.
+
+    For example Atari games: the learner sees the signs of rewards, and an episode ends with the loss of a life.
+    """
+
+    def last_scores(self) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+        """The task's rewards in the last step, and whether the task's episodes ended with it."""
         ...
 
 

@@ -14,6 +14,8 @@ MULTI_AGENT_LIBRARIES = ("pettingzoo", "openspiel")
 TEXT_LIBRARIES = ("textarena", "textworld")
 LIBRARIES = (*COMPILED_LIBRARIES, "gymnasium", "envpool", *MULTI_AGENT_LIBRARIES, *TEXT_LIBRARIES)
 """Prefixes of compiled libraries, of multi-agent host libraries, of text-game libraries, and of all libraries."""
+FIXED_LIBRARIES = ("probe", "pgx", "text", "openspiel", *TEXT_LIBRARIES)
+"""Libraries whose environments take no options after a question mark (OpenSpiel has its own, in brackets)."""
 
 
 def list_envs() -> list[str]:
@@ -44,12 +46,16 @@ def list_envs() -> list[str]:
 
 
 def has_env(library: str, name: str) -> bool:
-    """Whether a library has an environment of this name (EnvPool and OpenSpiel check later, when it is made)."""
+    """Whether a library has an environment of this name; options after ``?`` are not checked.
+
+    EnvPool and OpenSpiel check the name later, when the environment is made.
+    """
     match library:
         case "gymnax":
             from thespis.envs.compiled.gymnax import ENV_NAMES
 
             registered = sys.modules.get("gymnax")  # by the user, in this process
+            name = name.partition("?")[0]
             return name in ENV_NAMES or (registered is not None and name in registered.registered_envs)
         case "pgx":
             from thespis.envs.games.pgx import GAME_NAMES
@@ -66,8 +72,9 @@ def has_env(library: str, name: str) -> bool:
         case "gymnasium":
             import gymnasium
 
+            name = name.partition("?")[0]
             plugin = ":" in name or "/" in name  # gymnasium.make imports it and decides
-            return plugin or name in gymnasium.registry
+            return plugin or name in gymnasium.registry or _is_old_atari_name(name)
         case "probe":
             from thespis.envs.probes.registry import PROBES
 
@@ -87,6 +94,17 @@ def unknown_env_error(name: str) -> UserError:
     matches = matches or [full_names[match] for match in difflib.get_close_matches(name, list(full_names), 3, 0.5)]
     hint = f"did you mean {' or '.join(matches)}? " if matches else ""
     return UserError(f"unknown environment {name!r}; {hint}See: thespis list envs")
+
+
+def _is_old_atari_name(name: str) -> bool:
+    """Whether ale-py registers the name, which does not say whose it is: ``BreakoutNoFrameskip-v4``."""
+    import gymnasium
+
+    if not name.endswith(("-v0", "-v4")) or not is_installed("ale_py"):
+        return False
+    import ale_py as ale_py  # registers its environments
+
+    return name in gymnasium.registry
 
 
 def _gymnasium_names() -> list[str]:

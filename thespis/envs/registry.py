@@ -2,7 +2,8 @@
 
 Names are ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``, ``envpool:Ant-v5``,
 ``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``, ``textarena:Mastermind-v0``,
-``textworld:FILE``, ``my_module:MyEnv``. A bare name means gymnax if gymnax has it, otherwise Gymnasium.
+``textworld:FILE``, ``my_module:MyEnv``. A bare name means gymnax if gymnax has it, otherwise Gymnasium. Options of
+the environment may follow: ``FrozenLake-v1?is_slippery=False`` (:mod:`thespis.envs.options`).
 
 An environment may also be given as an object, or as a class or function that makes one. Heavy libraries are imported
 only when one of their environments is needed.
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from thespis.core.contracts import Environment, HostEnvironment
@@ -21,6 +24,7 @@ from thespis.envs.host.formatters import TokenizedEnv
 from thespis.envs.host.pettingzoo import is_pettingzoo_env
 from thespis.envs.libraries import (
     COMPILED_LIBRARIES,
+    FIXED_LIBRARIES,
     LIBRARIES,
     MULTI_AGENT_LIBRARIES,
     TEXT_LIBRARIES,
@@ -29,10 +33,11 @@ from thespis.envs.libraries import (
     list_envs,
     unknown_env_error,
 )
+from thespis.envs.options import add_options, split_options
 from thespis.runs.trust import check_module, check_object
 from thespis.runtime.user_modules import import_user_module
 
-__all__ = ["EnvEntry", "is_multi_agent", "list_envs", "make_compiled", "make_host", "resolve_env"]
+__all__ = ["EnvEntry", "import_env", "is_multi_agent", "list_envs", "make_compiled", "make_host", "resolve_env", "with_env_args"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +64,27 @@ def resolve_env(environment: Any) -> EnvEntry:
     if not colon:
         return _resolve_bare_name(environment)
     if library not in LIBRARIES:
-        return EnvEntry(_env_kind(_import_env(environment)), environment)
-    if library == "gymnasium" and ":" in rest:  # Gymnasium imports the module before the colon
+        return EnvEntry(_env_kind(_import_env(environment)[0]), environment)
+    if library == "gymnasium" and ":" in rest.partition("?")[0]:  # Gymnasium imports the module before the colon
         check_module(rest)
+    if "?" in rest and library in FIXED_LIBRARIES:
+        raise UserError(f"{environment}: environments of {library} take no options; leave out ?{rest.partition('?')[2]}")
     if not has_env(library, rest):
         raise unknown_env_error(environment)
     return EnvEntry("compiled" if library in COMPILED_LIBRARIES else "host", environment)
+
+
+def with_env_args(environment: Any, env_args: Mapping[str, Any] | Iterable[str] | None) -> Any:
+    """The name of an environment with options in it: a mapping, or texts ``key=value``; without any, what was given.
+
+    Raises:
+        UserError: for an environment that is not given by name.
+    """
+    if not env_args:
+        return environment
+    if not isinstance(environment, str):
+        raise UserError("env_args are for an environment given by name; for your own, pass functools.partial(MyEnv, ...)")
+    return add_options(environment, env_args)
 
 
 def make_compiled(environment: Any) -> Environment:
@@ -84,7 +104,8 @@ def make_compiled(environment: Any) -> Environment:
     if library == "gymnax":
         from thespis.envs.compiled.gymnax import Gymnax
 
-        return Gymnax(rest)
+        name, options = split_options(rest)
+        return Gymnax(name, tuple(options.items()))
     if library == "pgx":
         from thespis.envs.games.factory import make_game_env
 
@@ -101,16 +122,22 @@ def make_compiled(environment: Any) -> Environment:
         from thespis.envs.probes.registry import PROBES
 
         return PROBES[rest].environment
-    return make_compiled(_import_env(entry.name))
+    target = import_env(entry.name)
+    if not isinstance(target, functools.partial):
+        return make_compiled(target)
+    from thespis.envs.host.factory import call_factory
+
+    return call_factory(target)
 
 
-def make_host(environment: Any, num_envs: int, *, num_threads: int = 1) -> HostEnvironment:
+def make_host(environment: Any, num_envs: int, *, num_threads: int = 1, training: bool = False) -> HostEnvironment:
     """Makes a host vector environment of ``num_envs`` copies. A compiled environment is wrapped in the host contract.
 
     ``environment`` may be a name, a Gymnasium environment (copied if ``num_envs > 1``), a vector environment of
     ``num_envs`` sub-environments, a class or function that makes an environment, or a :class:`HostEnvironment` of
     ``num_envs``. ``num_threads`` threads step single environments (EnvPool chooses its own number unless this is more
-    than one). Results do not depend on the number of threads.
+    than one). Results do not depend on the number of threads. ``training``: with what only training changes (Atari
+    games: rewards are clipped, and an episode ends with the loss of a life).
 
     Raises:
         UserError: if the name is unknown, the environment cannot be made, or it does not have ``num_envs`` copies.
@@ -137,7 +164,9 @@ def make_host(environment: Any, num_envs: int, *, num_threads: int = 1) -> HostE
     if library == "gymnasium":
         from thespis.envs.host.factory import make_gymnasium
 
-        return make_gymnasium(rest, num_envs, num_threads=num_threads, make_formatter=make_formatter)
+        return make_gymnasium(
+            rest, num_envs, num_threads=num_threads, make_formatter=make_formatter, training=training
+        )
     if library in TEXT_LIBRARIES:
         from thespis.envs.host.factory import make_text_game
 
@@ -150,7 +179,22 @@ def make_host(environment: Any, num_envs: int, *, num_threads: int = 1) -> HostE
         from thespis.envs.host import openspiel
 
         return openspiel.make_env(rest, num_envs)
-    return make_host(TokenizedEnv(_import_env(environment), make_formatter), num_envs, num_threads=num_threads)
+    return make_host(TokenizedEnv(import_env(environment), make_formatter), num_envs, num_threads=num_threads)
+
+
+def import_env(name: str) -> Any:
+    """What ``module:attribute`` names; with options after a ``?``, a function that calls it with them.
+
+    Raises:
+        UserError: if it cannot be imported, or is an object, which takes no options.
+    """
+    target, options = _import_env(name)
+    if not options:
+        return target
+    if not callable(target):
+        base, _, text = name.partition("?")
+        raise UserError(f"{base} is an object and takes no options: leave out ?{text}")
+    return functools.partial(target, **options)
 
 
 def is_multi_agent(environment: Any) -> bool:
@@ -165,7 +209,7 @@ def is_multi_agent(environment: Any) -> bool:
     if isinstance(environment, str):
         library = resolve_env(environment).name.partition(":")[0]
         return library in MULTI_AGENT_LIBRARIES or (
-            library not in LIBRARIES and is_multi_agent(_import_env(environment))
+            library not in LIBRARIES and is_multi_agent(_import_env(environment)[0])
         )
     is_instance = not isinstance(environment, type) and isinstance(environment, HostEnvironment)
     return bool(environment.spec.groups) if is_instance else is_pettingzoo_env(environment)
@@ -196,7 +240,9 @@ def _resolve_bare_name(name: str) -> EnvEntry:
     raise unknown_env_error(name)
 
 
-def _import_env(path: str) -> Any:
+def _import_env(name: str) -> tuple[Any, dict[str, Any]]:
+    """The object that ``module:attribute?key=value`` names, and its options."""
+    path, options = split_options(name)
     module, _, attribute = path.partition(":")
     if not module or not attribute:
         raise unknown_env_error(path)
@@ -217,9 +263,9 @@ def _import_env(path: str) -> Any:
     except AttributeError:
         renamed = renamed_class(path)
         if renamed is not None and renamed.name not in (None, path):
-            return _import_env(renamed.name)
+            return _import_env(renamed.name)[0], options
         matches = difflib.get_close_matches(attribute, dir(target), 3, 0.5)
         raise UserError(
             f"module {module!r} has no {attribute!r}{'; nearest: ' + ', '.join(matches) if matches else ''}"
         ) from None
-    return target
+    return target, options

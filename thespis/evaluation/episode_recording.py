@@ -9,6 +9,7 @@ of the format and the origin of the episode.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -23,10 +24,11 @@ from thespis.core.errors import UserError
 from thespis.core.records import Critique, EnvSpec, Transition
 from thespis.core.spaces import Box, Text, unscale_action
 from thespis.envs import registry
+from thespis.envs.host.factory import is_preprocessed, make_registered
 from thespis.envs.host.formatters import TokenizedEnv
 from thespis.evaluation import conversation, video
 from thespis.evaluation.rollout import play_episodes
-from thespis.runs.config import import_object
+from thespis.nets.cnn import is_channels_first
 from thespis.runtime import disk
 
 RECORD_FORMAT = 1
@@ -89,8 +91,6 @@ def record_episode(
 
 def _make_render_env(env: Any) -> tuple[Any, str]:
     """Environment and frame recorder if the environment can render itself, else ``None`` and the reason."""
-    import gymnasium
-
     no_rendering = "this environment does not render"
     if isinstance(env, TokenizedEnv):
         return None, no_rendering
@@ -98,10 +98,11 @@ def _make_render_env(env: Any) -> tuple[Any, str]:
     library, _, name = entry.name.partition(":")
     try:
         if isinstance(env, str) and library == "gymnasium":
-            make = lambda **kwargs: gymnasium.make(name, disable_env_checker=True, **kwargs)  # noqa: E731
-            return video.make_recorded_env(make, entry.name), ""
+            if is_preprocessed(name):
+                return None, "its screen is preprocessed"
+            return video.make_recorded_env(functools.partial(make_registered, name), entry.name), ""
         if entry.kind == "host" and library != "envpool":
-            env_factory = import_object(env) if isinstance(env, str) else env
+            env_factory = registry.import_env(env) if isinstance(env, str) else env
             return video.make_recorded_env(env_factory, entry.name), ""
     except UserError as error:
         return None, str(error)
@@ -148,7 +149,15 @@ def _episode_curves(
     for name in ("value", "advantage"):
         if (column := getattr(critique, name)) is not None:
             curves[name] = np.asarray(column)
-    return (np.asarray(observations) if is_image else None), curves
+    return (_shown_images(np.asarray(observations)) if is_image else None), curves
+
+
+def _shown_images(observations: np.ndarray) -> np.ndarray:
+    """Images to show, channels last; of a stack of grey frames, the newest."""
+    if not is_channels_first(observations.shape[1:]):
+        return observations
+    images = np.moveaxis(observations, 1, -1)
+    return images if images.shape[-1] in (1, 3) else images[..., -1:]
 
 
 def env_actions(spec: EnvSpec, transitions: Transition) -> PyTree:

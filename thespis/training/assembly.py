@@ -195,7 +195,11 @@ def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
             parts, _combine_loops(loops), environment.spec, make_envs, _timing_warnings(options.learners > 1)
         )
     share = _envs_per_learner(envs, options)
-    env_factory = _ray_env(parts, env, share, seeds, steps, options) if options.workers else make_envs
+
+    def make_training_envs(n: int) -> HostEnvironment:
+        return registry.make_host(env, n, num_threads=options.threads, training=True)
+
+    env_factory = _ray_env(parts, env, share, seeds, steps, options) if options.workers else make_training_envs
     loops = [_host_loop(parts, env_factory, share, seeds, steps, options) for _ in range(options.learners)]
     notes = _timing_warnings(options.learners > 1 or options.latest_policy)
     return AssembledRun(parts, _combine_loops(loops), loops[0].spec, make_envs, notes)

@@ -124,7 +124,7 @@ class RolloutWorker:
         """Make the environments. Errors are raised to the caller; the process stays alive."""
         parts = with_array_leaves(config.components)
         environment = registry.make_host(
-            config.env, config.num_seeds * config.envs_per_seed, num_threads=config.num_threads
+            config.env, config.num_seeds * config.envs_per_seed, num_threads=config.num_threads, training=True
         )
         self._worlds = LocalVectorEnv(
             parts,

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.core.contracts import HostEnvironment, Mode
+from thespis.core.contracts import HostEnvironment, Mode, ReportsScores
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.runtime.keys import env_seed, fold, seed_key
 from thespis.runtime.timer import PhaseTimer
@@ -201,6 +201,7 @@ class LocalVectorEnv:
             env_state = self.reset(self._fixed.unflatten(act_leaves)[2], env_state.memory, int(num_ticks))
         memory, view, first = env_state.memory, _view_fields(env_state.view), env_state.is_first
         returns, lengths = env_state.returns, env_state.lengths
+        scorer = self.environment if isinstance(self.environment, ReportsScores) else None
         rows: list[list[Any]] = []
         ends: list[list[Any]] = []
         for t in range(self.collect_steps):
@@ -216,11 +217,12 @@ class LocalVectorEnv:
             ended = np.logical_or(step.terminated, step.truncated)
             outcome = (step.reward, step.terminated, step.truncated, _view_fields(step))
             rows.append(jax.tree.leaves((view, action, *outcome, first, extras, step.agent_outcomes)))
-            returns, lengths = returns + step.reward, lengths + np.int32(1)
-            ends.append([ended, returns, lengths])
+            score, over = scorer.last_scores() if scorer is not None else (step.reward, ended)
+            returns, lengths = returns + score, lengths + np.int32(1)
+            ends.append([over, returns, lengths])
             view, first = _view_fields(next_view), ended
-            if ended.any():
-                returns, lengths = np.where(ended, np.float32(0), returns), np.where(ended, np.int32(0), lengths)
+            if over.any():
+                returns, lengths = np.where(over, np.float32(0), returns), np.where(over, np.int32(0), lengths)
         return HostEnvState(memory, View(*view), first, returns, lengths), TickRows(rows), TickRows(ends)
 
     def get_state(self) -> dict[str, Any] | None:

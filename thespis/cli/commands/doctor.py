@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 from typing import Annotated
 
 import tyro
 
 from thespis.cli.options import Count, JsonFlag
 from thespis.cli.output import CommandOutput
+from thespis.cli.train_args import named_env
 
 _STATUS_LABELS = {True: "[green]ok    [/]", False: "[bold red]FAILED[/]", None: "[yellow]note  [/]"}
 
@@ -20,6 +22,10 @@ class DoctorCommand:
 
     env: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
     """An environment to check as well: a name, or my_module:MyEnv."""
+    env_args: Annotated[
+        tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")
+    ] = ()
+    """Keyword arguments of the environment, as in training."""
     seconds: Count = 60
     """Time limit in seconds, approximately."""
     json: JsonFlag = False
@@ -33,7 +39,8 @@ class DoctorCommand:
         from thespis.runs.system_info import describe_device
 
         out.print(f"{describe_device()}\nchecking, at most about {self.seconds} seconds")
-        checks = doctor(self.env, seconds=self.seconds)
+        env = named_env(self.env, self.env_args)
+        checks = doctor(env, seconds=self.seconds)
         skipped = [check for check in checks if check.skipped]
         for check in checks:
             if check.skipped:
@@ -51,7 +58,7 @@ class DoctorCommand:
             out.print(f"[bold green]nothing failed[/]: {passed} of {len(checks)} checks passed")
         if skipped:
             enough = 60 * math.ceil(1.5 * self.seconds * len(checks) / max(len(checks) - len(skipped), 1) / 60)
-            command = " ".join(["thespis doctor", *([self.env] if self.env else []), f"--seconds {enough}"])
+            command = " ".join(["thespis doctor", *([shlex.quote(env)] if env else []), f"--seconds {enough}"])
             count = formatting.format_count(len(skipped), "check")
             out.print(f"{count} skipped, as the time was over; about enough for all: {command}", markup=False)
         check_dicts = [dataclasses.asdict(check) for check in checks]

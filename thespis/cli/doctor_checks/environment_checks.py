@@ -6,7 +6,6 @@ The environment is checked first raw, then through the adapter.
 from __future__ import annotations
 
 import dataclasses
-import pkgutil
 import time
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +32,13 @@ from thespis.core.laws.components import ContractViolation, check_environment, c
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Space, leaf_spaces
 from thespis.envs import registry
-from thespis.envs.host.factory import call_factory, has_members, suppress_mujoco_warnings
+from thespis.envs.host.factory import (
+    call_factory,
+    has_members,
+    is_preprocessed,
+    make_registered,
+    suppress_mujoco_warnings,
+)
 from thespis.envs.host.gymnasium import GymnasiumEnv
 from thespis.envs.libraries import TEXT_LIBRARIES
 from thespis.envs.space_conversion import from_gymnasium
@@ -94,17 +99,17 @@ def resolve_env(env: Any) -> ResolvedEnv:
     library, _, name = entry.name.partition(":")
     if library in ("envpool", *TEXT_LIBRARIES):
         return ResolvedEnv(entry.name, "vector environment", env, False)
+    if library == "gymnasium" and is_preprocessed(name):
+        return ResolvedEnv(entry.name, "vector environment", env, False)
     if library == "gymnasium":
         return ResolvedEnv(entry.name, "Gymnasium", env, False, gymnasium_env=_make_registered(name))
-    return _resolve_object(entry.name, pkgutil.resolve_name(entry.name))
+    return _resolve_object(entry.name, registry.import_env(entry.name))
 
 
 def _make_registered(name: str) -> Any:
-    import gymnasium
-
     registry.make_host(f"gymnasium:{name}", 1).close()  # its errors are clearer than Gymnasium's
-    with suppress_mujoco_warnings(name):
-        return gymnasium.make(name, disable_env_checker=True)
+    with suppress_mujoco_warnings(name.partition("?")[0]):
+        return make_registered(name)
 
 
 def _resolve_object(name: str, env: Any) -> ResolvedEnv:

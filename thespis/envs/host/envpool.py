@@ -20,6 +20,7 @@ import numpy as np
 from thespis.core.errors import UserError, missing_extra
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.envs.host import conversion
+from thespis.envs.options import split_options
 from thespis.envs.space_conversion import from_gymnasium
 
 ENV_NAMES = (
@@ -44,7 +45,7 @@ ENV_NAMES = (
 
 
 class EnvPool:
-    """Vector environment of EnvPool: ``num_envs`` copies of its environment ``name``.
+    """Vector environment of EnvPool: ``num_envs`` copies of its environment ``name``, which may have options.
 
     It is a :class:`~thespis.core.contracts.HostEnvironment`. EnvPool takes seeds only when it creates its environments,
     so :meth:`reset` creates them. ``num_threads`` is the number of EnvPool's own threads (0: its default); results do
@@ -55,9 +56,11 @@ class EnvPool:
     """
 
     def __init__(self, name: str, num_envs: int, *, num_threads: int = 0):
+        full_name = name
+        name, self._options = split_options(name)
         self._name, self._num_envs, self._threads = name, num_envs, num_threads
         self._pool: Any = None
-        spec = _load_spec(name)
+        spec = _load_spec(name, self._options)
         if spec.config.max_num_players != 1:
             raise UserError(f"envpool:{name} is for several players, which is not supported")
         with _suppress_warnings():
@@ -66,7 +69,7 @@ class EnvPool:
         self._write = conversion.action_writer(action, (num_envs,))
         limit = spec.config.max_episode_steps
         self._spec = EnvSpec(
-            f"envpool:{name}",
+            f"envpool:{full_name}",
             from_gymnasium(observation),
             from_gymnasium(action),
             time_limit=limit if 0 < limit < 2**31 - 1 else None,
@@ -92,7 +95,11 @@ class EnvPool:
         self.close()
         with _suppress_warnings():
             self._pool = envpool.make_gymnasium(
-                self._name, num_envs=self._num_envs, seed=[int(seed) for seed in seeds], num_threads=self._threads
+                self._name,
+                num_envs=self._num_envs,
+                seed=[int(seed) for seed in seeds],
+                num_threads=self._threads,
+                **self._options,
             )
             observation, info = self._pool.reset()
         false = np.zeros(self._num_envs, bool)
@@ -129,7 +136,7 @@ class EnvPool:
             self._pool = None
 
 
-def _load_spec(name: str) -> Any:
+def _load_spec(name: str, options: dict[str, Any]) -> Any:
     try:
         import envpool
     except ImportError as error:
@@ -140,7 +147,10 @@ def _load_spec(name: str) -> Any:
         hint = f"; nearest: {', '.join(similar)}" if similar else ""
         raise UserError(f"EnvPool has no environment named {name!r}{hint}")
     with _suppress_warnings():
-        return envpool.make_spec(name)
+        try:
+            return envpool.make_spec(name, **options)
+        except (AssertionError, TypeError, ValueError) as error:
+            raise UserError(f"envpool:{name} cannot be made with {options}: {error}") from error
 
 
 def _sort_by_env_id(value: Any, info: dict) -> Any:

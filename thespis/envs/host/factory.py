@@ -4,41 +4,75 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError, missing_extra
-from thespis.envs.host import pettingzoo, snapshot
+from thespis.envs.host import atari, pettingzoo, snapshot
 from thespis.envs.host.formatters import FormatterFactory
 from thespis.envs.host.gymnasium import GymnasiumEnv, GymnasiumSyncEnv, env_name
 from thespis.envs.host.pettingzoo import is_pettingzoo_env
 from thespis.envs.host.state_encoding import StateMixin
 from thespis.envs.host.text_env import GymnasiumTextEnv, StringEnv, StringVectorEnv, has_text_spaces
+from thespis.envs.options import split_options
 
 
 def make_gymnasium(
-    name: str, num_envs: int, *, num_threads: int = 1, make_formatter: FormatterFactory = None
+    name: str,
+    num_envs: int,
+    *,
+    num_threads: int = 1,
+    make_formatter: FormatterFactory = None,
+    training: bool = False,
 ) -> HostEnvironment:
-    """Make ``num_envs`` environments registered with Gymnasium as ``name``.
+    """Make ``num_envs`` environments registered with Gymnasium as ``name``, options after a ``?`` included.
 
-    For text spaces ``make_formatter`` is used.
+    For text spaces ``make_formatter`` is used. Atari games are preprocessed
+    (:class:`~thespis.envs.host.atari.AtariEnv`), unless the option ``preprocess`` is false.
     """
-    import gymnasium
-
-    try:
-        with suppress_mujoco_warnings(name):  # Gymnasium's checker only warns; ours raises
-            envs = [gymnasium.make(name, disable_env_checker=True) for _ in range(num_envs)]
-    except (gymnasium.error.Error, ImportError) as error:
-        raise UserError(f"gymnasium:{name} cannot be made: {error}") from error
+    if is_preprocessed(name):
+        return atari.AtariEnv(*split_options(name), num_envs, num_threads=num_threads, training=training)
+    with suppress_mujoco_warnings(name.partition("?")[0]):
+        envs = [make_registered(name) for _ in range(num_envs)]
     if has_text_spaces(envs[0]):
         unused = iter(envs)
 
         def make_text_env() -> GymnasiumTextEnv:
-            return GymnasiumTextEnv(next(unused, None) or gymnasium.make(name, disable_env_checker=True))
+            return GymnasiumTextEnv(next(unused, None) or make_registered(name))
 
         return StringVectorEnv(make_text_env, num_envs, f"gymnasium:{name}", make_formatter=make_formatter)
     return GymnasiumSyncEnv(envs, name=f"gymnasium:{name}", num_threads=num_threads)
+
+
+def is_preprocessed(name: str) -> bool:
+    """Whether Gymnasium's environment of this name is an Atari game that is preprocessed: without ``preprocess=False``.
+
+    Such a game is a vector environment; others are made one by one.
+    """
+    base, options = split_options(name)
+    return atari.is_atari(base) and bool(options.get("preprocess", True))
+
+
+def make_registered(name: str, **more: Any) -> Any:
+    """One environment registered with Gymnasium as ``name``, with the options in the name and ``more`` of them.
+
+    Raises :class:`UserError` if it cannot be made.
+    """
+    import gymnasium
+
+    base, options = split_options(name)
+    if atari.is_atari(base):
+        options.pop("preprocess", None)
+    try:
+        return gymnasium.make(base, disable_env_checker=True, **options, **more)  # its checker only warns; ours raises
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UserError(f"gymnasium:{name} cannot be made: {error}") from error
+    except Exception as error:
+        if not options:
+            raise
+        raise UserError(f"gymnasium:{base} cannot be made with {options}: {error}") from error
 
 
 def make_text_game(library: str, name: str, num_envs: int, make_formatter: FormatterFactory) -> HostEnvironment:
@@ -134,7 +168,8 @@ def _is_vector_class(cls: type) -> bool:
 def _wrap_factory(make: Callable[..., Any], n: int, threads: int, script: FormatterFactory) -> HostEnvironment:
     import gymnasium
 
-    if isinstance(make, type) and _is_vector_class(make):
+    made_by = make.func if isinstance(make, functools.partial) else make
+    if isinstance(made_by, type) and _is_vector_class(made_by):
         return call_factory(make, n)
     first = call_factory(make)
     if isinstance(first, StringEnv) and not isinstance(first, GymnasiumEnv):

@@ -5,6 +5,7 @@ It calls ``reset`` itself where an episode ends, so the true final observation i
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -200,6 +201,7 @@ def env_name(environment: Any) -> str:
     spec = getattr(environment, "spec", None)
     if spec is not None and isinstance(getattr(spec, "id", None), str):
         return f"gymnasium:{spec.id}"
+    environment = environment.func if isinstance(environment, functools.partial) else environment
     cls = environment if isinstance(getattr(environment, "__qualname__", None), str) else type(environment)
     return f"{cls.__module__}:{cls.__qualname__}"
 
