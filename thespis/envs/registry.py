@@ -37,7 +37,7 @@ from thespis.envs.options import add_options, split_options
 from thespis.runs.trust import check_module, check_object
 from thespis.runtime.user_modules import import_user_module
 
-__all__ = ["EnvEntry", "import_env", "is_multi_agent", "list_envs", "make_compiled", "make_host", "resolve_env", "with_env_args"]
+__all__ = ["EnvEntry", "fixed_num_envs", "import_env", "is_multi_agent", "list_envs", "make_compiled", "make_host", "resolve_env", "with_env_args"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,6 +195,17 @@ def import_env(name: str) -> Any:
         base, _, text = name.partition("?")
         raise UserError(f"{base} is an object and takes no options: leave out ?{text}")
     return functools.partial(target, **options)
+
+
+def fixed_num_envs(environment: Any) -> int | None:
+    """The number of environments of a vector environment that was given as an object; ``None`` for all else."""
+    import gymnasium
+
+    environment = environment.env if isinstance(environment, TokenizedEnv) else environment
+    is_object = not isinstance(environment, str | type)
+    if is_object and isinstance(environment, HostEnvironment | gymnasium.vector.VectorEnv):
+        return environment.num_envs
+    return None
 
 
 def is_multi_agent(environment: Any) -> bool:

@@ -67,8 +67,10 @@ class Run:
         return self.directory.metrics()
 
     def make_envs(self, num_envs: int) -> Any:
-        """``num_envs`` fresh host environments of this run."""
-        return registry.make_host(self._training_env(), num_envs, num_threads=options_from(self.config).threads)
+        """``num_envs`` fresh host environments of this run; all of a vector environment that was given as an object."""
+        env = self._training_env()
+        num_envs = registry.fixed_num_envs(env) or num_envs
+        return registry.make_host(env, num_envs, num_threads=options_from(self.config).threads)
 
     def _training_env(self) -> Any:
         environment = resolve_env(self.directory, self._env)

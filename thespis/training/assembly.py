@@ -180,7 +180,7 @@ def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
     seeds, envs, steps = config["seeds"], config["envs"], _max_steps(config)
 
     def make_envs(n: int) -> HostEnvironment:
-        return registry.make_host(env, n, num_threads=options.threads)
+        return registry.make_host(env, registry.fixed_num_envs(env) or n, num_threads=options.threads)
 
     check_options(options, config["loop"])
     if config["loop"] == "logged":
@@ -201,7 +201,7 @@ def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
 
     env_factory = _ray_env(parts, env, share, seeds, steps, options) if options.workers else make_training_envs
     loops = [_host_loop(parts, env_factory, share, seeds, steps, options) for _ in range(options.learners)]
-    notes = _timing_warnings(options.learners > 1 or options.latest_policy)
+    notes = _timing_warnings(options.learners > 1 or options.latest_policy) + _fixed_size_warnings(env, seeds, options)
     return AssembledRun(parts, _combine_loops(loops), loops[0].spec, make_envs, notes)
 
 
@@ -303,6 +303,21 @@ def _timing_warnings(depends_on_timing: bool) -> tuple[str, ...]:
     )
 
 
+def _fixed_size_warnings(env: Any, seeds: list[int], options: RunOptions) -> tuple[str, ...]:
+    """A warning if evaluation plays in the vector environment that trains. Raises ``UserError`` if it would disturb it."""
+    if (total := registry.fixed_num_envs(env)) is None:
+        return ()
+    if options.evaluate_every:
+        raise UserError(
+            "evaluation during training would reset the vector environment that trains: pass a function "
+            "of num_envs that makes one (lambda num_envs: gymnasium.make_vec(...))"
+        )
+    episodes = total // len(seeds)
+    if episodes == options.episodes:
+        return ()
+    return (f"evaluation plays {episodes} episodes per seed, one in each environment of the vector environment",)
+
+
 def _logged_loop(
     components: Components, options: RunOptions, seeds: list[int], env: Any, make_envs: Any
 ) -> AssembledRun:
@@ -364,9 +379,8 @@ def resolve_config(
     method = (
         curriculum.make_learner(method) if isinstance(curriculum, OpponentCurriculum) else wrap_multi_agent(method, env)
     )
-    envs_per_seed = (
-        1 if isinstance(method.feed, OFFLINE_FEEDS) or kind == "logged" else num_envs or method.feed.num_envs
-    )
+    is_offline = isinstance(method.feed, OFFLINE_FEEDS) or kind == "logged"
+    envs_per_seed = 1 if is_offline else num_envs or _default_num_envs(env, len(seeds), method)
     components: tuple[Any, ...] = (method, feedback, curriculum)
     for name, component in zip(("method", "feedback", "curriculum"), components, strict=True):
         check_storable(component, name)
@@ -387,6 +401,15 @@ def resolve_config(
         "details": list(method.details),
         "bibliography": citations,
     }
+
+
+def _default_num_envs(env: Any, num_seeds: int, method: Any) -> int:
+    """Environments per seed: those of a vector environment that was given as an object, else the method's number."""
+    if (total := registry.fixed_num_envs(env)) is None:
+        return method.feed.num_envs
+    if total % num_seeds:
+        raise UserError(f"the vector environment has {total} sub-environments, which {num_seeds} seeds cannot share")
+    return total // num_seeds
 
 
 def run_metadata() -> dict[str, Any]:

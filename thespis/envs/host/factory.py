@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -92,8 +93,9 @@ def wrap_env(
 ) -> HostEnvironment:
     """Make ``num_envs`` environments from an object, or from a class or function that makes one.
 
-    A single environment is copied as often as needed; a vector environment must have ``num_envs`` environments; a class
-    with the interface of :class:`HostEnvironment` is called with ``num_envs``. ``make_formatter`` is used for
+    A single environment is copied as often as needed; a vector environment must have ``num_envs`` environments and is
+    not closed; a class with the interface of :class:`HostEnvironment` is called with ``num_envs``, and so is a function
+    or class with an argument of this name, which makes a vector environment. ``make_formatter`` is used for
     environments that speak in strings.
     """
     import gymnasium
@@ -107,7 +109,7 @@ def wrap_env(
             raise UserError(
                 f"the vector environment has {environment.num_envs} sub-environments and the run needs {num_envs}"
             )
-        return GymnasiumVectorEnv(environment)
+        return GymnasiumVectorEnv(environment, closes=False)
     try:
         copies = [copy.deepcopy(environment) for _ in range(num_envs - 1)]
     except Exception as error:
@@ -165,12 +167,35 @@ def _is_vector_class(cls: type) -> bool:
     return has_members(cls, "reset", "step", "get_state", "set_state") and not single
 
 
+def _own_vector_env(make: Callable[..., Any], environment: Any, n: int) -> HostEnvironment:
+    """A vector environment that ``make`` has made, of ``n`` environments."""
+    import gymnasium
+
+    from thespis.envs.host.vector import GymnasiumVectorEnv
+
+    if not isinstance(environment, HostEnvironment | gymnasium.vector.VectorEnv):
+        raise UserError(f"{env_name(make)} takes num_envs and made {environment!r}, which is no vector environment")
+    if environment.num_envs != n:
+        raise UserError(f"{env_name(make)} was asked for {n} environments and made {environment.num_envs}")
+    return GymnasiumVectorEnv(environment) if isinstance(environment, gymnasium.vector.VectorEnv) else environment
+
+
+def _takes_num_envs(make: Callable[..., Any]) -> bool:
+    """Whether a function or class makes a vector environment of as many environments as it is told."""
+    try:
+        return "num_envs" in inspect.signature(make).parameters
+    except (TypeError, ValueError):  # built in: its arguments are not known
+        return False
+
+
 def _wrap_factory(make: Callable[..., Any], n: int, threads: int, script: FormatterFactory) -> HostEnvironment:
     import gymnasium
 
     made_by = make.func if isinstance(make, functools.partial) else make
     if isinstance(made_by, type) and _is_vector_class(made_by):
         return call_factory(make, n)
+    if _takes_num_envs(make):
+        return _own_vector_env(make, call_factory(functools.partial(make, num_envs=n)), n)
     first = call_factory(make)
     if isinstance(first, StringEnv) and not isinstance(first, GymnasiumEnv):
         return StringVectorEnv(lambda: call_factory(make), n, env_name(make), make_formatter=script)

@@ -23,15 +23,17 @@ from thespis.envs.space_conversion import from_gymnasium
 class GymnasiumVectorEnv:
     """Adapter for a ``gymnasium.vector.VectorEnv``, a :class:`~thespis.core.contracts.HostEnvironment`.
 
+    ``closes``: whether :meth:`close` closes it; false for one that belongs to the user.
+
     Raises:
         UserError: if a ``NEXT_STEP`` environment cannot reset single environments, or whenever it raises or
             returns what its spaces do not allow.
     """
 
-    def __init__(self, env: Any):
+    def __init__(self, env: Any, *, closes: bool = True):
         from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-        self._env = env
+        self._env, self._closes = env, closes
         self._steps = 0
         self._same_step = _autoreset_mode(env) is AutoresetMode.SAME_STEP
         lead = (env.num_envs,)
@@ -154,8 +156,9 @@ class GymnasiumVectorEnv:
         return self._checks.pop_warnings()
 
     def close(self) -> None:
-        """Close the environments and their processes."""
-        self._env.close()
+        """Close the environments and their processes, unless they belong to the user."""
+        if self._closes:
+            self._env.close()
 
     def _call_env(self, what: str, play: Callable[[], Any]) -> Any:
         try:
