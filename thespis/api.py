@@ -29,6 +29,7 @@ from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.system_info import describe_device
 from thespis.runs.trust import EVERYTHING, reading
 from thespis.runtime.distributed import gather_arrays, is_main_process, process_directory
+from thespis.runtime.interrupts import has_abandoned_work
 from thespis.runtime.memory_budget import require_memory, tree_bytes
 from thespis.training.assembly import (
     AssembledRun,
@@ -104,7 +105,7 @@ def train(
             _train_run(run, assembled, EventBus(callbacks), planned, initial=initial)
         return Run(RunDirectory.open(path, EVERYTHING), env)
     finally:
-        assembled.loop.close()
+        _close(assembled)
 
 
 def build_config(
@@ -215,6 +216,12 @@ def resume(
             _train_run(written, assembled, EventBus(callbacks), planned, run, steps=steps)
         return Run(run, env)
     finally:
+        _close(assembled)
+
+
+def _close(assembled: AssembledRun) -> None:
+    """Close the loop's environments, unless an abandoned program may still use them: the process is about to end."""
+    if not has_abandoned_work():
         assembled.loop.close()
 
 
@@ -262,12 +269,12 @@ def _train_run(
             score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
             return score["greedy"]["scores"], score["sampled"]["scores"]
 
-        if step == 0:
+        if step == 0 and not run.conversations():
             log_conversations(step, loop.learner_state(carry).method)
-        carry, reason = run_loop(loop, carry, schedule_from(config, interval), run, bus, evaluate, log_conversations)
-        step, trained = loop.num_steps(carry), time.perf_counter()
+        end = run_loop(loop, carry, schedule_from(config, interval), run, bus, evaluate, log_conversations)
+        step, reason, trained = end.step, end.reason, time.perf_counter()
         if reason != "interrupted" and make_envs is not None:
-            states = gather_arrays(loop.learner_state(carry).method)
+            states = gather_arrays(loop.learner_state(end.carry).method)
             score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
             run.write_json("final.json", {"step": step} | score)
             if interval or run.best is not None:  # else the latest checkpoint is the only one with a score

@@ -204,3 +204,16 @@ class Duck:
 
     def close(self):
         pass
+
+
+class Sized(Coded):
+    """Observes ``size`` numbers."""
+
+    def __init__(self, size=3):
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
+
+    def _observe(self):
+        return np.zeros(self.observation_space.shape)
+
+
+INSTANCE = Coded()

@@ -76,7 +76,15 @@ DESCRIPTION = (
 
 def main() -> NoReturn:
     """The entry point of ``thespis``."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if "thespis.runtime.interrupts" in sys.modules:
+        from thespis.runtime.interrupts import has_abandoned_work
+
+        if has_abandoned_work():  # the run is saved
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)
 
 
 def run(argv: list[str]) -> int:

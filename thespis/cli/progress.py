@@ -1,7 +1,8 @@
 """Progress of a run, collected from its events: a live display in the terminal, and the table of final results.
 
 On a terminal the display is a panel that is redrawn in place. Elsewhere, or if ``NO_COLOR`` or ``CI`` is set, it is
-plain ASCII lines without control codes, at most one every few seconds and one per evaluation.
+plain ASCII lines without control codes, at most one every few seconds and one per evaluation. Both also show that a
+run goes on while nothing happens for a while: a program is compiled, or an update takes long.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -33,6 +35,7 @@ _HISTORY_SIZE = 400  # returns kept for the sparkline
 _MIN_SPARKLINE_WIDTH = 70  # characters: a narrower panel has no sparkline
 _MAX_METRICS = 10  # of the method, at most, in the panel
 _MAX_PLAIN_METRICS = 3
+_WAIT_INTERVAL = 10.0  # seconds without an event after which the display says that the run goes on
 
 
 class RunProgress:
@@ -49,6 +52,7 @@ class RunProgress:
         self.metrics: dict[str, float] = {}
         self.return_history: deque[float] = deque(maxlen=_HISTORY_SIZE)
         self.evaluation = ""
+        self.updated_at = math.nan  # time of the latest event
 
     def update(self, event: Event) -> None:
         """Update from one event."""
@@ -80,6 +84,11 @@ class RunProgress:
             if values := _finite_values(rows, name):
                 self.metrics[name] = mean(values)
 
+    def waiting_line(self, now: float) -> str:
+        """How long the run has been working since its latest event, in one line."""
+        work = "compiling, or the first steps" if math.isnan(self.steps_per_second) else "next update or evaluation"
+        return f"{self._step_text()} · {work}: {formatting.format_duration(now - self.updated_at)} so far"
+
     def headline(self) -> str:
         """Method, environment, number of steps and seeds, and loop in one line."""
         config = self.config
@@ -104,12 +113,14 @@ class RunProgress:
         ]
         return " · ".join(parts)
 
-    def panel(self, width: int) -> RenderableType:
-        """The state of the run as a panel ``width`` characters wide."""
+    def panel(self, width: int, now: float = math.nan) -> RenderableType:
+        """The state of the run as a panel ``width`` characters wide, at the time ``now``."""
         bar = ProgressBar(total=1.0, completed=self.fraction, complete_style="cyan", finished_style="green")
         line = Table.grid(expand=True)  # a bar alone does not end its line
         line.add_row(bar)
         parts: list[RenderableType] = [Text(self._step_text()), line, self._speed_text()]
+        if now - self.updated_at >= _WAIT_INTERVAL:
+            parts.append(Text(self.waiting_line(now).partition(" · ")[2], style="dim"))
         parts.append(Padding(self._result_table(width), (1, 0, 0, 0)))
         if self.metrics:
             parts.append(Padding(self._metric_table(), (1, 0, 0, 0)))
@@ -215,6 +226,7 @@ class LiveDisplay:
         self._every, self._clock = print_interval, clock
         self._last = -math.inf
         self._redrawn: Redrawn | None = None
+        self._closed, self._lock = threading.Event(), threading.Lock()
 
     def __enter__(self) -> LiveDisplay:
         """Return the display itself."""
@@ -226,12 +238,14 @@ class LiveDisplay:
 
     def close(self) -> None:
         """Keep the last panel on screen and restore the terminal. May be called twice."""
+        self._closed.set()
         if self._redrawn is not None:
             self._redrawn.stop()
             self._redrawn = None
 
     def __call__(self, event: Event) -> None:
         """Show one event of the run on the display."""
+        self.progress.updated_at = time.monotonic()
         self.progress.update(event)
         match event.kind:
             case "start":
@@ -245,7 +259,7 @@ class LiveDisplay:
             case "progress" if self.plain:
                 self._progress_line()
         if self._redrawn is not None:
-            self._redrawn.update(self.progress.panel(self._width()))
+            self._redrawn.refresh()
 
     def _width(self) -> int:
         return min(_MAX_WIDTH, self.console.width)
@@ -260,15 +274,29 @@ class LiveDisplay:
             self._print(f"planned memory: {formatting.format_bytes(data['planned_bytes'])}", "dim")
         if data.get("run"):
             self._print(f"run directory: {data['run']}", "dim")
-        if not self.plain:
-            self._redrawn = Redrawn(self.progress.panel(self._width()), console=self.console, refresh_per_second=4)
+        if self.plain:
+            threading.Thread(target=self._print_while_waiting, name="progress", daemon=True).start()
+        else:
+            self._redrawn = Redrawn(get_renderable=self._panel, console=self.console, refresh_per_second=4)
             self._redrawn.start()
+
+    def _panel(self) -> RenderableType:
+        return self.progress.panel(self._width(), time.monotonic())
+
+    def _print_while_waiting(self) -> None:
+        """Print a line whenever some seconds have passed without one, until the display is closed."""
+        printed_at = time.monotonic()
+        while not self._closed.wait(1.0):
+            printed_at = max(printed_at, self.progress.updated_at)
+            if (now := time.monotonic()) - printed_at >= _WAIT_INTERVAL:
+                printed_at = now
+                self._print(self.progress.waiting_line(now))
 
     def _done(self, event: Event) -> None:
         if self.plain and self.progress.fraction < 1:
             self._progress_line(force=True)
         if self._redrawn is not None:
-            self._redrawn.update(self.progress.panel(self._width()))
+            self._redrawn.refresh()
         self.close()
         reason = event.data.get("reason", "finished")
         text = f"{reason} at {event.step:,} steps per seed"
@@ -286,8 +314,9 @@ class LiveDisplay:
 
     def _print(self, text: str, style: str = "") -> None:
         if self.plain:
-            self.console.file.write(text.translate(_ASCII) + "\n")
-            self.console.file.flush()
+            with self._lock:
+                self.console.file.write(text.translate(_ASCII) + "\n")
+                self.console.file.flush()
         else:
             self.console.print(Text(text, style=style), soft_wrap=True)
 

@@ -37,7 +37,17 @@ from thespis.envs.options import add_options, split_options
 from thespis.runs.trust import check_module, check_object
 from thespis.runtime.user_modules import import_user_module
 
-__all__ = ["EnvEntry", "fixed_num_envs", "import_env", "is_multi_agent", "list_envs", "make_compiled", "make_host", "resolve_env", "with_env_args"]
+__all__ = [
+    "EnvEntry",
+    "fixed_num_envs",
+    "import_env",
+    "is_multi_agent",
+    "list_envs",
+    "make_compiled",
+    "make_host",
+    "resolve_env",
+    "with_env_args",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +78,9 @@ def resolve_env(environment: Any) -> EnvEntry:
     if library == "gymnasium" and ":" in rest.partition("?")[0]:  # Gymnasium imports the module before the colon
         check_module(rest)
     if "?" in rest and library in FIXED_LIBRARIES:
-        raise UserError(f"{environment}: environments of {library} take no options; leave out ?{rest.partition('?')[2]}")
+        raise UserError(
+            f"{environment}: environments of {library} take no options; leave out ?{rest.partition('?')[2]}"
+        )
     if not has_env(library, rest):
         raise unknown_env_error(environment)
     return EnvEntry("compiled" if library in COMPILED_LIBRARIES else "host", environment)
@@ -83,7 +95,9 @@ def with_env_args(environment: Any, env_args: Mapping[str, Any] | Iterable[str] 
     if not env_args:
         return environment
     if not isinstance(environment, str):
-        raise UserError("env_args are for an environment given by name; for your own, pass functools.partial(MyEnv, ...)")
+        raise UserError(
+            "env_args are for an environment given by name; for your own, pass functools.partial(MyEnv, ...)"
+        )
     return add_options(environment, env_args)
 
 
@@ -164,9 +178,7 @@ def make_host(environment: Any, num_envs: int, *, num_threads: int = 1, training
     if library == "gymnasium":
         from thespis.envs.host.factory import make_gymnasium
 
-        return make_gymnasium(
-            rest, num_envs, num_threads=num_threads, make_formatter=make_formatter, training=training
-        )
+        return make_gymnasium(rest, num_envs, num_threads=num_threads, make_formatter=make_formatter, training=training)
     if library in TEXT_LIBRARIES:
         from thespis.envs.host.factory import make_text_game
 

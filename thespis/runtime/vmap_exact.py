@@ -115,13 +115,13 @@ class PerSeedArray:
     A leaf of a tree that numpy and checkpoints take for an array. JAX does not: see :func:`concat_seeds`.
     """
 
-    def __init__(self, per_seed: Sequence[jax.Array]):
+    def __init__(self, per_seed: Sequence[jax.Array | np.ndarray]):
         self.per_seed = tuple(per_seed)
         self.dtype, first_shape = self.per_seed[0].dtype, self.per_seed[0].shape
         self.shape = (len(self.per_seed), *first_shape[1:]) if first_shape else ()
 
     @property
-    def buffers(self) -> tuple[jax.Array, ...]:
+    def buffers(self) -> tuple[jax.Array | np.ndarray, ...]:
         """The arrays whose concatenation is the stored value."""
         return self.per_seed if self.shape else self.per_seed[:1]
 

@@ -304,7 +304,10 @@ def _timing_warnings(depends_on_timing: bool) -> tuple[str, ...]:
 
 
 def _fixed_size_warnings(env: Any, seeds: list[int], options: RunOptions) -> tuple[str, ...]:
-    """A warning if evaluation plays in the vector environment that trains. Raises ``UserError`` if it would disturb it."""
+    """A warning if evaluation plays in the vector environment that trains.
+
+    Raises :class:`UserError` if it would disturb training.
+    """
     if (total := registry.fixed_num_envs(env)) is None:
         return ()
     if options.evaluate_every:

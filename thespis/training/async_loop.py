@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -23,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from thespis.runtime.interrupts import NO_WATCH, Watch, leavable_threads
 from thespis.runtime.vmap_exact import concat_seeds
 from thespis.training.compiled_loop import CompiledLoop
 from thespis.training.components import LearnerSnapshot, LearnerState, MetricSums
@@ -57,7 +57,8 @@ class AsyncLoop:
             first.metric_names,
             first.timing,
         )
-        self.steps_per_block = first.steps_per_block
+        self.steps_per_block, self.parallel_blocks = first.steps_per_block, len(workers)
+        self.warmup_blocks = first.warmup_blocks * len(workers)
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -72,7 +73,7 @@ class AsyncLoop:
 
     # -- running -------------------------------------------------------------------------------------------
 
-    def advance(self, carry: AsyncCarry, blocks: int) -> AsyncCarry:
+    def advance(self, carry: AsyncCarry, blocks: int, watch: Watch = NO_WATCH) -> AsyncCarry:
         """Run ``blocks`` blocks in total, each by whichever worker is free; ``carry`` is consumed."""
         turns, shared = itertools.count(), carry.shared_params
         workers = [
@@ -91,9 +92,9 @@ class AsyncLoop:
                 for dtype, vector in after.items():
                     shared[dtype] += np.asarray(vector) - before[dtype]
 
-        with ThreadPoolExecutor(len(workers), "learner") as threads:
-            for done in [threads.submit(work, worker) for worker in workers]:
-                done.result()
+        with leavable_threads(len(workers), "learner") as threads:
+            turns_done = [threads.submit(work, worker) for worker in workers]
+            watch.call(lambda: [done.result() for done in turns_done])
         return AsyncCarry(tuple(worker.carry for worker in workers), shared)
 
     # -- what the driver reads -----------------------------------------------------------------------------

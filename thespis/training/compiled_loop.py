@@ -6,6 +6,7 @@ the driver reads metrics, evaluates and saves checkpoints.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +19,7 @@ from thespis.core.records import AgentOutcome, EpisodeStats, Transition, View
 from thespis.data.stores import make_store
 from thespis.runtime import vmap_exact
 from thespis.runtime.distributed import gather_arrays
+from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import fold, indexed_keys, root_keys
 from thespis.runtime.timer import PhaseTimer
 from thespis.runtime.vmap_exact import prevent_inlining
@@ -67,7 +69,7 @@ class CompiledCarry(eqx.Module):
 class CompiledLoop:
     """Compiled training loop: trains ``components`` in a compiled environment."""
 
-    kind = "compiled"
+    kind, parallel_blocks = "compiled", 1
 
     def __init__(
         self,
@@ -126,15 +128,15 @@ class CompiledLoop:
 
     # -- running -------------------------------------------------------------------------------------------
 
-    def advance(self, carry: CompiledCarry, blocks: int) -> CompiledCarry:
+    def advance(self, carry: CompiledCarry, blocks: int, watch: Watch = NO_WATCH) -> CompiledCarry:
         """Run ``blocks`` blocks; ``carry`` is consumed. Warm-up blocks, without updates, come first."""
         done = int(carry.num_ticks) // self.store.feed.collect_steps
         warm = min(max(self.warmup_blocks - done, 0), blocks)
         for train, count in ((False, warm), (True, blocks - warm)):
             if count:
                 with self.timer.measure("program"):
-                    carry = self.placement.run(self.timer, self.components, carry, count, train=train)
-                    jax.block_until_ready(carry)
+                    run = functools.partial(self.placement.run, self.timer, self.components, carry, count, train=train)
+                    carry = watch.call(lambda run=run: jax.block_until_ready(run()))
         self.store.check(carry.learner.store)
         return carry
 

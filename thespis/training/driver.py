@@ -1,7 +1,8 @@
 """The driver: runs any loop to its last step, with metrics, evaluation, checkpoints and early stopping.
 
 A loop runs a number of blocks and knows nothing of files or clocks; everything between two chunks
-happens here, for all loops. Chunks end at fixed steps, so rows of metrics never depend on timing.
+happens here, for all loops. Chunks end at fixed steps, so rows of metrics never depend on timing. A chunk is run in
+several calls (:mod:`thespis.training.pacing`), so that it can be interrupted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
@@ -22,11 +24,13 @@ from thespis.core.errors import UserError
 from thespis.runs.events import EventBus
 from thespis.runs.store import RunDirectory
 from thespis.runtime.distributed import any_process, gather_arrays, is_main_process
-from thespis.runtime.interrupts import catch_interrupts
+from thespis.runtime.interrupts import NO_WATCH, AbandonedError, InterruptWatch, Watch, catch_interrupts
 from thespis.training.components import LearnerSnapshot, LearnerState, MetricSums
+from thespis.training.pacing import Pace, copy_state
 from thespis.training.vector_env import CollectionError
 
 DEFAULT_NUM_REPORTS = 100  # number of chunks of a run
+PROGRESS_SECONDS = 5.0  # between events of progress, where there are no rows of metrics
 MAX_CHUNK_STEPS = 10_000  # largest number of environment steps per seed, for frequent progress and prompt interrupts
 
 
@@ -38,6 +42,10 @@ class TrainingLoop(Protocol):
     seeds: list[int]
     metric_names: tuple[str, ...]
     steps_per_block: int
+    warmup_blocks: int
+    """Blocks without updates at the start of a run."""
+    parallel_blocks: int
+    """Blocks that are computed at the same time."""
     timing: dict[str, float]
 
     def shapes(self) -> PyTree:
@@ -48,8 +56,8 @@ class TrainingLoop(Protocol):
         """A fresh carry (the whole state of a run)."""
         ...
 
-    def advance(self, carry: Any, blocks: int) -> Any:
-        """Run ``blocks`` blocks; ``carry`` is consumed."""
+    def advance(self, carry: Any, blocks: int, watch: Watch = NO_WATCH) -> Any:
+        """Run ``blocks`` blocks; ``carry`` is consumed. ``watch`` may end this by an error; then all is lost."""
         ...
 
     def num_steps(self, carry: Any) -> int:
@@ -117,6 +125,18 @@ class Schedule:
         return before < self.total_steps / 2 <= step < self.total_steps
 
 
+@dataclasses.dataclass(frozen=True)
+class RunEnd:
+    """The end of :func:`run_loop`: the last step and why it ended (``finished``, ``stopped`` or ``interrupted``).
+
+    ``carry`` is ``None`` if interrupted work was abandoned, and goes on in its thread.
+    """
+
+    step: int
+    reason: str
+    carry: Any
+
+
 def run_loop(
     loop: TrainingLoop,
     carry: Any,
@@ -125,36 +145,43 @@ def run_loop(
     bus: EventBus,
     evaluate: Callable[[PyTree], tuple[list, list | None]],
     on_halfway: Callable[[int, PyTree], None] = lambda step, states: None,
-) -> tuple[Any, str]:
+) -> RunEnd:
     """Run a training loop to its end.
 
-    Returns the last carry and why it ended: ``finished``, ``stopped`` or ``interrupted``. ``on_halfway`` is called with
-    the step and the method's states after half of the steps. Raises :class:`DivergenceError` on a number that is not
-    finite; the last good checkpoint stays. Where a callback or an environment raises an error, what has been trained is
-    saved first.
+    ``on_halfway`` is called with the step and the method's states after half of the steps. Raises
+    :class:`DivergenceError` on a number that is not finite; the last good checkpoint stays. Where a callback or an
+    environment raises an error, what has been trained is saved first.
     """
     total = math.ceil(schedule.total_steps / loop.steps_per_block)
     chunk = schedule.blocks_per_chunk(loop.steps_per_block)
     meter, done = _ProgressMeter(loop, loop.num_steps(carry)), loop.num_steps(carry) // loop.steps_per_block
     saved, saved_at, saved_step, reason = None, -math.inf, -1, "finished"
     with catch_interrupts() as interrupted:
+        stretch = _Stretch(loop, run, bus, interrupted, lambda step: meter.progress(step, schedule.total_steps))
         while done < total:
-            blocks = min(chunk - done % chunk, total - done)
-            carry = _advance(loop, carry, blocks, run)
-            before, done = done * loop.steps_per_block, done + blocks
+            before, blocks = done // chunk * chunk, min(chunk - done % chunk, total - done)
+            carry, ran, stop = stretch.advance(carry, done, blocks)
+            done += ran
             step = done * loop.steps_per_block
+            if carry is None:
+                return RunEnd(step, "interrupted", None)
+            if ran < blocks:
+                reason = "interrupted"
+                break
             carry, metric_sums = loop.pop_metric_sums(carry)
             rows = metric_rows(metric_sums, step, loop.seeds)
             check_finite(rows, loop.learner_state(carry), step, loop.seeds, saved)
             with _save_on_error(loop, carry, run):
-                stop = _log_chunk(run, bus, step, loop.pop_warnings(), rows, meter.progress(step, schedule.total_steps))
-                if schedule.eval_due(before, step) and done < total:
+                stop |= _log_chunk(
+                    run, bus, step, loop.pop_warnings(), rows, meter.progress(step, schedule.total_steps)
+                )
+                if schedule.eval_due(before * loop.steps_per_block, step) and done < total:
                     states = gather_arrays(loop.learner_state(carry).method)
                     greedy, sampled = evaluate(states)
                     run.append_evaluation(step, greedy, sampled)
                     save_best(run, step, greedy, states)
                     stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
-                if schedule.halfway_due(before, step):
+                if schedule.halfway_due(before * loop.steps_per_block, step):
                     on_halfway(step, loop.learner_state(carry).method)
             checkpoint_due = time.monotonic() - saved_at >= schedule.checkpoint_seconds
             stop, interrupt, checkpoint_due = any_process(stop, interrupted.is_set(), checkpoint_due)
@@ -165,13 +192,55 @@ def run_loop(
                 saved, saved_at, saved_step = save_checkpoint(loop, carry, run, bus), time.monotonic(), step
         if saved_step != loop.num_steps(carry):
             save_checkpoint(loop, carry, run, bus)
-    return carry, reason
+    return RunEnd(loop.num_steps(carry), reason, carry)
 
 
-def _advance(loop: TrainingLoop, carry: Any, blocks: int, run: RunDirectory) -> Any:
+class _Stretch:
+    """Runs the blocks between two rows of metrics in calls of about a second, until an interrupt."""
+
+    def __init__(
+        self,
+        loop: TrainingLoop,
+        run: RunDirectory,
+        bus: EventBus,
+        interrupted: threading.Event,
+        progress: Callable[[int], dict[str, float]],
+    ):
+        self._loop, self._run, self._bus, self._interrupted, self._progress = loop, run, bus, interrupted, progress
+        self._pace = Pace(loop)
+
+    def advance(self, carry: Any, done: int, blocks: int) -> tuple[Any, int, bool]:
+        """Run ``blocks`` blocks, after ``done``: the carry, the number run, and whether a callback wants to stop.
+
+        After an interrupt fewer are run. The carry is ``None`` if work had to be abandoned: then the state before it is
+        saved. Every few seconds there is an event of progress.
+        """
+        ran, stop, reported = 0, False, time.monotonic()
+        while ran < blocks:
+            if ran and self._interrupted.is_set():
+                break
+            if ran and time.monotonic() - reported >= PROGRESS_SECONDS:
+                step, reported = (done + ran) * self._loop.steps_per_block, time.monotonic()
+                stop |= self._bus.emit("progress", step, **self._progress(step))
+            count = self._pace.num_blocks(done + ran, blocks - ran)
+            state = copy_state(self._loop.snapshot(carry)) if self._pace.is_slow() else None
+            watch = NO_WATCH if state is None else InterruptWatch(self._interrupted)
+            self._pace.start()
+            try:
+                carry = _advance(self._loop, carry, count, self._run, watch)
+            except AbandonedError:
+                step = (done + ran) * self._loop.steps_per_block
+                write_checkpoint(self._loop, step, state, self._run, self._bus)
+                return None, ran, stop
+            self._pace.stop(count)
+            ran += count
+        return carry, ran, stop
+
+
+def _advance(loop: TrainingLoop, carry: Any, blocks: int, run: RunDirectory, watch: Watch) -> Any:
     """Run ``blocks`` blocks; where an environment raises an error, what was trained before is saved first."""
     try:
-        return loop.advance(carry, blocks)
+        return loop.advance(carry, blocks, watch)
     except CollectionError as failure:
         _save_quietly(loop, failure.carry, run)
         raise failure.error from failure.error.__cause__
@@ -210,9 +279,12 @@ def _log_chunk(
 
 def save_checkpoint(loop: TrainingLoop, carry: Any, run: RunDirectory, bus: EventBus) -> str:
     """Write a checkpoint and emit its event. Returns its path."""
+    return write_checkpoint(loop, loop.num_steps(carry), loop.snapshot(carry), run, bus)
+
+
+def write_checkpoint(loop: TrainingLoop, step: int, snapshot: PyTree, run: RunDirectory, bus: EventBus) -> str:
+    """Write the content of a checkpoint and emit its event. Returns its path."""
     began = time.perf_counter()
-    step = loop.num_steps(carry)
-    snapshot = loop.snapshot(carry)
     if jax.process_count() > 1:
         snapshot = jax.tree.map(gather_arrays, snapshot)  # leaf by leaf: a device may not have room for all of it
     path = run.save_checkpoint(step, snapshot, {"step": step}) if is_main_process() else run.checkpoint_dir

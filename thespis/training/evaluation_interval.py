@@ -45,4 +45,6 @@ def _is_isolated(env: Any) -> bool:
     if not isinstance(env, str):
         return False
     library, _, name = registry.resolve_env(env).name.partition(":")
-    return library in ISOLATED_LIBRARIES and ":" not in name.partition("?")[0]  # a second colon: a module of the user registers it
+    return (
+        library in ISOLATED_LIBRARIES and ":" not in name.partition("?")[0]
+    )  # a second colon: a module of the user registers it

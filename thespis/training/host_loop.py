@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +22,7 @@ from thespis.core.contracts import HostEnvironment, Mode
 from thespis.data.stores import make_store
 from thespis.runs.checkpoint import ANY_ARRAYS
 from thespis.runtime import vmap_exact
+from thespis.runtime.interrupts import NO_WATCH, AbandonedError, Watch
 from thespis.runtime.keys import root_keys
 from thespis.runtime.timer import PhaseTimer
 from thespis.training.components import (
@@ -75,6 +77,7 @@ class HostLoop:
         self.spec, self.num_envs, self.seeds = vector_env.spec, num_envs, seeds
         self.store = make_store(components.method.feed, total_steps)
         self.policy_lag, self.jitter = policy_lag or FixedLag(self.store.feed.policy_lag), jitter
+        self.parallel_blocks = self.policy_lag.lag + 1
         self.warmup_blocks = self.store.num_warmup_blocks(num_envs)
         self.steps_per_block = self.store.feed.collect_steps * num_envs
         self.metric_names = metric_names(self.components, self.spec, self.store, num_envs)
@@ -155,24 +158,28 @@ class HostLoop:
 
     # -- running -------------------------------------------------------------------------------------------
 
-    def advance(self, carry: HostCarry, blocks: int) -> HostCarry:
+    def advance(self, carry: HostCarry, blocks: int, watch: Watch = NO_WATCH) -> HostCarry:
         """Run ``blocks`` blocks; ``carry`` is consumed. Warm-up blocks, without updates, come first.
 
-        Raises :class:`CollectionError` for an error of environments whose state cannot be saved.
+        Environments are stepped in this thread. Raises :class:`CollectionError` for an error of environments whose
+        state cannot be saved.
         """
         feed, env_state, ticks, updates = self.store.feed, carry.env_state, carry.num_ticks, carry.num_updates
         buffers = self._learner_buffers(carry)
         act_leaves = (jax.tree.leaves((self.components, policy, carry.root_keys)) for policy in carry.policies)
         policies: PolicyQueue = collections.deque(act_leaves)
         failure: Exception | None = None
-        with learner_executor(self.policy_lag.lag) as thread:
+        with learner_executor(self.policy_lag.lag, watch) as thread:
             for _ in range(blocks):
                 waiting = list(policies)
                 with self.timer.measure("learning"):
-                    policy, memory = self.policy_lag.next_policy(policies), env_state.memory
+                    policy = watch.call(functools.partial(self.policy_lag.next_policy, policies))
+                    memory = env_state.memory
                 sleep_randomly(self.jitter)
                 try:
-                    env_state, rows, ends = self.vector_env.collect(policy, env_state, ticks, self.timer)
+                    env_state, rows, ends = self.vector_env.collect(policy, env_state, ticks, self.timer, watch)
+                except AbandonedError:
+                    raise
                 except Exception as error:
                     if self._saves_envs():
                         raise
@@ -185,10 +192,8 @@ class HostLoop:
                 updates = np.int32(updates + (feed.num_updates if train else 0))
                 ticks = np.int32(ticks + feed.collect_steps)
             with self.timer.measure("learning"):
-                newest = [
-                    self._fixed.unflatten(x)[1]
-                    for x in jax.block_until_ready(last_policies(policies, self.policy_lag.lag))
-                ]
+                last = watch.call(lambda: jax.block_until_ready(last_policies(policies, self.policy_lag.lag)))
+                newest = [self._fixed.unflatten(x)[1] for x in last]
         learner, metric_sums = vmap_exact.join_seeds(
             [self._held.unflatten(seed_buffers.leaves) for seed_buffers in buffers]
         )

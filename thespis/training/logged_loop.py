@@ -7,6 +7,7 @@ method runs on logged data unchanged.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +21,7 @@ from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.core.spaces import Text
 from thespis.data.samplers import DatasetSampler, make_sampler
 from thespis.runtime import vmap_exact
+from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import fold, root_keys, seed_key
 from thespis.runtime.timer import PhaseTimer
 from thespis.training.components import (
@@ -53,7 +55,7 @@ class LoggedLoop:
     the same initial state form a group.
     """
 
-    kind = "logged"
+    kind, parallel_blocks = "logged", 1
 
     def __init__(
         self, components: Components, spec: EnvSpec, transitions: Transition, seeds: list[int], group_size: int = 0
@@ -107,11 +109,12 @@ class LoggedLoop:
         )
         return (method, feedback), (report, signal), merge_metrics(report, signal, Report({}))
 
-    def advance(self, carry: LoggedCarry, blocks: int) -> LoggedCarry:
+    def advance(self, carry: LoggedCarry, blocks: int, watch: Watch = NO_WATCH) -> LoggedCarry:
         """Run ``blocks`` updates; ``carry`` is consumed."""
         with self.timer.measure("program"):
             inputs = (self.components, self.data)
-            return jax.block_until_ready(self.placement.run(self.timer, inputs, carry, blocks, train=True))
+            run = functools.partial(self.placement.run, self.timer, inputs, carry, blocks, train=True)
+            return watch.call(lambda: jax.block_until_ready(run()))
 
     def _chunk(
         self, given: tuple[Components, DatasetSampler], carry: LoggedCarry, blocks: Int[Array, ""], *, train: bool

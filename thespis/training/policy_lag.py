@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.errors import UserError
+from thespis.runtime.interrupts import Watch, leavable_threads
 
 PolicyQueue = collections.deque[PyTree | Future[PyTree]]
 """Policies in the order of their updates; the newest may still be computed."""
@@ -86,17 +88,20 @@ def last_policies(policies: PolicyQueue, lag: int) -> tuple[PyTree, ...]:
 
 
 class _InlineExecutor(Executor):
-    """An executor that calls functions at once, in the same thread."""
+    """An executor that calls functions at once, in the way of a :class:`~thespis.runtime.interrupts.Watch`."""
+
+    def __init__(self, watch: Watch):
+        self._watch = watch
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
+        future.set_result(self._watch.call(lambda: fn(*args, **kwargs)))
         return future
 
 
-def learner_executor(lag: int) -> Executor:
+def learner_executor(lag: int, watch: Watch) -> contextlib.AbstractContextManager[Executor]:
     """Executor of the learner: with a lag a thread of its own (one thread keeps programs in order), else inline."""
-    return ThreadPoolExecutor(1, "learner") if lag else _InlineExecutor()
+    return leavable_threads(1, "learner") if lag else _InlineExecutor(watch)
 
 
 def sleep_randomly(jitter: float) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.envs import registry
+from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import seed_key, wrap_key_data
 from thespis.runtime.ray_cluster import connect, worker_lost_errors
 from thespis.runtime.timer import PhaseTimer
@@ -232,7 +233,12 @@ class RayVectorEnv:
         return self._split.merge(self._ask_all(ask, ask))
 
     def collect(
-        self, act_leaves: list, env_state: HostEnvState, num_ticks: np.int32, timer: PhaseTimer
+        self,
+        act_leaves: list,
+        env_state: HostEnvState,
+        num_ticks: np.int32,
+        timer: PhaseTimer,
+        watch: Watch = NO_WATCH,
     ) -> tuple[HostEnvState, WorkerRows, WorkerRows]:
         """Collect one block, starting from ``env_state``: the state after it, transitions, and episode statistics."""
         import ray
@@ -246,7 +252,7 @@ class RayVectorEnv:
             memory = self._split.memory_shard(env_state.memory, i)
             return self._workers[i].reset_and_collect.remote(leaves_ref, memory, num_ticks)
 
-        results: list[WorkerRollout] = self._ask_all(ask, ask_again)
+        results: list[WorkerRollout] = watch.call(lambda: self._ask_all(ask, ask_again))
         _add_seconds(timer, [result.seconds for result in results], time.perf_counter() - began)
         rows, ends = (
             WorkerRows(leaves, self._split.num_seeds)

@@ -6,6 +6,7 @@ The local implementation (:class:`LocalVectorEnv`) runs in this process.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -15,6 +16,7 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Mode, ReportsScores
 from thespis.core.records import EnvSpec, TimeStep, View
+from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import env_seed, fold, seed_key
 from thespis.runtime.timer import PhaseTimer
 from thespis.runtime.vmap_exact import map_seeds
@@ -80,11 +82,17 @@ class VectorEnv(Protocol):
         ...
 
     def collect(
-        self, act_leaves: list, env_state: HostEnvState, num_ticks: np.int32, timer: PhaseTimer
+        self,
+        act_leaves: list,
+        env_state: HostEnvState,
+        num_ticks: np.int32,
+        timer: PhaseTimer,
+        watch: Watch = NO_WATCH,
     ) -> tuple[HostEnvState, RolloutRows, RolloutRows]:
         """Collect one block, starting from ``env_state``: the state after it, transitions, and episode statistics.
 
         ``act_leaves``: leaves of components, policies and root keys, in the structure of :func:`act_input_shapes`.
+        ``watch`` may end the collection in the middle.
         """
         ...
 
@@ -190,7 +198,12 @@ class LocalVectorEnv:
         return HostEnvState(memory, view, np.ones(n, bool), np.zeros(n, np.float32), np.zeros(n, np.int32))
 
     def collect(
-        self, act_leaves: list, env_state: HostEnvState, num_ticks: np.int32, timer: PhaseTimer
+        self,
+        act_leaves: list,
+        env_state: HostEnvState,
+        num_ticks: np.int32,
+        timer: PhaseTimer,
+        watch: Watch = NO_WATCH,
     ) -> tuple[HostEnvState, TickRows, TickRows]:
         """Collect one block: the state after it, and the leaves of every tick's transitions and episode statistics.
 
@@ -204,12 +217,14 @@ class LocalVectorEnv:
         scorer = self.environment if isinstance(self.environment, ReportsScores) else None
         rows: list[list[Any]] = []
         ends: list[list[Any]] = []
+        with timer.measure("learning"):
+            watch.call(lambda: jax.block_until_ready(act_leaves))  # the policy may still be computed
         for t in range(self.collect_steps):
+            watch.check()
             with timer.measure("acting"):
                 act_args = (act_leaves, memory, view, first, np.int32(num_ticks + t))
-                env_action, action, extras, memory = timer.call_compiled("act", self._act, *act_args)
-            with timer.measure("learning"):
-                jax.block_until_ready(act_leaves if t == 0 else ())  # the policy may still be computed
+                act = functools.partial(timer.call_compiled, "act", self._act, *act_args)
+                env_action, action, extras, memory = act() if t else watch.call(act)  # which may compile
             with timer.measure("acting"):
                 env_action = jax.tree.map(np.asarray, env_action)
             with timer.measure("environment"):

@@ -1,0 +1,90 @@
+"""Pacing of a run: how many blocks a loop runs in one call, and the copy of its state that an interrupt may need.
+
+Between two rows of metrics a loop is called several times, each for about a second, so that the run can be stopped in
+between; results do not depend on it. A single block may take longer: many epochs on images are one program, which
+cannot be stopped. Before such a block the state is copied. If the user interrupts it, the program is left alone and the
+copy is saved, so that the resumed run repeats the block exactly.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from thespis.runtime.memory_budget import tree_bytes
+from thespis.runtime.vmap_exact import PerSeedArray
+
+if TYPE_CHECKING:
+    from thespis.training.driver import TrainingLoop
+
+CALL_SECONDS = 1.0
+"""Seconds that a call should take."""
+SLOW_SECONDS = 0.5
+"""Seconds from which a block counts as slow: its state is copied before it."""
+MAX_COPY_BYTES = 2**30
+"""Size of the largest state that is copied: above it, an interrupt waits for the end of the block."""
+MAX_GROWTH = 4
+"""A call runs at most this many times as many blocks as the one before."""
+
+
+class Pace:
+    """Chooses the number of blocks of each call by the time that earlier ones took, without compilation."""
+
+    def __init__(self, loop: TrainingLoop):
+        self._loop = loop
+        self._seconds_per_block: float | None = None  # not known
+        self._last, self._began, self._compiled = 1, 0.0, 0.0
+        is_copied = jax.process_count() == 1 and tree_bytes(loop.shapes()) <= MAX_COPY_BYTES
+        self._may_watch = is_copied and threading.current_thread() is threading.main_thread()
+
+    def num_blocks(self, done: int, remaining: int) -> int:
+        """Number of blocks of the next call: at most ``remaining``, and all of these with several processes.
+
+        ``done`` blocks of the run are over. Warm-up blocks and those with updates do not share a call.
+        """
+        if jax.process_count() > 1:  # all must run the same programs
+            return remaining
+        if done == self._loop.warmup_blocks:
+            self._seconds_per_block, self._last = None, 1
+        warmup = self._loop.warmup_blocks - done
+        remaining = min(remaining, warmup) if warmup > 0 else remaining
+        smallest = 4 * self._loop.parallel_blocks if self._loop.parallel_blocks > 1 else 1
+        if self._seconds_per_block is None:
+            return min(smallest, remaining)
+        count = min(int(CALL_SECONDS / max(self._seconds_per_block, 1e-6)), MAX_GROWTH * self._last)
+        return min(max(count, smallest), remaining)
+
+    def is_slow(self) -> bool:
+        """Whether the next call may take so long that its state should be copied: that is so, or is not known."""
+        slow = self._seconds_per_block is None or self._seconds_per_block * self._loop.parallel_blocks >= SLOW_SECONDS
+        return slow and self._may_watch
+
+    def start(self) -> None:
+        """A call begins."""
+        self._began, self._compiled = time.monotonic(), self._loop.timing["compile"]
+
+    def stop(self, blocks: int) -> None:
+        """The call has run this number of blocks."""
+        seconds = time.monotonic() - self._began - (self._loop.timing["compile"] - self._compiled)
+        self._seconds_per_block, self._last = max(seconds, 0.0) / blocks, blocks
+
+
+def copy_state(tree: PyTree) -> PyTree:
+    """A copy of a checkpoint's content in the host's memory, which later calls do not overwrite."""
+
+    def leaf(x: Any) -> Any:
+        if isinstance(x, PerSeedArray):
+            parts: Any = [np.array(part) for part in x.per_seed]
+            return PerSeedArray(parts)
+        if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            data: Any = np.array(jax.random.key_data(x))
+            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
+        return np.array(x) if isinstance(x, jax.Array | np.ndarray) else x
+
+    return jax.tree.map(leaf, tree)
