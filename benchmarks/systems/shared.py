@@ -11,6 +11,10 @@ from types import SimpleNamespace
 START_TIME = time.perf_counter()
 TARGET_EVERY = 100
 """Updates between copies of DQN's network to its target."""
+MINATAR_FILTERS = 16
+DQN_INTERVAL = 4
+"""Steps of all environments between DQN's updates from images."""
+DQN_BUFFER_SIZE = 100_000
 
 
 def work() -> SimpleNamespace:
