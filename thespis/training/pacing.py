@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,6 @@ from jaxtyping import PyTree
 
 from thespis.runtime.memory_budget import tree_bytes
 from thespis.runtime.vmap_exact import PerSeedArray
-
-if TYPE_CHECKING:
-    from thespis.training.driver import TrainingLoop
 
 CALL_SECONDS = 1.0
 """Seconds that a call should take."""
@@ -33,10 +30,25 @@ MAX_GROWTH = 4
 """A call runs at most this many times as many blocks as the one before."""
 
 
+@runtime_checkable
+class PacedLoop(Protocol):
+    """The part of a training loop that a :class:`Pace` needs."""
+
+    warmup_blocks: int
+    """Blocks without updates at the start of a run."""
+    parallel_blocks: int
+    """Blocks that are computed at the same time."""
+    timing: dict[str, float]
+
+    def shapes(self) -> PyTree:
+        """Shapes of the state on the device; nothing is allocated."""
+        ...
+
+
 class Pace:
     """Chooses the number of blocks of each call by the time that earlier ones took, without compilation."""
 
-    def __init__(self, loop: TrainingLoop):
+    def __init__(self, loop: PacedLoop):
         self._loop = loop
         self._seconds_per_block: float | None = None  # not known
         self._last, self._began, self._compiled = 1, 0.0, 0.0
