@@ -29,7 +29,7 @@ from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.system_info import describe_device
 from thespis.runs.trust import EVERYTHING, reading
 from thespis.runtime.distributed import gather_arrays, is_main_process, process_directory
-from thespis.runtime.interrupts import has_abandoned_work
+from thespis.runtime.interrupts import AbandonedError, InterruptWatch, catch_interrupts, has_abandoned_work
 from thespis.runtime.memory_budget import require_memory, tree_bytes
 from thespis.training.assembly import (
     AssembledRun,
@@ -44,7 +44,7 @@ from thespis.training.assembly import (
 )
 from thespis.training.components import with_array_leaves
 from thespis.training.data_sources import with_expert_data
-from thespis.training.driver import run_loop, save_best, save_checkpoint
+from thespis.training.driver import TrainingLoop, run_loop, save_best, save_checkpoint
 from thespis.training.initial_states import InitialStates, load_initial_states
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
@@ -316,7 +316,7 @@ def _start_or_restore(
             final = run.read_json("final.json")
             run.extend(steps, step)
     bus.emit("start", step, config=run.config, device=describe_device(), planned_bytes=planned, run=str(run.path))
-    carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (loop.init(), [])
+    carry, restarts = loop.restore(checkpoint.tree) if checkpoint else (_init(loop), [])
     skipped = (checkpoint or initial or _NO_STATES).warnings
     for message in [*assembled.warnings, *skipped, *(f"restarted: {what}" for what in restarts)]:
         bus.emit("warning", step, message=message)
@@ -327,6 +327,18 @@ def _start_or_restore(
     if final is not None and final["step"] == step:  # until now the latest checkpoint was the best one
         save_best(run, step, final["greedy"]["scores"], gather_arrays(loop.learner_state(carry).method))
     return step, carry
+
+
+def _init(loop: TrainingLoop) -> Any:
+    """A fresh carry. An interrupt raises :class:`KeyboardInterrupt` soon, also while a program is compiled."""
+    with catch_interrupts() as interrupted:
+        try:
+            carry = loop.init(watch=InterruptWatch(interrupted))
+        except AbandonedError:
+            raise KeyboardInterrupt from None
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return carry
 
 
 _NO_STATES = InitialStates((), {}, [])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
 import signal
+import time
 
 import pytest
 from cli_process import HERE, checkpoints, outcome, start_command, thespis, train_with_kills, wait_for
@@ -111,6 +113,23 @@ def test_ctrl_c_saves_and_says_how_to_resume(quick_run, tmp_path):
     assert not (run / "final.json").exists()
     assert in_this_process("resume", run, "--quiet") == 0
     assert outcome(run) == outcome(quick_run)
+
+
+@pytest.mark.slow
+def test_ctrl_c_inside_a_long_update_saves_within_seconds(tmp_path):
+    """The first update takes many minutes: 32,000 steps of a wide network."""
+    settings = ("num_steps=256", "num_epochs=2000", "minibatch_size=64", "hidden_sizes=1024,1024")
+    words = ("train", "ppo", "--env", "probe:maze", "--steps", 8_192, "--envs", 4, "--out", tmp_path / "run")
+    process = start_command(*words, "--set", *settings, cwd=tmp_path)
+    assert process.stdout is not None
+    waiting = (time.monotonic() for line in process.stdout if "so far" in line)
+    times = list(itertools.islice(waiting, 3))
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    output, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < 30 and process.returncode == 130, errors  # 2 to 3 where nothing else runs
+    assert all(later - earlier < 15 for earlier, later in itertools.pairwise(times))
+    assert f"thespis resume {tmp_path / 'run'}" in output + errors
 
 
 @pytest.mark.slow

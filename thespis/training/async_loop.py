@@ -66,9 +66,9 @@ class AsyncLoop:
         """Shapes of all workers' device state; nothing is allocated."""
         return tuple(worker.shapes() for worker in self.workers)
 
-    def init(self) -> AsyncCarry:
-        """A fresh carry: own environments for each worker, the first worker's learner for all."""
-        workers: tuple[Any, ...] = tuple(loop.init(number) for number, loop in enumerate(self.workers))
+    def init(self, worker: int = 0, watch: Watch = NO_WATCH) -> AsyncCarry:
+        """A fresh carry: own environments for each worker from ``worker`` on, the first one's learner for all."""
+        workers: tuple[Any, ...] = tuple(loop.init(worker + i, watch) for i, loop in enumerate(self.workers))
         return AsyncCarry(workers, _copy_params(flatten_params(self.workers[0].learner_state(workers[0]))))
 
     # -- running -------------------------------------------------------------------------------------------

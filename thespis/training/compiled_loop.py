@@ -99,10 +99,10 @@ class CompiledLoop:
         """Shapes of the carry; nothing is allocated."""
         return jax.eval_shape(self._init, root_keys(self.seeds))
 
-    def init(self, worker: int = 0) -> CompiledCarry:
+    def init(self, worker: int = 0, watch: Watch = NO_WATCH) -> CompiledCarry:
         """A fresh carry, a different one for every ``worker``."""
         with self.timer.measure_compile():
-            return jax.block_until_ready(self.placement.init(worker))
+            return watch.call(lambda: jax.block_until_ready(self.placement.init(worker)))
 
     def _env_axes(self) -> CompiledCarry:
         """The axis of each leaf of the carry that indexes environments; -1: none."""

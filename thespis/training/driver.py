@@ -52,8 +52,8 @@ class TrainingLoop(Protocol):
         """Shapes of the state on the device; nothing is allocated."""
         ...
 
-    def init(self) -> Any:
-        """A fresh carry (the whole state of a run)."""
+    def init(self, worker: int = 0, watch: Watch = NO_WATCH) -> Any:
+        """A fresh carry (the whole state of a run), another one for each asynchronous ``worker``."""
         ...
 
     def advance(self, carry: Any, blocks: int, watch: Watch = NO_WATCH) -> Any:

@@ -140,13 +140,14 @@ class HostLoop:
         """Shapes of the state on the device; nothing is allocated."""
         return jax.eval_shape(self._init_learners, root_keys(self.seeds))
 
-    def init(self, worker: int = 0) -> HostCarry:
+    def init(self, worker: int = 0, watch: Watch = NO_WATCH) -> HostCarry:
         """A fresh carry, a different one for every ``worker``; every environment starts an episode."""
         seeds = root_keys(self.seeds, worker)
         init_learners = jax.jit(self._init_learners)
         with self.timer.measure_compile():
+            pieces = vmap_exact.split_seeds(seeds, self._count)
             initial = vmap_exact.join_seeds(
-                [jax.block_until_ready(init_learners(root)) for root in vmap_exact.split_seeds(seeds, self._count)]
+                watch.call(lambda: [jax.block_until_ready(init_learners(root)) for root in pieces])
             )
         learner, metric_sums, (policy, memory) = initial[0], initial[1], vmap_exact.concat_seeds(initial[2:])
         policies, env_state, zero = (

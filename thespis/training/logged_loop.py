@@ -86,9 +86,9 @@ class LoggedLoop:
         """Shapes of the carry; nothing is allocated."""
         return jax.eval_shape(self._init, root_keys(self.seeds))
 
-    def init(self) -> LoggedCarry:
-        """The loop carry before the first step."""
-        return jax.block_until_ready(self.placement.init(0))
+    def init(self, worker: int = 0, watch: Watch = NO_WATCH) -> LoggedCarry:
+        """The loop carry before the first step, the same for every ``worker``."""
+        return watch.call(lambda: jax.block_until_ready(self.placement.init(0)))
 
     def _init(self, seeds: Key[Array, " seed"]) -> LoggedCarry:
         learner = jax.vmap(self._init_one)(seeds)
