@@ -1,5 +1,6 @@
 """Stable-Baselines3 on images: ``CnnPolicy`` on Atari, and on MinAtar with the same small network as ours."""
 
+import ale_py
 import gymnasium
 import minatar
 import numpy as np
@@ -56,6 +57,7 @@ def main() -> None:
     job = work()
     watch = Stopwatch(job.begin, job.steps)
     is_atari = job.env.startswith("ALE/")
+    gymnasium.register_envs(ale_py)
     if is_atari:
         options = {"repeat_action_probability": 0.0, "frameskip": 1}
         env = VecFrameStack(make_atari_env(job.env, n_envs=job.envs, seed=0, env_kwargs=options), n_stack=4)
