@@ -1,4 +1,4 @@
-"""``thespis doctor`` checks whatever ``thespis train`` accepts: teams, games, duels and text, by name or the user's own."""
+"""``thespis doctor`` checks whatever ``thespis train`` accepts: teams, games, duels, text; named or the user's own."""
 
 import importlib.util
 
