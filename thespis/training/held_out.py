@@ -18,7 +18,7 @@ from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay
 from thespis.core.records import Batch
-from thespis.data.samplers import make_sampler
+from thespis.data.length_buckets import make_bucket_sampler
 from thespis.runtime.keys import seed_key
 from thespis.training.data_sources import build_dataset, resolve_spec
 
@@ -40,7 +40,7 @@ class HeldOutData:
         self.notes = tuple(f"held-out data: {note}" for note in dataset.notes)
         """Warnings about the data for the user, one line each."""
         self._method = method
-        self._sampler = make_sampler(method.feed, dataset.steps, dataset.group_size)
+        self._sampler = make_bucket_sampler(method.feed, dataset.steps, dataset.group_size)
 
     def evaluate(self, states: PyTree) -> dict[str, list[float]]:
         """Means over all held-out data by name of metric, one for each seed of ``states`` ``[seed, ...]``.

@@ -7,6 +7,7 @@ method runs on logged data unchanged.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +19,8 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes, Rollouts
 from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.core.spaces import Text
-from thespis.data.samplers import DatasetSampler, make_sampler
+from thespis.data.length_buckets import BucketSampler, make_bucket_sampler
+from thespis.data.samplers import DatasetSampler
 from thespis.runtime import vmap_exact
 from thespis.runtime.keys import fold, root_keys, seed_key
 from thespis.runtime.timer import PhaseTimer
@@ -65,7 +67,7 @@ class LoggedLoop:
                 f"this method learns from its own fresh rollouts and cannot learn from a dataset: use {other}"
             )
         self.components, self.spec, self.seeds = with_array_leaves(components), spec, seeds
-        self.data = make_sampler(feed, transitions, group_size)
+        self.data = make_bucket_sampler(feed, transitions, group_size)
         self.warmup_blocks, self.steps_per_block = 0, 1
         self.metric_names = tuple(self._trace_metrics())
         self.timer = PhaseTimer("program")
@@ -97,7 +99,10 @@ class LoggedLoop:
         method = self.components.method.init(self.spec, fold(root, "method"))
         return LearnerState(method, self.components.feedback.init(self.spec, fold(root, "feedback")), (), ())
 
-    def _update(self, components: Components, data: DatasetSampler, root, states, index):
+    def _update(self, components: Components, data: DatasetSampler | BucketSampler, root, states, index):
+        if isinstance(data, BucketSampler):
+            branches = [functools.partial(self._update, components, sampler) for sampler in data.samplers]
+            return jax.lax.switch(data.draw_bucket(index), branches, root, states, index)
         steps, mask = data.sample(fold(root, "batch", index))
         batch = Batch(steps, mask, (), index)
         method, feedback = states
@@ -114,7 +119,12 @@ class LoggedLoop:
             return jax.block_until_ready(self.placement.run(self.timer, inputs, carry, blocks, train=True))
 
     def _chunk(
-        self, given: tuple[Components, DatasetSampler], carry: LoggedCarry, blocks: Int[Array, ""], *, train: bool
+        self,
+        given: tuple[Components, DatasetSampler | BucketSampler],
+        carry: LoggedCarry,
+        blocks: Int[Array, ""],
+        *,
+        train: bool,
     ) -> LoggedCarry:
         parts, data = given
 
