@@ -48,6 +48,10 @@ class LoggedCarry(eqx.Module):
     num_updates: Int[Array, ""]
 
 
+_UpdateResult = tuple[tuple[PyTree, PyTree], tuple[Report, Any], Any]
+"""States of method and feedback, their report with the learning signal, and the merged metrics."""
+
+
 class LoggedLoop:
     """Training loop on logged data: trains ``components`` on ``transitions`` ``[time]`` with canonical actions.
 
@@ -99,10 +103,13 @@ class LoggedLoop:
         method = self.components.method.init(self.spec, fold(root, "method"))
         return LearnerState(method, self.components.feedback.init(self.spec, fold(root, "feedback")), (), ())
 
-    def _update(self, components: Components, data: DatasetSampler | BucketSampler, root, states, index):
+    def _update(
+        self, components: Components, data: DatasetSampler | BucketSampler, root, states, index
+    ) -> _UpdateResult:
         if isinstance(data, BucketSampler):
             branches = [functools.partial(self._update, components, sampler) for sampler in data.samplers]
-            return jax.lax.switch(data.draw_bucket(index), branches, root, states, index)
+            bucket: Any = data.draw_bucket(index)
+            return jax.lax.switch(bucket, branches, root, states, index)
         steps, mask = data.sample(fold(root, "batch", index))
         batch = Batch(steps, mask, (), index)
         method, feedback = states
