@@ -8,7 +8,7 @@ WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: train shell test test-rules test-laws test-loops test-slow test-papers test-docs test-readme test-browser \
-  test-parity test-flight test-site mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs \
+  first-day-language test-parity test-flight test-site mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs \
   docs-serve docs-check clean
 
 train: $(VENV)/for-train
@@ -53,6 +53,10 @@ test-docs: $(VENV)/for-tests
 
 test-readme: $(VENV)/for-tests
 	XLA_FLAGS= $(BIN)/python -m pytest -m "docs or not docs" tests/test_docs.py -k README
+
+# The first day with language models, games and teams, in an environment of its own. STEPS="server doctor" for some of it.
+first-day-language:
+	tests/first_day_language.sh $(STEPS)
 
 # Reports in a real browser: Debian's chromium and chromium-driver, or others of those names.
 test-browser: $(VENV)/for-browser
@@ -127,7 +131,7 @@ $(VENV)/for-train: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/for-tests: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[control,atari,data,video,track,cluster,games,teams,spiel,language,serve,dev]'
+	$(PIP) install -c constraints.txt -e '.[control,atari,data,video,track,cluster,games,teams,spiel,language,serve,json,dev]'
 	@touch $@ $(VENV)/for-train
 
 $(VENV)/for-parity: $(VENV)/for-tests

@@ -13,7 +13,8 @@ from jaxtyping import PyTree
 from thespis.arena.fixed_opponents import parse_opponents
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
-from thespis.core.spaces import Text
+from thespis.core.records import EnvSpec
+from thespis.core.spaces import Text, leaf_spaces
 from thespis.envs.registry import with_env_args
 from thespis.evaluation.conversation import sample_conversations
 from thespis.evaluation.report import write_report
@@ -21,6 +22,7 @@ from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
 from thespis.evaluation.score import evaluate_policy, greedy_returns
 from thespis.evaluation.stagnation import describe_stagnation
+from thespis.evaluation.value_range import ValueWatch
 from thespis.runs.config import setting_paths, setting_texts
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.foreign_names import option_in_python, translate
@@ -32,6 +34,7 @@ from thespis.runtime.distributed import gather_arrays, is_main_process, process_
 from thespis.runtime.interrupts import AbandonedError, InterruptWatch, catch_interrupts, has_abandoned_work
 from thespis.runtime.memory_budget import require_memory, tree_bytes
 from thespis.training.assembly import (
+    METHOD_STATE_PATH,
     AssembledRun,
     assemble_run,
     check_extension,
@@ -97,6 +100,7 @@ def train(
     )
     config |= run_metadata()
     assembled = assemble_run(config, env)
+    config |= _facts(assembled)
     try:
         path, planned = _run_path(out, config), _check_memory(assembled, config)
         initial = _initial_states(assembled, config)
@@ -225,6 +229,23 @@ def _close(assembled: AssembledRun) -> None:
         assembled.loop.close()
 
 
+def _is_language(spec: EnvSpec) -> bool:
+    return any(isinstance(leaf, Text) for leaf in leaf_spaces(spec.action_space))
+
+
+def _facts(assembled: AssembledRun) -> dict[str, Any]:
+    """What a step is, and the number of parameters of a language model, for run.json."""
+    unit = "turns" if _is_language(assembled.spec) else "environment steps"
+    facts: dict[str, Any] = {"step_unit": "updates" if assembled.loop.kind == "logged" else unit}
+    method = assembled.components.method
+    if isinstance(method, LMMethod):
+        num_seeds, prefix = len(assembled.loop.seeds), f"{METHOD_STATE_PATH}.model"
+        leaves = jax.tree_util.tree_leaves_with_path(assembled.loop.checkpoint_template())
+        size = sum(leaf.size for path, leaf in leaves if jax.tree_util.keystr(path).startswith(prefix))
+        facts["model_parameters"] = size // num_seeds
+    return facts
+
+
 def _run_path(out: str | Path | None, config: dict[str, Any]) -> Path:
     if out is None and jax.process_count() > 1:
         raise UserError("several processes train one run: give all of them the same --out DIR")
@@ -260,23 +281,36 @@ def _train_run(
         step, carry = _start_or_restore(run, assembled, bus, planned, earlier, steps, initial)
         config, options, interval = run.config, options_from(run.config), assembled.evaluation_interval
         make_envs, log_conversations = assembled.make_envs, _conversation_logger(run, assembled, method)
+        watch = ValueWatch()
 
-        def evaluate(states: PyTree):
+        def evaluate(step: int, states: PyTree) -> bool:
+            stop = _evaluate_held_out(run, assembled, bus, step, states)
             if make_envs is None:
-                raise UserError("evaluating needs an environment: give one with --env")
+                if assembled.held_out is None:
+                    raise UserError("evaluating needs an environment (--env), or held-out data (--eval-data)")
+                return stop
             if options.evaluate_every is None:
-                return greedy_returns(method, states, make_envs, config["seeds"], options.episodes), None
-            score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
-            return score["greedy"]["scores"], score["sampled"]["scores"]
+                greedy, values = greedy_returns(method, states, make_envs, config["seeds"], options.episodes)
+                sampled = None
+            else:
+                score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
+                greedy, sampled, values = (*(score[m]["scores"] for m in ("greedy", "sampled")), score["calibration"])
+            stop |= _warn_of_values(watch, bus, step, values, greedy)
+            run.append_evaluation(step, greedy, sampled)
+            save_best(run, step, greedy, states)
+            return stop | bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
 
         if step == 0 and not run.conversations():
             log_conversations(step, loop.learner_state(carry).method)
         end = run_loop(loop, carry, schedule_from(config, interval), run, bus, evaluate, log_conversations)
         step, reason, trained = end.step, end.reason, time.perf_counter()
+        if reason != "interrupted":
+            _evaluate_held_out(run, assembled, bus, step, gather_arrays(loop.learner_state(end.carry).method))
         if reason != "interrupted" and make_envs is not None:
             states = gather_arrays(loop.learner_state(end.carry).method)
             score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
             run.write_json("final.json", {"step": step} | score)
+            _warn_of_values(watch, bus, step, score["calibration"], score["greedy"]["scores"])
             if interval or run.best is not None:  # else the latest checkpoint is the only one with a score
                 save_best(run, step, score["greedy"]["scores"], states)
             log_conversations(step, states)
@@ -292,6 +326,21 @@ def _train_run(
         bus.emit("done", step, reason=reason, seconds=ended - began)
     finally:
         run.unlock()
+
+
+def _warn_of_values(watch: ValueWatch, bus: EventBus, step: int, values: Any, returns: list[list[float]]) -> bool:
+    """Warn, once, of a critic that diverges; returns whether a callback wants to stop."""
+    warning = watch.check(values, returns)
+    return bool(warning) and bus.emit("warning", step, message=warning)
+
+
+def _evaluate_held_out(run: RunDirectory, assembled: AssembledRun, bus: EventBus, step: int, states: PyTree) -> bool:
+    """Evaluate ``states`` on the held-out data, if there is any; returns whether a callback wants to stop."""
+    if assembled.held_out is None:
+        return False
+    metrics = assembled.held_out.evaluate(states)
+    run.append_held_out(step, metrics)
+    return bus.emit("held_out", step, metrics=metrics)
 
 
 def _start_or_restore(

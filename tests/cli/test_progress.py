@@ -54,7 +54,7 @@ def play(console, events, times=None, **options):
 def test_device_and_planned_memory_are_printed_before_the_first_step():
     lines = play(make_console(), [START, progress(500)]).splitlines()
     assert lines[0] == "device: cpu (2 cores)"
-    assert "sac on gymnax:Pendulum-v1 | 1,000 steps per seed | 2 seeds (0, 1)" in lines[1]
+    assert "sac on gymnax:Pendulum-v1 | 1,000 environment steps per seed | 2 seeds (0, 1)" in lines[1]
     assert lines[2] == "planned memory: 812 MB" and "500/1,000 steps (50%)" in lines[-1]
 
 
@@ -78,7 +78,7 @@ def test_warnings_are_printed_and_an_interruption_says_how_to_resume():
     done = Event("done", 600, {"reason": "interrupted", "seconds": 12.0})
     text = play(make_console(), [START, warning, progress(600, 0.6), done])
     assert "warning: the disk is nearly full" in text
-    assert "interrupted at 600 steps per seed after 12 s; continue with: thespis resume runs/a" in text
+    assert "interrupted at 600 environment steps per seed after 12 s; continue with: thespis resume runs/a" in text
 
 
 @pytest.mark.parametrize("name", ["NO_COLOR", "CI"])

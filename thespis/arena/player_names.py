@@ -54,6 +54,8 @@ def resolve_match_env(player_names: list[str], env: Any) -> tuple[str, Environme
             if ":" not in player_name and _find_run(player_name) is None:
                 raise _missing_player(player_name)
         trained = {resolve_env(run, None): player_name for player_name, run in _find_runs(player_names).items()}
+        if None in trained:
+            raise UserError(f"{trained[None]} learned from data, without a game to play: name one by --env")
         if not trained:
             raise UserError(
                 "there is no run to take the environment from: choose one with --env NAME (thespis list envs)"

@@ -73,7 +73,10 @@ class RunProgress:
                     for mode, rows in results
                     if rows
                 ]
-                self.evaluation = f"{event.step:,} steps: {', '.join(parts)}"
+                self.evaluation = f"{event.step:,} {self.short_unit}: {', '.join(parts)}"
+            case "held_out":
+                values = formatting.format_held_out(data["metrics"])
+                self.evaluation = f"{event.step:,} {self.short_unit}, held-out data: {values}"
 
     def _update_metrics(self, rows: list[dict[str, Any]]) -> None:
         if returns := _finite_values(rows, "episode_return"):
@@ -89,11 +92,21 @@ class RunProgress:
         work = "compiling, or the first steps" if math.isnan(self.steps_per_second) else "next update or evaluation"
         return f"{self._step_text()} · {work}: {formatting.format_duration(now - self.updated_at)} so far"
 
+    @property
+    def unit(self) -> str:
+        """What a step of the run is: environment steps, or updates of a run from data."""
+        return formatting.step_unit(self.config)
+
+    @property
+    def short_unit(self) -> str:
+        """The last word of :attr:`unit`."""
+        return self.unit.rpartition(" ")[2]
+
     def headline(self) -> str:
         """Method, environment, number of steps and seeds, and loop in one line."""
         config = self.config
         parts = [f"{config.get('method_name', 'training')} on {config.get('env') or 'a dataset'}"]
-        parts += [f"{config['steps']:,} steps per seed"] if "steps" in config else []
+        parts += [f"{config['steps']:,} {self.unit} per seed"] if "steps" in config else []
         parts += [formatting.format_seeds(config["seeds"])] if "seeds" in config else []
         parts += [f"{config['loop']} loop"] if "loop" in config else []
         return " · ".join(parts)
@@ -102,7 +115,7 @@ class RunProgress:
         """The state of the run in one line."""
         parts = [
             self._step_text(),
-            f"{formatting.format_number(self.steps_per_second, 3)} steps/s",
+            f"{formatting.format_number(self.steps_per_second, 3)} {self.short_unit}/s",
             f"{formatting.format_duration(self.seconds_left)} left",
         ]
         if self.returns:
@@ -131,7 +144,7 @@ class RunProgress:
         if math.isnan(self.steps_per_second):
             return Text("preparing: compiling before the first step", style="dim")
         parts = [
-            (formatting.format_number(self.steps_per_second, 3), "steps/s"),
+            (formatting.format_number(self.steps_per_second, 3), f"{self.short_unit}/s"),
             (formatting.format_duration(self.seconds_elapsed), "elapsed"),
             (formatting.format_duration(self.seconds_left), "left"),
         ]
@@ -165,7 +178,7 @@ class RunProgress:
 
     def _step_text(self) -> str:
         total = f"/{self.config['steps']:,}" if "steps" in self.config else ""
-        return f"{self.step:,}{total} steps ({100 * self.fraction:.0f}%)"
+        return f"{self.step:,}{total} {self.short_unit} ({100 * self.fraction:.0f}%)"
 
     def _return_text(self) -> str:
         text = formatting.format_number(mean(self.returns))
@@ -254,7 +267,7 @@ class LiveDisplay:
                 self._print(f"warning: {event.data['message']}", "bold yellow")
             case "done":
                 self._done(event)
-            case "evaluation" if self.plain:
+            case "evaluation" | "held_out" if self.plain:
                 self._print(f"evaluation at {self.progress.evaluation}")
             case "progress" if self.plain:
                 self._progress_line()
@@ -299,7 +312,7 @@ class LiveDisplay:
             self._redrawn.refresh()
         self.close()
         reason = event.data.get("reason", "finished")
-        text = f"{reason} at {event.step:,} steps per seed"
+        text = f"{reason} at {event.step:,} {self.progress.unit} per seed"
         if event.data.get("seconds"):
             text += f" after {formatting.format_duration(event.data['seconds'])}"
         if reason != "finished" and self.progress.run_directory:

@@ -97,6 +97,19 @@ def _format_elo(value: float) -> str:
     )
 
 
+def held_out_table(metrics: dict[str, list[float]], data: str) -> Table:
+    """Metrics on held-out data: the mean over seeds, and the value of each."""
+    from thespis.evaluation import formatting
+
+    table = Table(title=f"Held-out data: {data}", title_justify="left", title_style="bold")
+    for header in ("metric", "mean", "seeds"):
+        table.add_column(header, justify="left" if header == "metric" else "right", overflow="fold")
+    for name, values in metrics.items():
+        mean = formatting.format_number(sum(values) / len(values))
+        table.add_row(name, Text(mean, style="bold"), Text(", ".join(map(formatting.format_number, values))))
+    return table
+
+
 def summary_table(title: str, name_header: str, rows: Iterable[tuple[str, str, str, str]]) -> Table:
     """A table of name, IQM, interval and number of seeds; ``name_header`` is the header of the first column."""
     table = Table(title=title, title_justify="left", title_style="bold")

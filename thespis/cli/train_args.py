@@ -52,6 +52,8 @@ class TrainArgs:
     data: Annotated[str | None, optional_arg("DIR")] = None
     """A dataset to learn from: a directory (thespis collect), minari:ID, demonstrations:N or branches:NxK of a text
     environment, or chats: FILE.jsonl, or a Hugging Face dataset saved on disk (docs/language-data.md)."""
+    eval_data: Annotated[str | None, optional_arg("DIR")] = None
+    """Held-out data, named like --data: a run from data is evaluated on it ten times, or every --evaluate-every."""
     loop: Annotated[Literal["compiled", "host", "logged"] | None, optional_arg("{compiled,host,logged}")] = None
     """The training loop; by default the one that fits environment and method."""
     policy_lag: Annotated[Count | None, optional_arg("N")] = None
@@ -88,6 +90,7 @@ class TrainArgs:
             "feedback": self.feedback,
             "curriculum": self._curriculum(),
             "data": self.data,
+            "eval_data": self.eval_data,
             "loop": self.loop,
             "policy_lag": self.policy_lag,
             "learners": self.learners,

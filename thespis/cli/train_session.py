@@ -128,6 +128,7 @@ def _result_json(run: Run, summary: RunSummaryListener) -> dict[str, Any]:
         "seconds": summary.seconds,
         "device": summary.start_data.get("device"),
         **results,
+        "held_out": run.held_out_scores,
         "best": run.directory.best,
         "state_hash": final.get("state_hash"),
         "report": str(report) if report.exists() else None,
@@ -137,10 +138,14 @@ def _result_json(run: Run, summary: RunSummaryListener) -> dict[str, Any]:
 
 def _print_summary(out: CommandOutput, run: Run) -> None:
     from thespis.cli.progress import final_table
+    from thespis.cli.tables import held_out_table
 
     if run.final_scores:
         out.print()
         out.print(final_table(run.final_scores))
+    if run.held_out_scores:
+        out.print()
+        out.print(held_out_table(run.held_out_scores, run.config["options"]["eval_data"]))
     rows = [("report", str(run.path / "report.html"))]
     if (best := run.directory.best) is not None:
         rows += [("best", f"mean greedy return {best['score']:.6g} at step {best['step']:,}: --checkpoint best")]
@@ -163,6 +168,7 @@ def bibliography_lines(config: dict[str, Any]) -> list[str]:
 def _next_commands(run: Run) -> list[str]:
     path, trust = Path(run.path), trust_flags(run.config)
     if run.config["env"] is None:
-        return [f"thespis report {path}"]
+        commands = [f"thespis evaluate {path} --eval-data FILE{trust}", f"thespis report {path}"]
+        return [f"thespis chat {path}{trust}", *commands] if run.is_language else commands
     commands = [f"thespis evaluate {path} --episodes 100{trust}", f"thespis record {path}{trust}"]
     return [*commands, f"thespis compare {path} OTHER"]

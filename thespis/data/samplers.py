@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +19,10 @@ from thespis.data import ring_buffer
 SampledSteps = tuple[Transition, Bool[Array, "time row"]]
 
 
+WeightedSteps = tuple[Transition, Bool[Array, "time row"], float]
+"""A batch of a whole pass over a dataset, and the weight of its metrics in the mean over the pass."""
+
+
 class WindowSampler(eqx.Module):
     """Samples windows of ``sequence_length`` steps, uniformly over their starts."""
 
@@ -30,6 +35,15 @@ class WindowSampler(eqx.Module):
         return self.buffer.sample(
             jnp.asarray(self.buffer.num_rows, "int32"), key, self.batch_size, self.sequence_length
         )
+
+    def full_pass(self) -> Iterator[WeightedSteps]:
+        """Windows one after another, from the first step on; up to ``sequence_length - 1`` last steps are left out."""
+        starts = np.arange(self.buffer.num_rows // self.sequence_length) * self.sequence_length
+        for chunk in _chunks(starts, self.batch_size):
+            rows = chunk + np.arange(self.sequence_length)[:, None]
+            steps = jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows, 0], self.buffer.steps)
+            ended_before = np.cumsum(steps.done, axis=0) - steps.done
+            yield steps, ended_before == 0, float(len(chunk))
 
 
 class EpisodeTable(eqx.Module):
@@ -56,6 +70,14 @@ class EpisodeSampler(eqx.Module):
     def sample(self, key: Key[Array, ""]) -> SampledSteps:
         """``[time, batch]`` steps and their mask."""
         return self.table.gather(jax.random.randint(key, (self.batch_size,), 0, self.table.episode_starts.shape[0]))
+
+    def full_pass(self) -> Iterator[WeightedSteps]:
+        """Every episode once, in order. A batch weighs as many as it has steps, or tokens of responses."""
+        for chunk in _chunks(np.arange(len(self.table.episode_starts)), self.batch_size):
+            steps, mask = _gather(self.table, jnp.asarray(chunk))
+            is_tokens = isinstance(steps.action, jax.Array) and steps.action.ndim == 3
+            counted = np.asarray(mask)[..., None] & (np.asarray(steps.action) >= 0) if is_tokens else np.asarray(mask)
+            yield steps, mask, float(counted.sum())
 
 
 class PairSampler(eqx.Module):
@@ -85,6 +107,24 @@ class PairSampler(eqx.Module):
         other = jnp.where(other < level, other, other + same)
         pair = jnp.stack([jnp.maximum(first, other), jnp.minimum(first, other)], axis=1)  # sorted by return
         return self.table.gather(self.sort_order[pair.reshape(-1)])
+
+    def full_pass(self) -> Iterator[WeightedSteps]:
+        """Every episode that is better than another of its group, with the worst of them."""
+        better = np.asarray(self.candidates)
+        worst = np.asarray(self.group_start)[better]
+        is_better = np.asarray(self.tie_start)[better] > worst
+        pairs = np.stack([better, worst], axis=1)[is_better]
+        for chunk in _chunks(pairs, self.batch_size):
+            yield *_gather(self.table, self.sort_order[chunk.reshape(-1)]), float(len(chunk))
+
+
+@eqx.filter_jit
+def _gather(table: EpisodeTable, episodes: Int[Array, " row"]) -> SampledSteps:
+    return table.gather(episodes)
+
+
+def _chunks(indices: np.ndarray, size: int) -> list[np.ndarray]:
+    return [indices[i : i + size] for i in range(0, len(indices), size)]
 
 
 DatasetSampler = WindowSampler | EpisodeSampler | PairSampler

@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thespis.core.errors import UserError
+from thespis.evaluation.formatting import HELD_OUT_SCORES
 from thespis.evaluation.run_view import flatten_config
 from thespis.evaluation.statistics import Interval, bootstrap_interval, iqm, probability_of_improvement
 from thespis.runs.store import RunDirectory
 
 SHARED_ENV_LIBRARIES = ("gymnax", "gymnasium", "envpool")  # environments of the same name are meant to be equal
 GROUP_SETTINGS = ("env", "method", "feedback", "curriculum", "steps", "envs", "loop")
-GROUP_OPTIONS = ("data", "policy_lag")  # options of a run that change results
+GROUP_OPTIONS = ("data", "eval_data", "policy_lag")  # options of a run that change results
 MAX_NAMED_SETTINGS = 3  # settings in a group's name, at most
 
 
@@ -38,6 +39,8 @@ class RunGroup:
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
     scores: tuple[float, ...]
+    measure: str = ""
+    """What the scores are, if not returns: a metric on held-out data."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +111,8 @@ def group_runs(run_dirs: Sequence[str | Path], mode: str = "greedy") -> list[Run
     """Group finished runs by settings and environment, in the order of first occurrence.
 
     ``mode``: ``greedy`` or ``sampled`` play. A group is named after its method and the settings in which it differs
-    from other groups. Raises :class:`UserError` for a run without a final evaluation, for runs on different
+    from other groups. Runs from data without an environment are compared by a metric on their held-out data, which must
+    be the same for all. Raises :class:`UserError` for a run without a final evaluation, for runs on different
     environments, and for a seed that occurs twice with the same settings: it must not be counted twice.
     """
     runs = [RunDirectory.open(path) for path in run_dirs]
@@ -122,25 +126,56 @@ def group_runs(run_dirs: Sequence[str | Path], mode: str = "greedy") -> list[Run
     for run in runs:
         members[settings_key(run.config)].append(run)
     names = _group_names([group[0].config for group in members.values()])
-    return [_make_group(name, group, mode) for name, group in zip(names, members.values(), strict=True)]
+    metric = _held_out_metric(runs) if runs[0].config["env"] is None else ""
+    return [_make_group(name, group, mode, metric) for name, group in zip(names, members.values(), strict=True)]
 
 
-def _make_group(name: str, runs: list[RunDirectory], mode: str) -> RunGroup:
+def _held_out_metric(runs: list[RunDirectory]) -> str:
+    """The metric on held-out data that says most of those that all runs have."""
+    for run in runs:
+        if not run.held_out():
+            raise UserError(
+                f"{run.path} has learned from data without an environment: train with --eval-data or --env to compare "
+                "it"
+            )
+    files = {run.config["options"].get("eval_data"): run for run in runs}
+    if len(files) > 1:
+        (data_a, run_a), (data_b, run_b) = list(files.items())[:2]
+        raise UserError(
+            f"only runs with the same held-out data can be compared: {run_a.path} has {data_a}, {run_b.path} {data_b}"
+        )
+    metrics = [run.held_out()[-1]["metrics"] for run in runs]
+    common = [name for name in (*HELD_OUT_SCORES, *metrics[0]) if all(name in own for own in metrics)]
+    if not common:
+        raise UserError("these runs have no metric on held-out data in common")
+    return common[0]
+
+
+def _final_scores(run: RunDirectory, mode: str, metric: str) -> list[float]:
+    """The score of each seed at the end: its mean return, or a metric on held-out data, negated if small is good."""
+    if metric:
+        values = run.held_out()[-1]["metrics"][metric]
+        return values if metric == "accuracy" else [-value for value in values]
+    final = run.read_json("final.json")
+    if not final or not final.get(mode):
+        raise UserError(f"{run.path} has no final evaluation: finish it with `thespis resume {run.path}`")
+    return [float(np.mean(returns)) for returns in final[mode]["scores"]]
+
+
+def _make_group(name: str, runs: list[RunDirectory], mode: str, metric: str) -> RunGroup:
     owner: dict[int, RunDirectory] = {}
     scores: dict[int, float] = {}
     for run in runs:
-        final = run.read_json("final.json")
-        if run.config["env"] is None:
-            raise UserError(f"{run.path} has learned from data without an environment: train with --env to compare it")
-        if not final or not final.get(mode):
-            raise UserError(f"{run.path} has no final evaluation: finish it with `thespis resume {run.path}`")
-        for seed, returns in zip(run.config["seeds"], final[mode]["scores"], strict=True):
+        for seed, score in zip(run.config["seeds"], _final_scores(run, mode, metric), strict=True):
             if seed in owner:
                 both_paths = f"{owner[seed].path} and {run.path}"
                 raise UserError(f"{both_paths} hold the same seed {seed} of {name}: name only one of them")
-            owner[seed], scores[seed] = run, float(np.mean(returns))
+            owner[seed], scores[seed] = run, score
     paths = tuple(str(run.path) for run in runs)
-    return RunGroup(name, runs[0].config["env"], paths, tuple(scores), tuple(scores.values()))
+    config = runs[0].config
+    measure = f"held-out {metric}" + ("" if metric == "accuracy" else " times -1 (higher is better)") if metric else ""
+    env = config["env"] or str(config["options"].get("eval_data"))
+    return RunGroup(name, env, paths, tuple(scores), tuple(scores.values()), measure)
 
 
 def _env_name(config: dict[str, Any]) -> str:

@@ -24,6 +24,26 @@ def format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def step_unit(config: dict[str, Any]) -> str:
+    """What a step of the run of a run.json is: ``updates`` from data, ``turns`` in text, else ``environment steps``."""
+    return config.get("step_unit") or ("updates" if config.get("loop") == "logged" else "environment steps")
+
+
+def format_held_out(metrics: dict[str, list[float | None]], names: int = 3) -> str:
+    """Metrics on held-out data, averaged over seeds, the most telling ones first: ``perplexity 3.2, accuracy 0.8``."""
+    order = sorted(metrics, key=lambda name: (_telling_rank(name), name))
+    means = {name: [x for x in metrics[name] if x is not None] for name in order[:names]}
+    return ", ".join(f"{name} {format_number(sum(x) / len(x) if x else None)}" for name, x in means.items())
+
+
+def _telling_rank(name: str) -> int:
+    return HELD_OUT_SCORES.index(name) if name in HELD_OUT_SCORES else 10 - name.endswith("loss")
+
+
+HELD_OUT_SCORES = ("accuracy", "perplexity", "negative_log_likelihood")
+"""Metrics on held-out data that say most, where a method has them."""
+
+
 def format_seeds(seeds: list[int]) -> str:
     """The number of training seeds and which they are: ``1 seed (7)``, ``3 seeds (0, 1, 2)``, ``10 seeds (0 to 9)``."""
     is_long_range = len(seeds) > 3 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))

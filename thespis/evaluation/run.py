@@ -26,6 +26,7 @@ from thespis.runs.store import RunDirectory
 from thespis.runs.trust import reading
 from thespis.training.assembly import METHOD_STATE_PATH, enable_compilation_cache, method_state_shapes, training_env
 from thespis.training.components import with_array_leaves
+from thespis.training.method_setup import LMMethod
 from thespis.training.options import options_from
 
 
@@ -62,6 +63,17 @@ class Run:
         """Content of final.json: greedy and sampled scores, calibration; ``None`` before the run has ended."""
         return self.directory.read_json("final.json")
 
+    @property
+    def held_out_scores(self) -> dict[str, list[float]] | None:
+        """The newest metrics on the run's held-out data, a value per seed by name; ``None`` if there are none."""
+        lines = self.directory.held_out()
+        return lines[-1]["metrics"] if lines else None
+
+    @property
+    def is_language(self) -> bool:
+        """Whether the method is one for language models."""
+        return isinstance(self.method, LMMethod)
+
     def metrics(self) -> dict[str, np.ndarray]:
         """Columns of metrics.csv by name."""
         return self.directory.metrics()
@@ -74,6 +86,11 @@ class Run:
 
     def _training_env(self) -> Any:
         environment = resolve_env(self.directory, self._env)
+        if environment is None:
+            raise UserError(
+                f"{self.path} learned from data, without an environment to play in: train it with --env, or evaluate "
+                f"it on held-out data: thespis evaluate {self.path} --eval-data FILE"
+            )
         with reading(self.directory.trust):
             return training_env(environment, self.method, from_config(self.config["curriculum"]))
 
@@ -130,6 +147,16 @@ class Run:
         """Play greedily and by sampling; scores per seed, ``iqm`` and ``interval`` over seeds. Changes nothing."""
         score = evaluate_policy(self.method, self.states, self.make_envs, self.config["seeds"], episodes)
         return {"run": str(self.path), "step": self.step} | score
+
+    def evaluate_held_out(self, data: str) -> dict[str, list[float]]:
+        """Loss, perplexity or accuracy on held-out data, named as for ``train(data=...)``: a value per seed by name.
+
+        Raises ``UserError`` if the method does not learn from data.
+        """
+        from thespis.training.held_out import HeldOutData
+
+        with reading(self.directory.trust):
+            return HeldOutData(self.method, data, resolve_env(self.directory, self._env)).evaluate(self.states)
 
     def actor(self, observation: Any = None, *, greedy: bool = True, seed: int | None = None) -> Any:
         """The greedy action for an observation, in the environment's units; without one, a stateful :class:`Actor`."""

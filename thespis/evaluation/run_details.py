@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from thespis.evaluation import html_page, run_view
+from thespis.evaluation import formatting, html_page, run_view
 from thespis.evaluation.run_view import RunView
 
 
 def run_device(run: RunView) -> str:
     """The device on which the run was trained."""
     return str(run.config.get("device") or "").removeprefix("device: ")
+
+
+def describe_model(run: RunView) -> str:
+    """Name and size of the initial language model: ``model: SmolLM2-135M (134,515,008 parameters)``; empty without."""
+    size = run.config.get("model_parameters")
+    name = str((run.config.get("method") or {}).get("model") or "")
+    return f"model: {Path(name).name} ({formatting.format_count(size, 'parameter')})" if size else ""
 
 
 def settings_html(run: RunView) -> list[str]:

@@ -32,6 +32,7 @@ def render_run(run: RunView) -> str:
             _verdict_box(run, fitted),
             html_page.section("Learning", _learning_curve_figure(run)),
             html_page.section("Final play", _final_section(run)),
+            html_page.section("Held-out data", _held_out_section(run)),
             html_page.section("Conversations", conversation.conversations_html(run.conversations)),
             html_page.section("Critic calibration", _calibration_section(run, fitted)),
             html_page.section("Metrics", _metric_charts(run)),
@@ -51,26 +52,26 @@ def _run_facts(run: RunView) -> str:
     config = run.config
     facts = [
         run.label,
-        f"{config['steps']:,} {_step_unit(run)} per seed" if "steps" in config else "",
+        f"{config['steps']:,} {formatting.step_unit(run.config)} per seed" if "steps" in config else "",
         formatting.format_count(len(run.seeds), "training seed"),
         formatting.format_count(config["envs"], "environment") + " per seed" if "envs" in config else "",
+        run_details.describe_model(run),
         run_details.run_device(run),
     ]
     return " · ".join(fact for fact in facts if fact)
 
 
-def _step_unit(run: RunView) -> str:
-    """What a step of the run is."""
-    return "updates" if run.config.get("loop") == "logged" else "environment steps"
-
-
 def _verdict_box(run: RunView, calibration: Calibration | None) -> str:
     if run.final is None and run.config.get("loop") == "logged" and run.step >= run.config.get("steps", math.inf):
-        text = f"Finished: {run.step:,} updates per seed, without an evaluation in an environment."
-        return html_page.verdict_box([text])
+        text = f"Finished: {run.step:,} updates per seed"
+        if run.held_out:
+            return html_page.verdict_box(
+                [f"{text}. Held-out data: {formatting.format_held_out(run.held_out[-1]['metrics'])}."]
+            )
+        return html_page.verdict_box([f"{text}, without an evaluation in an environment or on held-out data."])
     if run.final is None:
         planned = f" of {run.config['steps']:,}" if "steps" in run.config else ""
-        text = f"Not finished: {run.step:,}{planned} {_step_unit(run)} per seed so far."
+        text = f"Not finished: {run.step:,}{planned} {formatting.step_unit(run.config)} per seed so far."
         last = _latest_return(run)
         return html_page.verdict_box(
             [text + (f" Training return {formatting.format_number(last)}." if last is not None else "")], "waiting"
@@ -134,6 +135,25 @@ def _final_section(run: RunView) -> str:
     )
     note = "Dots: one training seed each, averaged over its episodes. Diamond: IQM. Bar: 95% interval."
     return summary + html_page.figure(svg, note=note, css_class="half") + _per_seed_table(run, available)
+
+
+def _held_out_section(run: RunView) -> str:
+    """The metrics on held-out data: the last ones in a table, and their curves."""
+    if not run.held_out:
+        return ""
+    last = run.held_out[-1]["metrics"]
+    rows = [[name.replace("_", " "), *map(formatting.format_number, values)] for name, values in last.items()]
+    header = ["metric", *(f"seed {seed}" for seed in run.seeds)]
+    table = html_page.table(header, rows, numeric_columns=range(1, len(header)))
+    if len(run.held_out) == 1:
+        return table
+    charts = [
+        html_page.figure(
+            inline_svg(plots.plot_small_chart(run.held_out_curve(name)), name), note=name.replace("_", " ")
+        )
+        for name in last
+    ]
+    return table + html_page.box("grid", *charts)
 
 
 def _per_seed_table(run: RunView, results: list[tuple[str, dict[str, Any]]]) -> str:

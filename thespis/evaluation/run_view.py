@@ -29,6 +29,7 @@ class RunView:
     conversations: list[dict[str, Any]]
     timing: dict[str, float] | None
     final: dict[str, Any] | None
+    held_out: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -67,6 +68,12 @@ class RunView:
         means = [[_mean_return(returns) for returns in line["greedy"]] for line in self.evaluations]
         return LearningCurve(label, steps, np.array(means, np.float64).T)
 
+    def held_out_curve(self, name: str) -> LearningCurve:
+        """One metric of the evaluations on held-out data, a row per training seed."""
+        steps = np.array([float(line["step"]) for line in self.held_out])
+        values = [[np.nan if x is None else x for x in line["metrics"][name]] for line in self.held_out]
+        return LearningCurve(name, steps, np.array(values, np.float64).T)
+
 
 def read_run(path: str | Path) -> RunView:
     """Read the run in ``path``, finished or not. Raises :class:`UserError` if there is none."""
@@ -79,6 +86,7 @@ def read_run(path: str | Path) -> RunView:
         conversations=run.conversations(),
         timing=run.read_json("timing.json"),
         final=run.read_json("final.json"),
+        held_out=run.held_out(),
     )
 
 
@@ -142,7 +150,8 @@ def changed_settings(config: Any) -> set[str]:
     return {path for path, value in flatten_config(config) if path not in defaults or defaults[path] != value}
 
 
-_OPTION_FLAGS = ("episodes", "policy_lag", "data")  # options on which results depend, besides those that may be 0
+_OPTION_FLAGS = ("episodes", "policy_lag", "data", "eval_data")
+"""Options on which results depend, besides those that may be 0."""
 
 
 def train_command(config: dict[str, Any]) -> str:

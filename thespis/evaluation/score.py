@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Int, PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.records import Critique, Transition
@@ -43,13 +45,17 @@ def greedy_returns(
     make_envs: Callable[[int], HostEnvironment],
     seeds: list[int],
     num_episodes: int,
-) -> list[list[float]]:
-    """Returns of greedy play per seed and episode, as in :func:`evaluate_policy`."""
+) -> tuple[list[list[float]], dict[str, Any] | None]:
+    """Returns of greedy play per seed and episode, as in :func:`evaluate_policy`, and the values of one episode each.
+
+    The values are those of :func:`calibration_pairs`.
+    """
     envs = make_envs(len(seeds) * num_episodes)
     try:
-        return play_episodes(method, states, envs, seeds, Mode.EXPLOIT).episode_returns.tolist()
+        result = play_episodes(method, states, envs, seeds, Mode.EXPLOIT, num_kept=1)
     finally:
         envs.close()
+    return result.episode_returns.tolist(), calibration_pairs(method, states, result.episodes)
 
 
 def evaluate_policy(
@@ -78,20 +84,20 @@ def calibration_pairs(method: Method, states: PyTree, kept: list[list[Transition
     """Pairs of predicted values and realised discounted returns; ``None`` without a critic.
 
     Returns are discounted sums of the environment's reward and the entropy bonus, if the critic includes one. Values
-    whose return is not known are ``None`` in ``realised``.
+    whose return is not known are ``None`` in ``realised``. ``reward_range``: the smallest and the largest reward.
     """
-    judge = jax.jit(lambda state, steps: method.judge(state, steps))
-    select_seed = jax.jit(lambda states, s: jax.tree.map(lambda x: x[s], states))
     predicted, realised, seed, episode, discount = [], [], [], [], None
+    low, high = np.inf, -np.inf
     for s, episodes in enumerate(kept):
-        state = select_seed(states, s)
         for e, steps in enumerate(episodes):
-            critique = judge(state, _pad_episode(steps))
+            critique = _judge(method, states, jnp.asarray(s), _pad_episode(steps))
             if critique.value is None or critique.discount is None:
                 return None
             discount = float(critique.discount)
             predicted.append(np.asarray(critique.value)[: len(steps.reward)])
-            realised.append(_realized_returns(steps, critique, discount))
+            reward = _critic_rewards(steps, critique, discount)
+            low, high = min(low, reward.min()), max(high, reward.max())
+            realised.append(realized_returns(reward, steps.terminated, steps.truncated, discount))
             seed.append(np.full(len(steps.reward), s))
             episode.append(np.full(len(steps.reward), s * NUM_KEPT_EPISODES + e))
     value, outcome, seed_index, episode_index = (np.concatenate(x) for x in (predicted, realised, seed, episode))
@@ -102,16 +108,23 @@ def calibration_pairs(method: Method, states: PyTree, kept: list[list[Transition
         "seed": seed_index[subsample].tolist(),
         "episode": episode_index[subsample].tolist(),
         "discount": discount,
+        "reward_range": [low, high],
     }
 
 
-def _realized_returns(transitions: Transition, critique: Critique, discount: float) -> np.ndarray:
-    """Realised returns in the critic's terms: the entropy bonus of a step counts in the returns of earlier steps."""
+@eqx.filter_jit
+def _judge(method: Method, states: PyTree, seed_index: Int[Array, ""], steps: Transition) -> Critique:
+    """The critique of an episode by the state of one seed; compiled once per method and padded length."""
+    return method.judge(jax.tree.map(lambda x: x[seed_index], states), steps)
+
+
+def _critic_rewards(transitions: Transition, critique: Critique, discount: float) -> np.ndarray:
+    """Rewards in the critic's terms: the entropy bonus of a step counts in the returns of earlier steps."""
     reward = np.asarray(transitions.reward, np.float64)
     if critique.entropy_bonus is not None:
         bonus = np.asarray(critique.entropy_bonus, np.float64)[: len(reward)]
         reward = reward + discount * np.append(bonus[1:], 0.0)
-    return realized_returns(reward, transitions.terminated, transitions.truncated, discount)
+    return reward
 
 
 def _pad_episode(transitions: Transition) -> Transition:

@@ -49,6 +49,8 @@ class GenerationConfig:
     """Equal seeds give equal responses; ``None``: a new random seed each time."""
     n: int = 1
     """The number of responses to each prompt."""
+    json_schema: str | None = None
+    """A JSON schema, as JSON text: responses are documents that it allows. ``{"type": "object"}``: any JSON object."""
 
     def __post_init__(self):
         """Refuse values out of range."""

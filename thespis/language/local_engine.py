@@ -4,9 +4,6 @@ Every prompt is padded to one of a few widths (powers of two) and every batch to
 programs are compiled. Only prompts of one width share a batch: a row is computed in arrays of the same sizes whatever
 else is requested, and samples with a key of its own (from the seed and the index of the choice), so its result does not
 depend on the other rows.
-
-:class:`IncrementalDetokenizer` decodes a response while it is generated: its stable text, its stop strings, and the
-reason why it ended.
 """
 
 from __future__ import annotations
@@ -24,11 +21,11 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from thespis.language.chat import ENVIRONMENT, ChatTemplate, Conversation, default_template, load_template
+from thespis.language.detokenizer import IncrementalDetokenizer
 from thespis.language.engine import (
     DEFAULT_GENERATION,
     Completion,
     CompletionChunk,
-    FinishReason,
     GenerationConfig,
     Prompt,
     RequestError,
@@ -37,80 +34,15 @@ from thespis.language.engine import (
     join_chunks,
 )
 from thespis.language.generation import GenerationOutput, ResponseGenerator
+from thespis.language.grammar import Grammar, NoGrammar
 from thespis.language.hf_config import DEFAULT_MAX_LENGTH
 from thespis.language.hf_weights import load_pretrained, read_json
+from thespis.language.json_constraint import JsonConstraint, JsonConstraints, MaskGrammar
 from thespis.language.sampling import LOWEST_LOG_PROB, PerRowSampler
 from thespis.language.tokenizer import Tokenizer, load_tokenizer
 from thespis.nets.decoder import Decoder, KVCache
 from thespis.runtime import vmap_exact
 from thespis.runtime.keys import seed_key
-
-_REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-
-
-class IncrementalDetokenizer:
-    """One response in progress: its tokens and log-probabilities so far, ``finish_reason`` once it has ended."""
-
-    def __init__(self, tokenizer: Tokenizer, config: GenerationConfig, choice_index: int = 0):
-        self.tokens: list[int] = []
-        self.log_probs: list[float] = []
-        self.finish_reason: FinishReason | None = None
-        self._tokenizer, self._request, self._choice = tokenizer, config, choice_index
-        self._given = ""
-
-    def append(
-        self, tokens: Sequence[int], log_probs: Sequence[float], top_log_probs: Sequence[TokenLogProbs] | None = None
-    ) -> CompletionChunk:
-        """Append sampled tokens, up to the end of the response; returns what they add."""
-        num_old, num_left = len(self.tokens), self._request.max_tokens - len(self.tokens)
-        end_indices = [i + 1 for i, token in enumerate(tokens) if token in self._tokenizer.stop_tokens]
-        self.tokens += tokens[: min([num_left, *end_indices])]
-        text = self._check_stop(num_old)
-        new = tuple(self.tokens[num_old:])
-        self.log_probs += [*log_probs[: len(new)]]
-        top = None if top_log_probs is None else tuple(top_log_probs[: len(new)])
-        stable = text if self.finish_reason is not None else self._stable_text(text)
-        added, self._given = stable[len(self._given) :], self._given + stable[len(self._given) :]
-        return CompletionChunk(
-            self._choice, added, new, tuple(self.log_probs[num_old:]), self.finish_reason, top_log_probs=top
-        )
-
-    def _check_stop(self, before: int) -> str:
-        """The text up to the first stop string; sets ``finish_reason`` and cuts the tokens if the response ends."""
-        text = self._decode_prefix(len(self.tokens))
-        if any(stop in text for stop in self._request.stop):
-            end = next(
-                n
-                for n in range(before, len(self.tokens) + 1)
-                if self._find_stop_string(self._decode_prefix(n)) is not None
-            )
-            del self.tokens[end:]
-            self.finish_reason = "stop"
-            text = self._decode_prefix(end)
-            return text[: self._find_stop_string(text)]
-        if self.tokens and self.tokens[-1] in self._tokenizer.stop_tokens:
-            self.finish_reason = "stop"
-        elif len(self.tokens) >= self._request.max_tokens:
-            self.finish_reason = "length"
-        return text
-
-    def _decode_prefix(self, count: int) -> str:
-        return self._tokenizer.decode(self.tokens[:count], keep_special_tokens=False)
-
-    def _find_stop_string(self, text: str) -> int | None:
-        """The index of the first stop string in the text."""
-        indices = [text.find(stop) for stop in self._request.stop if stop in text]
-        return min(indices, default=None)
-
-    def _stable_text(self, text: str) -> str:
-        """The text without an incomplete character, and without what may be the beginning of a stop string."""
-        text = text.rstrip(_REPLACEMENT_CHARACTER)
-        longest = max((len(stop) for stop in self._request.stop), default=1) - 1
-        for length in range(min(longest, len(text)), 0, -1):
-            if any(stop.startswith(text[-length:]) for stop in self._request.stop):
-                return text[:-length]
-        return text
-
 
 _MIN_PROMPT_WIDTH = 16
 MAX_TOP_TOKENS = 20
@@ -140,6 +72,7 @@ class _BatchRow:
     seed: int
     response: IncrementalDetokenizer
     num_top_tokens: int
+    constraint: JsonConstraint | None
 
 
 def _always_active(prompt_index: int) -> bool:
@@ -149,13 +82,15 @@ def _always_active(prompt_index: int) -> bool:
 class _Batch(NamedTuple):
     """Rows that are computed together, the width of their prompts and the maximum length of their responses.
 
-    ``num_top_tokens``: how many of the most likely tokens are computed for each of them, all or none.
+    ``num_top_tokens``: how many of the most likely tokens are computed for each of them, all or none. ``constrained``:
+    whether responses are constrained, which needs a mask from the host before every token.
     """
 
     rows: list[_BatchRow]
     prompt_width: int
     max_tokens: int
     num_top_tokens: int
+    constrained: bool
 
 
 class LocalEngine:
@@ -178,6 +113,11 @@ class LocalEngine:
     ):
         self.model, self.tokenizer, self.template = model, tokenizer, template or default_template(tokenizer)
         self.max_length, self.batch_size, self.chunk_size = max_length, batch_size, chunk_size
+
+    @functools.cached_property
+    def json_constraints(self) -> JsonConstraints:
+        """Maker of constraints for responses in JSON; needs llguidance."""
+        return JsonConstraints(self.tokenizer, self.model.config.vocab_size)
 
     def generate(self, prompts: Sequence[Prompt], config: GenerationConfig = DEFAULT_GENERATION) -> list[Completion]:
         """A completion for each prompt, in order. Raises :class:`RequestError` for a prompt that is too long."""
@@ -212,6 +152,8 @@ class LocalEngine:
         before all of it is tokenized. ``clip_max_tokens``: reduce ``max_tokens`` to what the prompt leaves room for,
         instead of raising.
         """
+        if config.json_schema is not None:
+            self.json_constraints.check(config.json_schema)
         if isinstance(prompt, str):
             self._check_text_length(prompt)
             tokens = tuple(self.tokenizer.encode(prompt))
@@ -261,16 +203,17 @@ class LocalEngine:
             yield from self._run_batch(batch, is_active)
 
     def _make_batches(self, prompts: Sequence[TokenizedPrompt]) -> list[_Batch]:
-        sizes: dict[tuple[int, int, int], list[_BatchRow]] = {}
+        sizes: dict[tuple[int, int, int, bool], list[_BatchRow]] = {}
         for i, prompt in enumerate(prompts):
             seed = secrets.randbits(63) if prompt.config.seed is None else prompt.config.seed
             num_computed = MAX_TOP_TOKENS if prompt.num_top_tokens else 0
-            size = _bucket(len(prompt.tokens)), max(_bucket(prompt.config.max_tokens), self.chunk_size), num_computed
+            schema, length = prompt.config.json_schema, max(_bucket(prompt.config.max_tokens), self.chunk_size)
+            size = _bucket(len(prompt.tokens)), length, num_computed, schema is not None
             for choice in range(prompt.config.n):
                 response = IncrementalDetokenizer(self.tokenizer, prompt.config, choice)
-                sizes.setdefault(size, []).append(
-                    _BatchRow(i, choice, prompt.tokens, prompt.config, seed, response, prompt.num_top_tokens)
-                )
+                constraint = None if schema is None else self.json_constraints.start(schema)
+                row = (i, choice, prompt.tokens, prompt.config, seed, response, prompt.num_top_tokens, constraint)
+                sizes.setdefault(size, []).append(_BatchRow(*row))
         return [
             _Batch(rows[first : first + self.batch_size], *size)
             for size, rows in sizes.items()
@@ -294,8 +237,9 @@ class LocalEngine:
         for i, row in enumerate(rows):
             num_prompt = len(row.prompt_tokens)
             tokens[i, :num_prompt], positions[i, :num_prompt] = row.prompt_tokens, np.arange(num_prompt)
-        calls = -(-length // self.chunk_size)
-        cache = _empty_cache(self.model, self.batch_size, width + calls * self.chunk_size)
+        chunk_size = 1 if batch.constrained else self.chunk_size
+        calls = -(-length // chunk_size)
+        cache = _empty_cache(self.model, self.batch_size, width + calls * chunk_size)
         sampling, seeds = self._row_sampler(rows), self._row_seeds(rows)
         for call in range(calls):
             output, cache = _generate_chunk(
@@ -306,7 +250,8 @@ class LocalEngine:
                 jnp.asarray(tokens),
                 jnp.asarray(positions),
                 jnp.array(call),
-                max_tokens=self.chunk_size,
+                self._grammar(batch),
+                max_tokens=chunk_size,
                 stop_tokens=self.tokenizer.stop_tokens,
                 num_top_tokens=batch.num_top_tokens,
             )
@@ -319,6 +264,8 @@ class LocalEngine:
                 new = sampled[i, : counts[i]].tolist(), log_probs[i, : counts[i]].tolist()
                 alternatives = None if top is None else _top_log_probs(top[0][i], top[1][i], row.num_top_tokens)
                 yield row.prompt_index, row.response.append(*new, alternatives)
+                if row.constraint is not None:
+                    row.constraint.advance(new[0][0])
                 if row.response.finish_reason is None:
                     tokens[i], positions[i] = (
                         row.response.tokens[-1],
@@ -326,6 +273,16 @@ class LocalEngine:
                     )
             if (positions < 0).all():
                 return
+
+    def _grammar(self, batch: _Batch) -> Grammar:
+        """The grammar of the next chunk: none, or the mask of the next token of each row."""
+        if not batch.constrained:
+            return NoGrammar()
+        mask = np.ones((self.batch_size, self.model.config.vocab_size), bool)
+        for i, row in enumerate(batch.rows):
+            if row.constraint is not None and row.response.finish_reason is None:
+                mask[i] = row.constraint.allowed_tokens()
+        return MaskGrammar(jnp.asarray(mask))
 
     def _row_sampler(self, rows: list[_BatchRow]) -> PerRowSampler:
         """The sampler with each row's options; padding rows have the defaults."""
@@ -389,6 +346,7 @@ def _generate_chunk(
     tokens: Int[Array, "row block"],
     positions: Int[Array, "row block"],
     chunk_index: Int[Array, ""],
+    grammar: Grammar,
     **static: Any,
 ) -> tuple[GenerationOutput, KVCache]:
     def key(seed: Array) -> Array:
@@ -397,4 +355,4 @@ def _generate_chunk(
             row_key = jax.random.fold_in(row_key, number)
         return row_key
 
-    return ResponseGenerator(model, sampler, **static)(cache, tokens, positions, jax.vmap(key)(seeds))
+    return ResponseGenerator(model, sampler, **static)(cache, tokens, positions, jax.vmap(key)(seeds), grammar)

@@ -7,6 +7,7 @@ vLLM and others.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -40,8 +41,14 @@ def request_body(prompt: Prompt, config: GenerationConfig, model: str, extra_bod
         "stop": list(config.stop) or None,
         "top_k": config.top_k or None,
         "min_p": config.min_p or None,
+        "response_format": config.json_schema and response_format(config.json_schema),
     }
     return {name: value for name, value in (body | dict(extra_body)).items() if value is not None}
+
+
+def response_format(schema: str) -> dict[str, Any]:
+    """The ``response_format`` that asks for a document which a JSON schema allows."""
+    return {"type": "json_schema", "json_schema": {"name": "response", "schema": json.loads(schema), "strict": True}}
 
 
 def parse_completion(body: Json) -> Completion:

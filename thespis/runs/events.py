@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-EVENT_KINDS = ("start", "progress", "metrics", "evaluation", "checkpoint", "warning", "done")
+EVENT_KINDS = ("start", "progress", "metrics", "evaluation", "held_out", "checkpoint", "warning", "done")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Event:
     - ``metrics``: ``rows``, one dictionary per seed with ``step``, ``seed``, ``episodes``,
       ``episode_return``, ``episode_length`` and the method's metrics; ``None`` where nothing was measured;
     - ``evaluation``: ``greedy`` and ``sampled``, episode returns per seed; ``sampled`` may be ``None``;
+    - ``held_out``: ``metrics``, values per seed by name, on held-out data;
     - ``checkpoint``: ``path``, ``seconds``;
     - ``warning``: ``message``;
     - ``done``: ``reason`` (``finished``, ``stopped`` or ``interrupted``), ``seconds``.

@@ -5,6 +5,7 @@
 ``metrics.csv``           one row per (step, seed), no wall clock: equal runs give equal bytes
 ``progress.csv``          ``step,elapsed,steps_per_second``
 ``evaluations.jsonl``     one line per evaluation: ``{"step", "greedy", "sampled"}``
+``held_out.jsonl``        one line per evaluation on held-out data: ``{"step", "metrics": {name: [per seed]}}``
 ``conversations.jsonl``   sample conversations: ``{"step", "conversations": [{"return", "turns"}]}``
 ``checkpoints/``          the latest two, and ``best.ckpt``: the best one by evaluation (the method's state alone)
 ``final.json`` ...        files written by :meth:`RunDirectory.write_json`
@@ -22,7 +23,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -65,6 +66,7 @@ BASE_COLUMNS = ("step", "seed", "episodes", "episode_return", "episode_length")
 
 PROGRESS_COLUMNS = ("step", "elapsed", "steps_per_second")
 NUM_KEPT_CHECKPOINTS = 2
+HELD_OUT_FILE = "held_out.jsonl"
 BEST_CHECKPOINT = f"best{checkpoint.SUFFIX}"
 
 
@@ -185,6 +187,15 @@ class RunDirectory:
         """All evaluations, in order."""
         return [json.loads(line) for line in self._read_lines("evaluations.jsonl")]
 
+    def append_held_out(self, step: int, metrics: Mapping[str, Sequence[float]]) -> None:
+        """Append the metrics of one evaluation on held-out data: a value per seed by name."""
+        line = {"step": step, "metrics": metrics}
+        self._append(HELD_OUT_FILE, (json.dumps(to_jsonable(line), allow_nan=False) + "\n").encode())
+
+    def held_out(self) -> list[dict[str, Any]]:
+        """All evaluations on held-out data, in order: ``step``, and ``metrics`` with a value per seed by name."""
+        return [json.loads(line) for line in self._read_lines(HELD_OUT_FILE)] if self._has(HELD_OUT_FILE) else []
+
     def append_conversations(self, step: int, conversations: Sequence[dict[str, Any]]) -> None:
         """Append sample conversations at a step."""
         line = {"step": step, "conversations": conversations}
@@ -194,7 +205,7 @@ class RunDirectory:
     def conversations(self) -> list[dict[str, Any]]:
         """All sample conversations, in order; none for actors without text actions."""
         name = "conversations.jsonl"
-        samples = [json.loads(line) for line in self._read_lines(name)] if (self.path / name).exists() else []
+        samples = [json.loads(line) for line in self._read_lines(name)] if self._has(name) else []
         for dialogue in (dialogue for sample in samples for dialogue in sample["conversations"]):
             dialogue["turns"] = [{_OLD_TURN.get(key, key): x for key, x in turn.items()} for turn in dialogue["turns"]]
         return samples
@@ -208,8 +219,9 @@ class RunDirectory:
         self._filter_lines("metrics.csv", lambda line: float(line.split(b",", 1)[0]) <= step)
         self._filter_lines("progress.csv", lambda line: float(line.split(b",", 1)[0]) <= step)
         self._filter_lines("evaluations.jsonl", lambda line: json.loads(line)["step"] <= step)
-        if (self.path / "conversations.jsonl").exists():
-            self._filter_lines("conversations.jsonl", lambda line: json.loads(line)["step"] <= step)
+        for name in ("conversations.jsonl", HELD_OUT_FILE):
+            if self._has(name):
+                self._filter_lines(name, lambda line: json.loads(line)["step"] <= step)
         with disk.as_user_error("the checkpoints", self.path):
             for path in checkpoint.list_checkpoints(self.checkpoint_dir):
                 if path.name > checkpoint.checkpoint_name(max(step, 0)) or step < 0:
@@ -319,6 +331,9 @@ class RunDirectory:
         self.config = self.config | change
 
     # -- files
+
+    def _has(self, name: str) -> bool:
+        return (self.path / name).exists()
 
     def _append(self, name: str, text: bytes) -> None:
         path = self.path / name

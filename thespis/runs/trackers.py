@@ -135,22 +135,29 @@ class WandB:
 
 
 def _scalars(event: Event, seeds: list[int]) -> Iterator[tuple[int, str, float]]:
-    """Seed, name and value of every measurement in an event; evaluations come in the order of ``seeds``."""
+    """Seed, name and value of every measurement in an event; those by row come in the order of ``seeds``."""
+    found: list[tuple[int, str, float | None]] = []
     if event.kind == "metrics":
         for row in event.data["rows"]:
-            for name, value in row.items():
-                if name not in _NOT_METRICS and value is not None and math.isfinite(value):
-                    yield row["seed"], f"train/{name}", float(value)
+            found += [(row["seed"], f"train/{name}", x) for name, x in row.items() if name not in _NOT_METRICS]
+    by_row: dict[str, list[float | None]] = {}
+    if event.kind == "held_out":
+        by_row = {f"held_out/{name}": values for name, values in event.data["metrics"].items()}
     if event.kind == "evaluation":
-        for mode in ("greedy", "sampled"):
-            for row, returns in enumerate(event.data.get(mode) or []):
-                finite = [value for value in returns if value is not None and math.isfinite(value)]
-                if finite:
-                    yield (
-                        (seeds[row] if row < len(seeds) else row),
-                        f"evaluation/{mode}_return",
-                        sum(finite) / len(finite),
-                    )
+        by_row = {
+            f"evaluation/{mode}_return": [_finite_mean(returns) for returns in event.data.get(mode) or []]
+            for mode in ("greedy", "sampled")
+        }
+    for name, values in by_row.items():
+        found += [(seeds[i] if i < len(seeds) else i, name, value) for i, value in enumerate(values)]
+    for seed, name, value in found:
+        if value is not None and math.isfinite(value):
+            yield seed, name, float(value)
+
+
+def _finite_mean(values: list[float | None]) -> float | None:
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else None
 
 
 def _by_seed_and_mean(event: Event, seeds: list[int]) -> dict[str, float]:

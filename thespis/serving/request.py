@@ -7,6 +7,7 @@ from typing import Any
 
 from thespis.language.chat import Conversation, find_role_error
 from thespis.language.engine import GenerationConfig, Prompt, RequestError
+from thespis.language.json_constraint import schema_of
 from thespis.language.local_engine import MAX_TOP_TOKENS
 
 _IGNORED_FIELDS = {
@@ -32,14 +33,12 @@ _NEUTRAL_VALUES: dict[str, tuple[Any, ...]] = {
     "functions": ([],),
     "tool_choice": ("none", "auto"),
     "best_of": (1,),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "echo": (False,),
     "suffix": ("",),
 }
 """Unsupported fields that are accepted with these neutral values only."""
 _HINTS = {
-    "response_format": "a response is not constrained to JSON: ask for it in the prompt, and check the response",
     "tools": "describe them in a message, and read calls from the text of the response",
 }
 """What to do instead of using an unsupported field."""
@@ -155,7 +154,8 @@ def _check_fields(body: Any, endpoint_fields: tuple[str, ...]) -> dict[str, Any]
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
     fields = {name: value for name, value in body.items() if value is not None}
-    allowed = {*_IGNORED_FIELDS, *_FLOAT_FIELDS, *_INT_FIELDS, *_BOOL_FIELDS, "stop", *endpoint_fields}
+    allowed = {*_IGNORED_FIELDS, *_FLOAT_FIELDS, *_INT_FIELDS, *_BOOL_FIELDS, "stop", "response_format"}
+    allowed |= {*endpoint_fields}
     for name, value in fields.items():
         if name not in allowed and value not in _NEUTRAL_VALUES.get(name, ()):
             hint = f": {_HINTS[name]}" if name in _HINTS else ""
@@ -195,7 +195,8 @@ def _parse_request(
     options = fields.get("stream_options", {})
     if not isinstance(options, dict):
         raise RequestError("stream_options must be an object", "stream_options")
-    config = GenerationConfig(stop=_parse_stop(fields.get("stop", [])), **config_fields)
+    schema = schema_of(fields.get("response_format", {"type": "text"}))
+    config = GenerationConfig(stop=_parse_stop(fields.get("stop", [])), json_schema=schema, **config_fields)
     stream, token_ids = (fields.get(name, False) for name in _BOOL_FIELDS)
     clip_max_tokens = not {"max_tokens", "max_completion_tokens"} & fields.keys()
     return CompletionRequest(

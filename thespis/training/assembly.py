@@ -27,7 +27,8 @@ from thespis.runtime.cache import cache_path
 from thespis.runtime.keys import root_keys
 from thespis.training.components import Components
 from thespis.training.driver import Schedule, TrainingLoop
-from thespis.training.evaluation_interval import evaluation_interval
+from thespis.training.evaluation_interval import NUM_EVALUATIONS, evaluation_interval
+from thespis.training.held_out import HeldOutData
 from thespis.training.method_setup import tokenize_env
 from thespis.training.options import RunOptions, check_options, options_from
 
@@ -126,6 +127,8 @@ class AssembledRun:
     """Warnings about the data for the user, one line each."""
     evaluation_interval: int = 0
     """Steps between evaluations during training; 0 for none."""
+    held_out: HeldOutData | None = None
+    """Held-out data, if the run has any."""
 
 
 def enable_compilation_cache() -> None:
@@ -169,7 +172,10 @@ def env_name(env: Any) -> str | None:
 def assemble_run(config: dict[str, Any], env: Any) -> AssembledRun:
     """Build the loop that a run.json describes, in ``env`` (a name or the user's own environment)."""
     assembled = _assemble(config, env)
-    interval = evaluation_interval(options_from(config), env, assembled.spec, config["steps"])
+    options = options_from(config)
+    interval = evaluation_interval(options, env, assembled.spec, config["steps"])
+    if assembled.held_out is not None and options.evaluate_every is None:
+        interval = max(config["steps"] // NUM_EVALUATIONS, 1)
     return dataclasses.replace(assembled, evaluation_interval=interval)
 
 
@@ -183,6 +189,10 @@ def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
         return registry.make_host(env, registry.fixed_num_envs(env) or n, num_threads=options.threads)
 
     check_options(options, config["loop"])
+    if options.eval_data is not None and config["loop"] != "logged":
+        raise UserError(
+            f"--eval-data {options.eval_data} is for runs that learn from data (--data); this one is evaluated in {env}"
+        )
     if config["loop"] == "logged":
         return _logged_loop(parts, options, seeds, env, make_envs)
     if config["loop"] == "compiled":
@@ -332,7 +342,9 @@ def _logged_loop(
     dataset = build_dataset(options.data, env, components.method)
     spec = resolve_spec(dataset, env)
     loop = LoggedLoop(components, spec, dataset.steps, seeds, dataset.group_size)
-    return AssembledRun(components, loop, spec, make_envs if env is not None else None, dataset.notes)
+    held_out = None if options.eval_data is None else HeldOutData(components.method, options.eval_data, env)
+    notes = dataset.notes if held_out is None else (*dataset.notes, *held_out.notes)
+    return AssembledRun(components, loop, spec, make_envs if env is not None else None, notes, held_out=held_out)
 
 
 def loop_kind(method: Method, env: Any, options: RunOptions) -> str:

@@ -17,7 +17,7 @@ from thespis.data.dialogues import dialogue_transitions
 from thespis.language.chat_files import ChatFile, TokenizedChat, read_chats
 from thespis.language.templating import TemplateFormatter
 
-_OUTLIER_RATIO, _OUTLIER_TOKENS = 4, 128  # a chat is an outlier from these lengths on, and makes updates slow
+_OUTLIER_RATIO, _OUTLIER_TOKENS = 4, 128  # a chat is an outlier from these lengths on, and makes its updates slow
 
 
 def chat_dataset(path: Path, tokenizer_dir: str, max_tokens: int = 0) -> Dataset:
@@ -111,7 +111,7 @@ def _cut_chat(chat: TokenizedChat, max_tokens: int, *, is_text: bool) -> Tokeniz
 
 
 def _outlier_notes(file: ChatFile, path: Path) -> list[str]:
-    """A warning where a few chats are much longer than all others: every chat is padded to the longest."""
+    """A warning where a few chats are much longer than all others: their updates are slow, and need more memory."""
     lengths = np.array([len(chat.tokens) for chat in file.chats])
     usual = int(np.sort(lengths)[-1 - max(1, len(lengths) // 20)]) if len(lengths) > 1 else int(lengths[0])
     if lengths.max() < max(_OUTLIER_RATIO * usual, _OUTLIER_TOKENS):
@@ -119,5 +119,6 @@ def _outlier_notes(file: ChatFile, path: Path) -> list[str]:
     longest = int(lengths.argmax())
     return [
         f"{path}, {file.locations[longest]}: this chat has {lengths[longest]} tokens, and most have at most {usual}; "
-        f"all are padded to the longest, which is slow: leave it out, or cut it by --set feed.max_tokens={usual}"
+        "chats are batched by length, and its updates are slower and need more memory: leave it out, or cut it by "
+        f"--set feed.max_tokens={usual}"
     ]

@@ -143,12 +143,13 @@ def run_loop(
     schedule: Schedule,
     run: RunDirectory,
     bus: EventBus,
-    evaluate: Callable[[PyTree], tuple[list, list | None]],
+    evaluate: Callable[[int, PyTree], bool],
     on_halfway: Callable[[int, PyTree], None] = lambda step, states: None,
 ) -> RunEnd:
     """Run a training loop to its end.
 
-    ``on_halfway`` is called with the step and the method's states after half of the steps. Raises
+    ``evaluate`` is called with the step and the method's states where an evaluation is due, and returns whether a
+    callback wants to stop; ``on_halfway`` is called with the same after half of the steps. Raises
     :class:`DivergenceError` on a number that is not finite; the last good checkpoint stays. Where a callback or an
     environment raises an error, what has been trained is saved first.
     """
@@ -176,11 +177,7 @@ def run_loop(
                     run, bus, step, loop.pop_warnings(), rows, meter.progress(step, schedule.total_steps)
                 )
                 if schedule.eval_due(before * loop.steps_per_block, step) and done < total:
-                    states = gather_arrays(loop.learner_state(carry).method)
-                    greedy, sampled = evaluate(states)
-                    run.append_evaluation(step, greedy, sampled)
-                    save_best(run, step, greedy, states)
-                    stop |= bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
+                    stop |= evaluate(step, gather_arrays(loop.learner_state(carry).method))
                 if schedule.halfway_due(before * loop.steps_per_block, step):
                     on_halfway(step, loop.learner_state(carry).method)
             checkpoint_due = time.monotonic() - saved_at >= schedule.checkpoint_seconds

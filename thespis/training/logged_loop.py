@@ -19,7 +19,8 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import Episodes, Rollouts
 from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.core.spaces import Text
-from thespis.data.samplers import DatasetSampler, make_sampler
+from thespis.data.length_buckets import BucketSampler, make_bucket_sampler
+from thespis.data.samplers import DatasetSampler
 from thespis.runtime import vmap_exact
 from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import fold, root_keys, seed_key
@@ -48,6 +49,10 @@ class LoggedCarry(eqx.Module):
     num_updates: Int[Array, ""]
 
 
+_UpdateResult = tuple[tuple[PyTree, PyTree], tuple[Report, Any], Any]
+"""States of method and feedback, their report with the learning signal, and the merged metrics."""
+
+
 class LoggedLoop:
     """Training loop on logged data: trains ``components`` on ``transitions`` ``[time]`` with canonical actions.
 
@@ -67,7 +72,7 @@ class LoggedLoop:
                 f"this method learns from its own fresh rollouts and cannot learn from a dataset: use {other}"
             )
         self.components, self.spec, self.seeds = with_array_leaves(components), spec, seeds
-        self.data = make_sampler(feed, transitions, group_size)
+        self.data = make_bucket_sampler(feed, transitions, group_size)
         self.warmup_blocks, self.steps_per_block = 0, 1
         self.metric_names = tuple(self._trace_metrics())
         self.timer = PhaseTimer("program")
@@ -99,7 +104,13 @@ class LoggedLoop:
         method = self.components.method.init(self.spec, fold(root, "method"))
         return LearnerState(method, self.components.feedback.init(self.spec, fold(root, "feedback")), (), ())
 
-    def _update(self, components: Components, data: DatasetSampler, root, states, index):
+    def _update(
+        self, components: Components, data: DatasetSampler | BucketSampler, root, states, index
+    ) -> _UpdateResult:
+        if isinstance(data, BucketSampler):
+            branches = [functools.partial(self._update, components, sampler) for sampler in data.samplers]
+            bucket: Any = data.draw_bucket(index)
+            return jax.lax.switch(bucket, branches, root, states, index)
         steps, mask = data.sample(fold(root, "batch", index))
         batch = Batch(steps, mask, (), index)
         method, feedback = states
@@ -117,7 +128,12 @@ class LoggedLoop:
             return watch.call(lambda: jax.block_until_ready(run()))
 
     def _chunk(
-        self, given: tuple[Components, DatasetSampler], carry: LoggedCarry, blocks: Int[Array, ""], *, train: bool
+        self,
+        given: tuple[Components, DatasetSampler | BucketSampler],
+        carry: LoggedCarry,
+        blocks: Int[Array, ""],
+        *,
+        train: bool,
     ) -> LoggedCarry:
         parts, data = given
 

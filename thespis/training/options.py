@@ -54,6 +54,8 @@ class RunOptions:
     """compiled, host or logged; None for the one that the environment and the method need."""
     data: str | None = None
     """Directory of a dataset to learn from."""
+    eval_data: str | None = None
+    """Held-out data, named like ``data``, on which a run from data is evaluated ten times, or at each evaluation."""
 
 
 def options_from(config: dict[str, Any]) -> RunOptions:

@@ -71,7 +71,8 @@ class ChatCommand:
             return self._chat_as_actor(ActorRoleChat(run, engine, config, out), out)
         vocabulary = None if run is None else run.spec.action_space.vocabulary  # pyright: ignore
         if run is not None:
-            out.print(f"the environment would start with: {first_message(run, seed)}", markup=False)
+            if run.config["env"] is not None:
+                out.print(f"the environment would start with: {first_message(run, seed)}", markup=False)
             out.print(vocabulary_line(vocabulary), markup=False)
         out.write_result({"seed": seed, "conversation": EnvironmentRoleChat(engine, config, vocabulary, out).run()})
         return 0

@@ -45,10 +45,13 @@ class CompareCommand:
             from thespis.evaluation.report import write_comparison_plot
 
             write_comparison_plot(groups, comparison, self.plot)
-        _print_comparison(out, comparison, f"{mode.capitalize()} return on {groups[0].env}")
+        measure = groups[0].measure or f"{mode} return"
+        _print_comparison(out, comparison, f"{measure[0].upper()}{measure[1:]} on {groups[0].env}")
         hint = f"for a plot: thespis compare {' '.join(self.directories)} --plot comparison.svg"
         out.print(f"plot: {self.plot}" if self.plot else hint, markup=False)
-        out.write_result({"env": groups[0].env, "mode": mode, "plot": self.plot} | comparison.to_json())
+        out.write_result(
+            {"env": groups[0].env, "mode": mode, "measure": measure, "plot": self.plot} | comparison.to_json()
+        )
         return 0
 
 

@@ -30,7 +30,7 @@ from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError
 from thespis.core.laws.components import ContractViolation, check_environment, check_host_environment
 from thespis.core.records import EnvSpec
-from thespis.core.spaces import Box, Space, leaf_spaces
+from thespis.core.spaces import Box, Space, Text, leaf_spaces
 from thespis.envs import registry
 from thespis.envs.host.factory import (
     call_factory,
@@ -40,16 +40,21 @@ from thespis.envs.host.factory import (
     suppress_mujoco_warnings,
 )
 from thespis.envs.host.gymnasium import GymnasiumEnv
-from thespis.envs.libraries import TEXT_LIBRARIES
+from thespis.envs.host.pettingzoo import is_pettingzoo_env
+from thespis.envs.host.text_env import StringEnv, has_text_spaces
+from thespis.envs.libraries import LIBRARIES, MULTI_AGENT_LIBRARIES, TEXT_LIBRARIES
 from thespis.envs.space_conversion import from_gymnasium
 from thespis.runtime.keys import seed_key
 
+_MULTI_AGENT, _TEXT = "multi-agent environment", "text environment"
 _NUM_ENVS = 8  # parallel environments, where their number is free
 
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedEnv:
-    """The environment under test: ``gymnasium_env`` or ``compiled`` is set, or neither for a vector environment.
+    """The environment under test: ``gymnasium_env`` or ``compiled`` is set, or neither for all others.
+
+    The others (vector, multi-agent and text environments) are checked through the host contract alone.
 
     ``source`` is the registry's argument for host environments; ``user_owned`` says that the user's own object is
     used, which is not closed here.
@@ -72,7 +77,7 @@ class ResolvedEnv:
             return self.source.num_envs
         if self.gymnasium_env is not None:
             return 1 if self.user_owned else 2
-        return getattr(self.source, "num_envs", _NUM_ENVS)
+        return getattr(self.source, "num_envs", 1 if self.user_owned and self.compiled is None else _NUM_ENVS)
 
     @property
     def spec(self) -> EnvSpec:
@@ -97,19 +102,24 @@ def resolve_env(env: Any) -> ResolvedEnv:
     if not isinstance(env, str):
         return _resolve_object(entry.name, env)
     library, _, name = entry.name.partition(":")
-    if library in ("envpool", *TEXT_LIBRARIES):
-        return ResolvedEnv(entry.name, "vector environment", env, False)
     if library == "gymnasium" and is_preprocessed(name):
         return ResolvedEnv(entry.name, "vector environment", env, False)
     if library == "gymnasium":
-        return ResolvedEnv(entry.name, "Gymnasium", env, False, gymnasium_env=_make_registered(name))
+        return _resolve_registered(entry.name, name)
+    if library in LIBRARIES:
+        kind = {**dict.fromkeys(MULTI_AGENT_LIBRARIES, _MULTI_AGENT), **dict.fromkeys(TEXT_LIBRARIES, _TEXT)}
+        return ResolvedEnv(entry.name, kind.get(library, "vector environment"), env, False)
     return _resolve_object(entry.name, registry.import_env(entry.name))
 
 
-def _make_registered(name: str) -> Any:
-    registry.make_host(f"gymnasium:{name}", 1).close()  # its errors are clearer than Gymnasium's
+def _resolve_registered(full_name: str, name: str) -> ResolvedEnv:
+    registry.make_host(full_name, 1).close()  # its errors are clearer than Gymnasium's
     with suppress_mujoco_warnings(name.partition("?")[0]):
-        return make_registered(name)
+        env = make_registered(name)
+    if not has_text_spaces(env):
+        return ResolvedEnv(full_name, "Gymnasium", full_name, False, gymnasium_env=env)
+    env.close()
+    return ResolvedEnv(full_name, _TEXT, full_name, False)
 
 
 def _resolve_object(name: str, env: Any) -> ResolvedEnv:
@@ -128,11 +138,17 @@ def _resolve_instance(name: str, source: Any, env: Any, *, user_owned: bool) -> 
 
     if isinstance(env, HostEnvironment | gymnasium.vector.VectorEnv):
         return ResolvedEnv(name, "vector environment", env, True)
+    if is_pettingzoo_env(env):
+        return ResolvedEnv(name, _MULTI_AGENT, source, user_owned)
+    is_gymnasium = isinstance(env, GymnasiumEnv)
+    if has_text_spaces(env) if is_gymnasium else isinstance(env, StringEnv):
+        return ResolvedEnv(name, _TEXT, source, user_owned)
     if not isinstance(env, gymnasium.Env) and isinstance(env, Environment):
         return ResolvedEnv(name, "compiled", env, True, compiled=env)
     return ResolvedEnv(name, "Gymnasium", source, user_owned, gymnasium_env=env)
 
 
+_TEXT_REMEDY = "random tokens are no text: start from a model that can write (--model, or sft on examples of the task)"
 _NUM_EPISODES = 20
 _NUM_SEEDS = 5
 _MIN_CONTRACT_SECONDS = 3.0  # minimum time to check the host contract
@@ -143,6 +159,10 @@ def check_user_env(env: Any, budget: TimeBudget) -> list[CheckResult]:
     """All checks of the user's environment, ordered so that the first that fails explains later failures."""
     try:
         resolved = resolve_env(env)
+        if (
+            resolved.gymnasium_env is None
+        ):  # a missing package, or spaces that cannot be used, is the first thing to say
+            _ = resolved.spec
     except UserError as error:
         return [CheckResult("environment", False, str(error))]
     checks, budget = (
@@ -171,8 +191,9 @@ def _check_gymnasium_env(resolved: ResolvedEnv, budget: TimeBudget) -> list[Chec
         return checks
     episodes = gymnasium_rollout.random_episodes(env, 100, _NUM_EPISODES, TimeBudget(min(budget.seconds_left / 4, 8.0)))
     spec = getattr(env, "spec", None)
-    has_images = _has_images(from_gymnasium(env.observation_space))
-    checks += _check_episodes(episodes, spec.max_episode_steps if spec else None, has_images)
+    checks += _check_episodes(
+        episodes, spec.max_episode_steps if spec else None, [from_gymnasium(env.observation_space)]
+    )
     checks.append(_check_if_time("adapter", _check_adapter, resolved, budget))
     checks.append(
         run_check(
@@ -199,7 +220,7 @@ def _check_vector_env(resolved: ResolvedEnv, budget: TimeBudget) -> list[CheckRe
         episodes = random_vector_episodes(
             envs, _NUM_EPISODES, read.MAX_STEPS, TimeBudget(min(budget.seconds_left / 4, 8.0))
         )
-        checks += _check_episodes(episodes, envs.spec.time_limit, _has_images(envs.spec.observation_space))
+        checks += _check_episodes(episodes, envs.spec.time_limit, [envs.spec.observation_space, envs.spec.action_space])
         checks.append(
             run_check(
                 "speed",
@@ -215,18 +236,17 @@ def _check_vector_env(resolved: ResolvedEnv, budget: TimeBudget) -> list[CheckRe
     return checks
 
 
-def _check_episodes(episodes: list[read.Episode], time_limit: int | None, is_image: bool) -> list[CheckResult]:
+def _check_episodes(episodes: list[read.Episode], time_limit: int | None, spaces: list[Space]) -> list[CheckResult]:
+    leaves = [leaf for space in spaces for leaf in leaf_spaces(space)]
+    is_image = any(isinstance(leaf, Box) and leaf.dtype == "uint8" for leaf in leaves)
+    remedy = _TEXT_REMEDY if any(isinstance(leaf, Text) for leaf in leaves) else read.EXPLORATION_REMEDY
     return [
         run_check("episode end", read.check_termination, episodes, time_limit, read.MAX_STEPS),
         run_check("time limit", read.check_time_limit, episodes),
         run_check("final observation", read.check_final_observation, episodes),
-        run_check("reward scale", read.check_reward_scale, episodes),
+        run_check("reward scale", read.check_reward_scale, episodes, remedy),
         run_check("observation scale", read.check_observation_scale, episodes, is_image),
     ]
-
-
-def _has_images(space: Space) -> bool:
-    return any(isinstance(part, Box) and part.dtype == "uint8" for part in leaf_spaces(space))
 
 
 def _check_if_time(name: str, function: Callable[[Any], str], subject: Any, budget: TimeBudget) -> CheckResult:
@@ -316,7 +336,9 @@ def _check_vector_contract(envs: Any) -> str:
 def _check_speed(measure: Any, resolved: ResolvedEnv, budget: TimeBudget) -> str:
     """Measure steps per second, compared with the time of a SAC update."""
     speed = measure()
-    text = f"{speed:,.0f} steps/s"
+    text = f"{speed:,.0f} steps/s" if speed >= 10 else f"{speed:.2g} steps/s"
+    if resolved.spec.groups:  # methods of teams and games differ too much to compare with one of them
+        return text
     try:
         update = _sac_update_seconds(resolved.spec, budget.seconds_left)
     except UserError:

@@ -126,8 +126,14 @@ def _looks_reset(episode: Episode, episodes: list[Episode]) -> bool:
     return bool(near_a_start and step_sizes[-1] > 2 * step_sizes[:-1].max())
 
 
-def check_reward_scale(episodes: list[Episode]) -> str:
-    """Check that returns have a scale that suits the methods' default settings."""
+EXPLORATION_REMEDY = "nothing can be learned until exploration finds another (try --feedback rnd)"
+
+
+def check_reward_scale(episodes: list[Episode], constant_remedy: str = EXPLORATION_REMEDY) -> str:
+    """Check that returns have a scale that suits the methods' default settings.
+
+    ``constant_remedy`` is what to say if random play gets the same reward everywhere.
+    """
     if not episodes:
         raise CheckWarning("skipped: no time to play an episode")
     sizes = [abs(np.sum(e.rewards * _DISCOUNT ** np.arange(len(e.rewards)))) for e in episodes]
@@ -141,8 +147,7 @@ def check_reward_scale(episodes: list[Episode]) -> str:
         same_length = len({len(episode.rewards) for episode in episodes}) == 1
         if rewards[0] == 0 or same_length:
             raise CheckWarning(
-                f"random play got reward {rewards[0]:g} at every step of {len(episodes)} episodes: nothing can be "
-                "learned until exploration finds another (try --feedback rnd)"
+                f"random play got reward {rewards[0]:g} at every step of {len(episodes)} episodes: {constant_remedy}"
             )
     if size > 2e3:
         raise CheckWarning(f"{summary}, which is large: {remedy}")

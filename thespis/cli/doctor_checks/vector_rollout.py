@@ -12,8 +12,8 @@ from thespis.cli.doctor_checks.check import CheckFailure, CheckWarning, TimeBudg
 from thespis.cli.doctor_checks.episode_checks import Episode, flatten_observation
 from thespis.core.contracts import HostEnvironment
 from thespis.core.records import View
-from thespis.core.spaces import random_action, unscale_action
-from thespis.runtime.keys import indexed_keys, seed_key
+from thespis.core.spaces import Space, map_groups, random_action, unscale_action
+from thespis.runtime.keys import fold, indexed_keys, seed_key
 
 
 class RandomPolicy:
@@ -22,8 +22,16 @@ class RandomPolicy:
     def __init__(self, envs: HostEnvironment):
         spec, self._n, self._tick = envs.spec, envs.num_envs, 0
 
+        def sample_group(space: Space, axes: tuple[int, ...], legal: Any, key: Any) -> Any:
+            if not axes:
+                return random_action(space, key, legal)
+            return jax.vmap(lambda legal, key: random_action(space, key, legal))(legal, indexed_keys(key, axes[0]))
+
         def sample_row(legal: Any, key: Any) -> Any:
-            return unscale_action(spec.action_space, random_action(spec.action_space, key, legal))
+            keys = {group.name: fold(key, group.name) for group in spec.groups} or key
+            return unscale_action(
+                spec.action_space, map_groups(spec.groups, spec.action_space, sample_group, legal, keys)
+            )
 
         self._act = jax.jit(lambda legal, tick: jax.vmap(sample_row)(legal, indexed_keys(seed_key(tick), self._n)))
 
@@ -86,8 +94,8 @@ def vector_steps_per_second(envs: HostEnvironment, seconds: float) -> float:
     policy = RandomPolicy(envs)
     view = envs.reset(list(range(envs.num_envs))).view
     _, view = envs.step(policy(view))
-    count, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
+    count, elapsed, start = 0, 0.0, time.perf_counter()
+    while not count or elapsed < seconds:
         _, view = envs.step(policy(view))
-        count += envs.num_envs
+        count, elapsed = count + envs.num_envs, time.perf_counter() - start
     return count / elapsed

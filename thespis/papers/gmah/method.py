@@ -17,7 +17,7 @@ out.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 
@@ -28,13 +28,16 @@ from thespis.learners.multi_agent.hierarchical import Hierarchical
 from thespis.methods.multi_agent.qmix import QMIX
 from thespis.papers.gmah.subgoals import SubgoalSpace
 
+_SETTINGS: dict[str, Any] = {"learning_rate": 5e-4, "discount": 0.99, "epsilon_decay_updates": 10_000.0}
+
 
 class GMAH(Hierarchical):
     """GMAH: hierarchical multi-agent Q-learning with team-level subgoals and intrinsic rewards for reaching them."""
 
-    high_level: QMIX = QMIX()
+    high_level: QMIX = QMIX(**_SETTINGS)
     """QMIX over subgoals; its feed is not used."""
     low_level: QMIX = QMIX(
+        **_SETTINGS,
         mixer=SumMixer(),
         feed=Replay(batch_size=32, learning_starts=1_000, update_interval=2, sequence_length=15, num_envs=8),
     )

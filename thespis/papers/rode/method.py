@@ -16,7 +16,7 @@ once; Adam; no role gets actions added by hand; the role policy has no memory (t
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 
@@ -27,13 +27,16 @@ from thespis.learners.multi_agent.hierarchical import Hierarchical
 from thespis.methods.multi_agent.qmix import QMIX
 from thespis.papers.rode.action_roles import ActionRoles
 
+_SETTINGS: dict[str, Any] = {"learning_rate": 5e-4, "discount": 0.99, "epsilon_decay_updates": 10_000.0}
+
 
 class RODE(Hierarchical):
     """RODE: hierarchical multi-agent Q-learning that chooses roles, and within a role one of its actions."""
 
-    high_level: QMIX = QMIX(utility_network=DotProductUtility())
+    high_level: QMIX = QMIX(**_SETTINGS, utility_network=DotProductUtility())
     """QMIX over roles; its feed is not used."""
     low_level: QMIX = QMIX(
+        **_SETTINGS,
         utility_network=DotProductUtility(),
         feed=Replay(batch_size=32, learning_starts=1_000, update_interval=2, sequence_length=9, num_envs=8),
     )
