@@ -32,7 +32,7 @@ LOAD = {
 }
 
 
-@pytest.mark.parametrize("file_format", LOAD)
+@pytest.mark.parametrize("file_format", ["numpy", "onnx", pytest.param("safetensors", marks=pytest.mark.slow)])
 def test_an_exported_policy_runs_where_jax_and_thespis_cannot_be_imported(file_format, trained, thespis):
     words = ("export", trained, "--format", file_format, "--out", file_format, "--observations", 50, "--json")
     certificate = thespis(*words).document["certificate"]

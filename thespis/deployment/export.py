@@ -51,17 +51,17 @@ def export_run(
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is not empty: choose another directory")
-    seed = run.config["seeds"][0] if seed is None else seed
+    chosen: int = run.config["seeds"][0] if seed is None else seed
     _require_libraries(file_format)
-    state = jax.tree.map(lambda x: x[0], run.states_for_seeds([seed]))
+    state = jax.tree.map(lambda x: x[0], run.states_for_seeds([chosen]))
     function = PolicyFunction(run.method, state, run.spec)
     policy = export_policy(function)
-    origin = {"thespis": thespis.__version__, "run": str(run.path), "step": run.step, "seed": seed}
+    origin = {"thespis": thespis.__version__, "run": str(run.path), "step": run.step, "seed": chosen}
     description = describe(run.method.name, run.spec, policy) | origin | {"settings": run.config["method"]}
     with disk.as_user_error("the exported policy", out):
         out.mkdir(parents=True, exist_ok=True)
         write_files(out, file_format, policy, description)
-        certificate = certify(run, seed, function, policy, out, count=count, tolerance=tolerance)
+        certificate = certify(run, chosen, function, policy, out, count=count, tolerance=tolerance)
         certificate = {"format": file_format, "method": run.method.name} | origin | certificate
         _write(out / "certificate.json", _to_json(certificate))
     return certificate
@@ -125,12 +125,13 @@ def write_files(out: Path, file_format: Format, policy: ExportedPolicy, descript
     }
     if file_format == "numpy":
         with disk.atomic_write(out / "policy.npz") as file:
-            np.savez(file, **graph.constants)
+            arrays: Any = graph.constants
+            np.savez(file, **arrays)
     else:
         from safetensors.numpy import save
 
-        arrays = {name: np.ascontiguousarray(array) for name, array in (policy.parameters | graph.constants).items()}
-        _write(out / "policy.safetensors", save(arrays))
+        named = (policy.parameters | graph.constants).items()
+        _write(out / "policy.safetensors", save({name: np.ascontiguousarray(array) for name, array in named}))
     _write(out / "policy.json", _to_json(description | {"program": program}))
     shutil.copyfile(numpy_policy.__file__, out / "policy.py")
 

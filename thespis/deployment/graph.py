@@ -118,10 +118,11 @@ class GraphBuilder:
     ) -> tuple[Operand, ...]:
         """The results of an operation that has several."""
         attributes = json.loads(json.dumps(attributes, default=int))  # numpy's integers become Python's
-        if all(isinstance(operand, Constant) for operand in operands):
+        known = [operand for operand in operands if isinstance(operand, Constant)]
+        if len(known) == len(operands):
             with np.errstate(all="ignore"):
-                values = OPERATORS[op](*(np.asarray(operand.array) for operand in operands), **attributes)
-            sources = {operand.name for operand in operands if operand.name}
+                values = OPERATORS[op](*(np.asarray(operand.array) for operand in known), **attributes)
+            sources = {operand.name for operand in known if operand.name}
             name = f"{sources.pop().removesuffix(DERIVED)}{DERIVED}" if len(sources) == 1 else ""
             arrays = values if isinstance(values, tuple) else (values,)
             return tuple(

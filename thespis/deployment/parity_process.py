@@ -21,8 +21,9 @@ BLOCKED = ("equinox", "jax", "jaxlib", "optax", "thespis")
 
 def main(directory: Path, inputs: Path, outputs: Path) -> None:
     """Play back the inputs and write the outputs."""
+    modules: dict[str, Any] = sys.modules
     for name in BLOCKED:
-        sys.modules[name] = None  # pyright: ignore: importing it raises ImportError
+        modules[name] = None  # importing it raises ImportError
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     import numpy as np
@@ -47,8 +48,9 @@ def main(directory: Path, inputs: Path, outputs: Path) -> None:
         seconds.append(time.perf_counter() - before)
         memory = {part["input"]: result[part["output"]] for part in description["memory"]}
         rows.append(result)
-    assert not any(name in sys.modules and sys.modules[name] is not None for name in BLOCKED)
-    np.savez(outputs, seconds=seconds, **{name: np.stack([row[name] for row in rows]) for name in rows[0]})
+    assert all(modules[name] is None for name in BLOCKED)
+    columns: Any = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    np.savez(outputs, seconds=seconds, **columns)
 
 
 def _tensor(description: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:

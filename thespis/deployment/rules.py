@@ -46,7 +46,7 @@ def _unary(op: str) -> Rule:
 
 
 def _same(builder: GraphBuilder, equation: Any, *operands: Operand) -> Any:
-    return operands if len(operands) > 1 else operands[0]
+    return tuple(operands)
 
 
 def _binary(op: str) -> Rule:
@@ -68,7 +68,7 @@ def _logical(op: str) -> Rule:
     def rule(builder: GraphBuilder, equation: Any, *operands: Operand) -> Operand:
         if operands[0].dtype != "bool":
             raise UnsupportedOperation(f"its action needs the bitwise operation {equation.primitive.name}")
-        return builder.unary(op, operands[0]) if len(operands) == 1 else builder.binary(op, *operands)
+        return builder.unary(op, operands[0]) if len(operands) == 1 else builder.binary(op, operands[0], operands[1])
 
     return rule
 

@@ -86,7 +86,8 @@ class _Interpreter:
 
         def read(atom: Any) -> Value:
             if isinstance(atom, jex.Literal):
-                return Constant(np.asarray(atom.val, atom.aval.dtype))
+                aval: Any = atom.aval
+                return Constant(np.asarray(atom.val, aval.dtype))
             return known[atom]
 
         for equation in jaxpr.eqns:
