@@ -73,6 +73,7 @@ LONG = {
     "arena",
     "coming-from",
     "concepts",
+    "deployment",
     "games",
     "language-actors",
     "language-data",

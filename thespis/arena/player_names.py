@@ -71,11 +71,20 @@ def resolve_match_env(player_names: list[str], env: Any) -> tuple[str, Environme
 
 
 def resolve_player(
-    player_name: str, env: Environment, env_name: str, mode: Mode, *, all_seeds: bool = False
+    player_name: str,
+    env: Environment,
+    env_name: str,
+    mode: Mode,
+    *,
+    all_seeds: bool = False,
+    checkpoint: str | int = "latest",
 ) -> TournamentPlayer:
-    """The player called ``player_name``, for an environment. Raises :class:`UserError` for an unknown name."""
+    """The player called ``player_name``, for an environment; a run's at a checkpoint.
+
+    Raises :class:`UserError` for an unknown name.
+    """
     if (run_match := _find_run(player_name)) is not None:
-        return _load_trained(player_name, *run_match, env, env_name, mode, all_seeds)
+        return _load_trained(player_name, *run_match, env, env_name, mode, all_seeds, checkpoint)
     if player_name.startswith("bot:"):
         return TournamentPlayer(player_name, (_make_bot(player_name, env),))
     if ":" in player_name:
@@ -118,12 +127,13 @@ def _load_trained(
     env_name: str,
     mode: Mode,
     all_seeds: bool,
+    checkpoint: str | int,
 ) -> TournamentPlayer:
     config, spec = directory.config, env.spec
     with reading(directory.trust):
         curriculum, trained_method = from_config(config["curriculum"]), from_config(config["method"])
     is_single_agent = isinstance(curriculum, OpponentCurriculum) or not isinstance(trained_method, MultiAgentMethod)
-    run = Run(directory, resolve_env(directory, None) if is_single_agent else env)
+    run = Run(directory, resolve_env(directory, None) if is_single_agent else env, checkpoint)
     seeds = [seed] if seed is not None else config["seeds"][: None if all_seeds else 1]
     try:
         states = run.states_for_seeds(seeds)

@@ -26,6 +26,7 @@ from thespis.cli.commands.collect import CollectCommand
 from thespis.cli.commands.compare import CompareCommand
 from thespis.cli.commands.doctor import DoctorCommand
 from thespis.cli.commands.evaluate import EvaluateCommand
+from thespis.cli.commands.exploitability import ExploitabilityCommand
 from thespis.cli.commands.export import ExportCommand
 from thespis.cli.commands.list import ListCommand
 from thespis.cli.commands.papers import PapersCommand
@@ -50,6 +51,7 @@ COMMANDS: dict[str, type] = {
     "sweep": SweepCommand,
     "evaluate": EvaluateCommand,
     "compare": CompareCommand,
+    "exploitability": ExploitabilityCommand,
     "arena": ArenaCommand,
     "play": PlayCommand,
     "chat": ChatCommand,

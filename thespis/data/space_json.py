@@ -73,7 +73,7 @@ def space_from_json(data: dict[str, Any]) -> Space:
         raise UserError(f"not the description of a space: {data!r} ({type(error).__name__}: {error})") from None
 
 
-def _bound_to_json(bound: float | tuple[float, ...]) -> Any:
+def _bound_to_json(bound: float | int | tuple[float | int, ...]) -> Any:
     if isinstance(bound, tuple):
         return [_bound_to_json(b) for b in bound]
     return float(bound) if math.isfinite(bound) else str(float(bound))

@@ -132,7 +132,10 @@ def _lm_policy(run: Run, seed: int | None) -> LMPolicy:
     state = jax.tree.map(lambda x: x[0], run.states_for_seeds([run.config["seeds"][0] if seed is None else seed]))
     policy: Any = run.method.policy(state, Mode.SAMPLE)
     if not isinstance(policy, LMPolicy):
-        raise UserError(f"{run.path} was trained by {run.method.name}, whose policy is not a language model")
+        raise UserError(
+            f"{run.path} was trained by {run.method.name}, whose policy is not a language model: to export a control "
+            "policy, give --format onnx, numpy or safetensors"
+        )
     if policy.logits_processor is not None:
         raise UserError(
             f"{run.path} is steered by a critic, which engines do not support: use thespis record or evaluate"

@@ -66,7 +66,7 @@ class OpenSpielGame:
     """Adapter for one OpenSpiel game, a :class:`~thespis.envs.host.multi_agent.MultiAgentHostEnv`."""
 
     def __init__(self, name: str):
-        self._game = game = _load_game(name)
+        self.game = game = load_game(name)
         kind = game.get_type()
         if not (kind.provides_information_state_tensor or kind.provides_observation_tensor):
             raise UserError(f"openspiel:{name} provides no observation tensors, and so cannot be learned")
@@ -90,7 +90,7 @@ class OpenSpielGame:
         """Start a game; initial chance moves are sampled."""
         if seed is not None:
             self._random = np.random.default_rng(seed)
-        self._state = self._game.new_initial_state()
+        self._state = self.game.new_initial_state()
         return self._make_step(np.zeros(self._players))
 
     def step(self, actions: list[Any]) -> MultiAgentStep:
@@ -109,7 +109,7 @@ class OpenSpielGame:
 
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Restore the state that :meth:`get_state` returned."""
-        self._state = self._game.deserialize_state(bytes(state["state"]).decode())
+        self._state = self.game.deserialize_state(bytes(state["state"]).decode())
         snapshot.set_rng_state(self._random, state["random"])
 
     def close(self) -> None:
@@ -120,19 +120,26 @@ class OpenSpielGame:
         while state.is_chance_node():
             outcomes, chances = zip(*state.chance_outcomes(), strict=True)
             state.apply_action(outcomes[self._random.choice(len(outcomes), p=np.array(chances) / np.sum(chances))])
+        done = state.is_terminal()
+        observations, masks, alive = self.observe(state)
+        rewards = (np.array(state.returns()) - before).astype("float32")
+        return MultiAgentStep(
+            observations, masks, alive, np.full(self._players, done), rewards, float(rewards[0]), done
+        )
+
+    def observe(self, state: Any) -> tuple[list[np.ndarray], list[np.ndarray | None], np.ndarray]:
+        """Every player's observation in a state of OpenSpiel, legal actions of those who act now, and who they are."""
         done, players = state.is_terminal(), range(self._players)
         simultaneous = not done and state.is_simultaneous_node()
         alive = np.array([not done and (simultaneous or player == state.current_player()) for player in players])
         masks = [np.array(state.legal_actions_mask(player), bool) if alive[player] else None for player in players]
         tensor = state.information_state_tensor if self._use_information_state else state.observation_tensor
         observations = [np.array(tensor(player), "float32").reshape(self._shape) for player in players]
-        rewards = (np.array(state.returns()) - before).astype("float32")
-        return MultiAgentStep(
-            observations, masks, alive, np.full(self._players, done), rewards, float(rewards[0]), done
-        )
+        return observations, masks, alive
 
 
-def _load_game(name: str) -> Any:
+def load_game(name: str) -> Any:
+    """OpenSpiel's game called ``name``. Raises ``UserError`` if OpenSpiel is missing, or has no such game."""
     try:
         import pyspiel
     except ImportError as error:
