@@ -76,6 +76,7 @@ LONG = {
     "games",
     "language-actors",
     "language-data",
+    "offline-data",
     "candidate-responses",
     "runs",
     "scaling",
