@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thespis.core.errors import UserError
+from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation.run_view import flatten_config
 from thespis.evaluation.statistics import Interval, bootstrap_interval, iqm, probability_of_improvement
 from thespis.runs.store import RunDirectory
@@ -38,6 +39,8 @@ class RunGroup:
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
     scores: tuple[float, ...]
+    bounds: Interval | None = None
+    """Lowest and highest possible return, if known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +130,7 @@ def group_runs(run_dirs: Sequence[str | Path], mode: str = "greedy") -> list[Run
 
 def _make_group(name: str, runs: list[RunDirectory], mode: str) -> RunGroup:
     owner: dict[int, RunDirectory] = {}
+    declared: list[float] | None = None
     scores: dict[int, float] = {}
     for run in runs:
         final = run.read_json("final.json")
@@ -139,8 +143,10 @@ def _make_group(name: str, runs: list[RunDirectory], mode: str) -> RunGroup:
                 both_paths = f"{owner[seed].path} and {run.path}"
                 raise UserError(f"{both_paths} hold the same seed {seed} of {name}: name only one of them")
             owner[seed], scores[seed] = run, float(np.mean(returns))
+        declared = final.get("return_bounds", declared)
     paths = tuple(str(run.path) for run in runs)
-    return RunGroup(name, runs[0].config["env"], paths, tuple(scores), tuple(scores.values()))
+    env = runs[0].config["env"]
+    return RunGroup(name, env, paths, tuple(scores), tuple(scores.values()), return_bounds(env, declared))
 
 
 def _env_name(config: dict[str, Any]) -> str:

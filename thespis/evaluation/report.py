@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from thespis.core.errors import UserError
-from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation import formatting, html_page, plots, run_view
 from thespis.evaluation.comparison import GroupSummary, RunComparison, RunGroup, compare_groups, group_runs
 from thespis.evaluation.figure_style import inline_svg
@@ -100,7 +99,7 @@ def _overview_section(heading: str, runs: list[RunView]) -> str:
 
 
 def _comparison_section(groups: list[RunGroup], runs: dict[Path, RunView]) -> str:
-    bounds = return_bounds(groups[0].env)
+    bounds = groups[0].bounds
     if len(groups) == 1:
         group, scores = groups[0], np.array(groups[0].scores)
         summaries: Sequence[GroupSummary] = [
