@@ -77,6 +77,7 @@ LONG = {
     "language-actors",
     "language-data",
     "offline-data",
+    "tracking",
     "candidate-responses",
     "runs",
     "scaling",

@@ -1,7 +1,8 @@
 """The film of a trained policy in a report: one greedy episode as an animated image of bounded size.
 
 A run has at most one film: ``film.webp`` and ``film.json`` in its directory, which say what is shown; or ``film.json``
-alone, which says why there is none. Animated WebP is shown by all browsers, is a fraction of a GIF, and needs no extra library.
+alone, which says why there is none. Animated WebP is shown by all browsers, is a fraction of a GIF, and needs no extra
+library.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _film_figure(run: RunView) -> str:
     if run.config.get("env") is None or run.conversations:
         return ""
     if run.film is None:
-        text = f"No film yet: thespis report {run.path} records an episode." if run.final is not None else ""
+        text = f"No film yet: thespis report {run.label} records an episode." if run.final is not None else ""
         return html_page.paragraph(text, "note")
     if not run.film.content:
         return html_page.paragraph(run.film.caption, "note")
