@@ -33,7 +33,7 @@ def test_declared_bounds_are_in_the_spec():
     assert spec_of(lambda: gymnasium.wrappers.TimeLimit(Bounded(), 5)).return_bounds == (-1.0, 3.0)
     assert spec_of("gymnasium:CartPole-v1").return_bounds is None  # they are in the table
     assert return_bounds("gymnasium:CartPole-v1") == (0.0, 500.0)
-    assert return_bounds("gymnasium:CartPole-v1", [-1, 3]) == (-1.0, 3.0)
+    assert return_bounds("gymnasium:CartPole-v1", [-1.0, 3.0]) == (-1.0, 3.0)
 
 
 @pytest.mark.parametrize("wrong", [(3, -1), 5, (1, 2, 3), ("low", "high")])

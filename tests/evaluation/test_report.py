@@ -339,8 +339,8 @@ def test_a_film_is_embedded_and_bounded(tmp_path, monkeypatch):
         "length": 499,
         "renderer": "rendered by the environment",
     }
-    made = film.make_film(moving_frames(500), 50.0, **about)
-    assert len(made.content) <= film.MAX_BYTES and made.speed == pytest.approx(1.0)  # 50 a second, every 4th is shown
+    made = film.make_film(moving_frames(500, 24), 50.0, **about)
+    assert len(made.content) <= film.MAX_BYTES and made.speed == pytest.approx(1.0)  # 50 a second, every 2nd is shown
     film.write_film(run, made)
     text = report(tmp_path, run)
     page = Outline(text)
@@ -350,11 +350,11 @@ def test_a_film_is_embedded_and_bounded(tmp_path, monkeypatch):
     (source,) = [value for name, value in page.attributes if name == "src"]
     assert source == "data:image/webp;base64," + base64.b64encode(made.content).decode()
     with Image.open(io.BytesIO(made.content)) as image:
-        assert (image.format, image.n_frames) == ("WEBP", 126)  # each 4th frame, and the last one
+        assert (image.format, image.n_frames) == ("WEBP", 251)  # each 2nd frame, and the last one
     monkeypatch.setattr(film, "MAX_BYTES", len(made.content) // 4)
-    small = film.make_film(moving_frames(500), 50.0, **about)
+    small = film.make_film(moving_frames(500, 24), 50.0, **about)
     assert len(small.content) <= film.MAX_BYTES
-    slow = film.make_film(moving_frames(500), 10.0, **about)
+    slow = film.make_film(moving_frames(500, 24), 10.0, **about)
     assert slow.speed > 2 and f"{slow.speed:.3g} times as fast" in slow.caption
 
 
@@ -365,3 +365,13 @@ def test_the_reason_of_no_film_is_shown(tmp_path):
     assert not (run / film.FILM_FILE).exists()
     page = Outline(report(tmp_path, run))
     assert "No film: the environment cannot render itself." in page.text and "img" not in page.tags
+
+
+def test_a_run_that_learns_from_data_shows_its_evaluations(tmp_path):
+    config = {"format": 1, "seeds": [0], "method_name": "bc", "loop": "logged", "env": "gymnax:CartPole-v1"}
+    run = RunDirectory.create(tmp_path / "run", config, ("loss",))
+    for step in (10, 20):
+        run.append_metrics([{"step": step, "seed": 0, "loss": 1.0}])
+        run.append_evaluation(step, [[1.0 * step, 2.0 * step]], None)
+    page = Outline(report(tmp_path, run.path))
+    assert "Learning" in page.text and "updates per seed" in page.text

@@ -112,5 +112,5 @@ def test_wandb_that_does_not_start_is_one_line(tmp_path, monkeypatch):
     tracker = WandB("thespis-tests", mode="online")
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(UserError) as error:
-        tracker(next(events(tmp_path)))
+        tracker(events(tmp_path)[0])
     assert "Use `wandb login` to log in. (or WANDB_MODE=offline" in str(error.value) and "\n" not in str(error.value)

@@ -22,8 +22,8 @@ from thespis.runtime import disk
 FILM_FILE, INFO_FILE = "film.webp", "film.json"
 MAX_BYTES = 1_000_000
 """Bytes of a film, at most: base64 in the page adds a third."""
-MAX_FRAMES, MAX_WIDTH, MIN_FPS, MAX_FPS = 150, 480, 10.0, 30.0
-_MIN_WIDTH = 120
+MAX_FRAMES, MAX_WIDTH, MIN_FPS, MAX_FPS = 250, 480, 10.0, 30.0
+_LEAST_FRAMES, _LEAST_WIDTH = 20, 32  # of a film that does not fit otherwise: some kilobytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,19 +56,15 @@ def make_film(frames: Frames, fps: float, **about: Any) -> Film:
 
     Frames are left out, and then made smaller, until the film fits into :data:`MAX_BYTES`.
     """
-    shown, width, content, shown_fps = MAX_FRAMES, MAX_WIDTH, b"", fps
-    while not content or len(content) > MAX_BYTES:
+    shown, width = MAX_FRAMES, min(MAX_WIDTH, frames[0].shape[1])
+    while True:
         stride = max(-(-len(frames) // shown), round(fps / MAX_FPS), 1)
+        chosen = frames[::stride] if (len(frames) - 1) % stride == 0 else [*frames[::stride], frames[-1]]
         shown_fps = max(fps / stride, MIN_FPS)
-        chosen = frames[::stride]
-        if (len(frames) - 1) % stride:
-            chosen = [*chosen, frames[-1]]  # how it ends
         content = _encode(chosen, shown_fps, width)
-        if width <= _MIN_WIDTH:
-            break
-        shown, width = max(shown * 3 // 4, 30), max(width * 3 // 4, _MIN_WIDTH)
-    stride = max(-(-len(frames) // len(chosen)), 1)
-    return Film(content=content, speed=shown_fps * stride / fps, **about)
+        if len(content) <= MAX_BYTES or (shown, width) == (_LEAST_FRAMES, _LEAST_WIDTH):
+            return Film(content=content, speed=shown_fps * stride / fps, **about)
+        shown, width = max(shown * 3 // 4, _LEAST_FRAMES), max(width * 3 // 4, _LEAST_WIDTH)
 
 
 def _encode(frames: Frames, fps: float, width: int) -> bytes:

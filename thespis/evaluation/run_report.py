@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -92,11 +93,14 @@ def _latest_return(run: RunView) -> float | None:
 
 
 def _learning_curve_figure(run: RunView, number: int) -> str:
-    if not np.isfinite(run.metrics["episode_return"]).any():
-        return ""
-    several = len(run.seeds) > 1
-    line = run.curve("episode_return", "training return" + (f", IQM of {len(run.seeds)} seeds" if several else ""))
     evaluations = run.evaluation_curve()
+    several = f", IQM of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
+    if np.isfinite(run.metrics["episode_return"]).any():
+        line = run.curve("episode_return", f"training return{several}")
+    elif evaluations is not None:  # learned from data, without an environment in training
+        line, evaluations = dataclasses.replace(evaluations, label=f"greedy evaluation{several}"), None
+    else:
+        return ""
     by_step = _curve_figure(run, line, evaluations)
     if not np.isfinite(run.seconds(line.steps)).all():
         return by_step
