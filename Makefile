@@ -8,8 +8,8 @@ WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: train shell test test-rules test-laws test-loops test-slow test-papers test-docs test-readme test-browser \
-  first-day-language test-parity test-flight test-site mutants coverage reproduce bench lint lint-format lint-rules lint-types format docs \
-  docs-serve docs-check clean
+  first-day first-day-language test-parity test-flight test-site mutants coverage reproduce bench lint lint-format \
+  lint-rules lint-types format docs docs-serve docs-check clean
 
 train: $(VENV)/for-train
 	$(BIN)/thespis train sac --env Pendulum-v1 --steps 20000 --seeds 3 --evaluate-every 5000 --episodes 50 \
@@ -53,6 +53,10 @@ test-docs: $(VENV)/for-tests
 
 test-readme: $(VENV)/for-tests
 	XLA_FLAGS= $(BIN)/python -m pytest -m "docs or not docs" tests/test_docs.py -k README
+
+# A new user's first day, command by command, in an environment of its own. STEPS="report data" for some of it.
+first-day:
+	tests/first_day.sh $(STEPS)
 
 # The first day with language models, games and teams, in an environment of its own. STEPS="server doctor" for some of it.
 first-day-language:

@@ -77,6 +77,8 @@ LONG = {
     "games",
     "language-actors",
     "language-data",
+    "offline-data",
+    "tracking",
     "candidate-responses",
     "runs",
     "scaling",

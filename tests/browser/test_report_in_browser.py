@@ -80,3 +80,22 @@ def test_a_report_loads_no_remote_files(browser, pages):
     browser.get(pages["single"].as_uri())
     fetched = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert [url for url in fetched if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_buttons_switch_the_axis(browser, pages):
+    browser.set_window_size(1280, 900)
+    browser.get(pages["single"].as_uri())
+    visible = "return [...document.querySelectorAll('.pane')].map(pane => pane.getClientRects().length > 0)"
+    assert browser.execute_script(visible) == [True, False]
+    browser.find_element("xpath", "//label[text()='over time']").click()
+    assert browser.execute_script(visible) == [False, True]
+
+
+def test_the_film_plays_in_the_page(browser, pages):
+    run = pages["single"].parent
+    page = run / "with_film.html"
+    assert command_line(["report", str(run), "--out", str(page)]) == 0
+    browser.get(page.as_uri())
+    film = browser.execute_script("const i = document.querySelector('.film img'); return [i.naturalWidth, i.complete]")
+    assert film[0] >= 120 and film[1]
+    assert "Greedy play of seed" in browser.find_element("css selector", ".film figcaption").text

@@ -332,8 +332,8 @@ def test_minari_composite_spaces_and_discrete_offset(minari_root):
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 def test_minari_errors_are_one_line(minari_root):
-    with pytest.raises(UserError, match="Minari cannot read minari:none-v0"):
-        read_dataset("minari:none-v0")
+    with pytest.raises(UserError, match=r"there is no Minari dataset D4RL/none-v0 in .*`minari download D4RL/none-v0`"):
+        read_dataset("minari:D4RL/none-v0")
     (minari_root / "broken").mkdir()
     (minari_root / "broken" / "metadata.json").write_text("{}")
     with pytest.raises(UserError, match=r"Minari cannot read .*broken") as error:

@@ -1,7 +1,9 @@
 """Reports: HTML pages, comparisons, plots, gaps in curves and number formats, from synthetic runs."""
 
+import base64
 import html.parser
 import importlib.util
+import io
 import re
 from pathlib import Path
 
@@ -11,10 +13,10 @@ import pytest
 import thespis
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
-from thespis.evaluation import formatting, run_view
+from thespis.evaluation import film, formatting, run_view
 from thespis.evaluation.comparison import compare_groups, group_runs
 from thespis.evaluation.figure_style import inline_svg
-from thespis.evaluation.learning_curve import LearningCurve, downsample, interpolate_gaps, iqm_curve
+from thespis.evaluation.learning_curve import LearningCurve, downsample, in_readable_units, interpolate_gaps, iqm_curve
 from thespis.evaluation.plots import plot_calibration, plot_learning_curves, plot_small_chart
 from thespis.evaluation.report import write_comparison_plot, write_report
 from thespis.runs.config import to_config
@@ -296,3 +298,80 @@ def test_a_run_from_data_without_an_environment_is_said_to_be_finished(tmp_path)
     assert "Not finished: 1 of 4 updates per seed" in (stopped.path / "report.html").read_text()
     with pytest.raises(UserError, match="from data without an environment: train with --env"):
         group_runs([run.path])
+
+
+def test_a_curve_over_time_stands_beside_the_curve_over_steps(tmp_path):
+    runs = [make_run(tmp_path / name, method=name) for name in ("sac", "td3")]
+    page = Outline(report(tmp_path, runs[0]))
+    assert "environment steps per seed" in page.text and "training time in seconds, without compilation" in page.text
+    both = Outline(report(tmp_path, *runs))
+    ids = [value for name, value in both.attributes if name == "id" and value.startswith("axis")]
+    assert len(ids) == len(set(ids)) == 6  # of the comparison and of each run, over steps and over time
+    assert sorted(value for name, value in both.attributes if name == "for") == sorted(ids)
+
+
+def test_time_of_a_resumed_run_adds_its_parts(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", {"format": 1, "seeds": [0]}, ())
+    for step, elapsed in ((100, 5.0), (200, 10.0), (300, 4.0), (400, 8.0)):  # resumed at step 200
+        run.append_progress(step, elapsed, 20.0)
+        run.append_metrics([{"step": step, "seed": 0, "episode_return": 1.0}])
+    view = run_view.read_run(run.path)
+    np.testing.assert_allclose(view.seconds(np.array([50, 100, 200, 300, 400])), [2.5, 5, 10, 14, 18])
+    np.testing.assert_allclose(view.over_time(view.curve("episode_return")).steps, [5, 10, 14, 18])
+    (curve,) = in_readable_units([LearningCurve("a", np.array([0.0, 7200.1]), np.zeros((1, 2)))])
+    assert curve.steps[-1] == pytest.approx(2.0, abs=1e-3) and curve.x_label.startswith("training time in hours")
+
+
+def moving_frames(count: int, size: int = 64) -> list[np.ndarray]:
+    noise = np.random.default_rng(0).integers(0, 255, (size, size, 3), dtype="uint8")
+    return [np.roll(noise, i, axis=1) for i in range(count)]
+
+
+def test_a_film_is_embedded_and_bounded(tmp_path, monkeypatch):
+    from PIL import Image
+
+    run = make_run(tmp_path / "run")
+    assert "No film yet: thespis report run records an episode." in Outline(report(tmp_path, run)).text
+    about = {
+        "step": 20_000,
+        "seed": 2,
+        "episode_return": 12.5,
+        "length": 499,
+        "renderer": "rendered by the environment",
+    }
+    made = film.make_film(moving_frames(500, 24), 50.0, **about)
+    assert len(made.content) <= film.MAX_BYTES and made.speed == pytest.approx(1.0)  # 50 a second, every 2nd is shown
+    film.write_film(run, made)
+    text = report(tmp_path, run)
+    page = Outline(text)
+    assert (
+        "Greedy play of seed 2 after 20,000 steps: return 12.5 in 499 steps (rendered by the environment)." in page.text
+    )
+    (source,) = [value for name, value in page.attributes if name == "src"]
+    assert source == "data:image/webp;base64," + base64.b64encode(made.content).decode()
+    with Image.open(io.BytesIO(made.content)) as image:
+        assert (image.format, image.n_frames) == ("WEBP", 251)  # each 2nd frame, and the last one
+    monkeypatch.setattr(film, "MAX_BYTES", len(made.content) // 4)
+    small = film.make_film(moving_frames(500, 24), 50.0, **about)
+    assert len(small.content) <= film.MAX_BYTES
+    slow = film.make_film(moving_frames(500, 24), 10.0, **about)
+    assert slow.speed > 2 and f"{slow.speed:.3g} times as fast" in slow.caption
+
+
+def test_the_reason_of_no_film_is_shown(tmp_path):
+    run = make_run(tmp_path / "run")
+    film.write_film(run, film.make_film(moving_frames(3), 30.0, step=1))
+    film.write_film(run, film.Film(step=2, reason="the environment cannot render itself"))
+    assert not (run / film.FILM_FILE).exists()
+    page = Outline(report(tmp_path, run))
+    assert "No film: the environment cannot render itself." in page.text and "img" not in page.tags
+
+
+def test_a_run_that_learns_from_data_shows_its_evaluations(tmp_path):
+    config = {"format": 1, "seeds": [0], "method_name": "bc", "loop": "logged", "env": "gymnax:CartPole-v1"}
+    run = RunDirectory.create(tmp_path / "run", config, ("loss",))
+    for step in (10, 20):
+        run.append_metrics([{"step": step, "seed": 0, "loss": 1.0}])
+        run.append_evaluation(step, [[1.0 * step, 2.0 * step]], None)
+    page = Outline(report(tmp_path, run.path))
+    assert "Learning" in page.text and "updates per seed" in page.text

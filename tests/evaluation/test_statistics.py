@@ -181,6 +181,7 @@ def test_intervals_stay_within_known_bounds():
     (group, _) = compare_groups({"a": scores, "b": [1.0, 2.0, 9.0]}, return_bounds("gymnax:CartPole-v1")).groups
     assert group.interval == (low, high)
     result = RolloutResult(np.array(scores)[:, None], np.ones((3, 1), int), [])
-    assert summarize_returns(result, "gymnasium:CartPole-v1")["interval"] == (low, high)
-    assert summarize_returns(result, "my:CartPole")["interval"][1] > 500
+    assert summarize_returns(result, return_bounds("gymnasium:CartPole-v1"))["interval"] == (low, high)
+    assert summarize_returns(result, return_bounds("my:CartPole"))["interval"][1] > 500
+    assert bootstrap_interval(scores, bounds=(0.0, 490.0)) == bootstrap_interval(scores)  # wrong bounds
     assert success_rate(1.0).bounds == (0.0, 1.0)

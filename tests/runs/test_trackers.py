@@ -101,3 +101,16 @@ def test_wandb_offline_files_contain_the_numbers(tmp_path, monkeypatch):
     assert [name for name in names if name not in record.read_bytes()] == []
     identity = (run / "wandb" / "id.txt").read_text()
     assert identity in record.name and WandB("again", mode="offline")._run_id(run) == identity
+
+
+def test_wandb_that_does_not_start_is_one_line(tmp_path, monkeypatch):
+    import wandb
+
+    def refuse(**_):
+        raise wandb.errors.UsageError("No API key configured.\nUse `wandb login` to log in.")
+
+    tracker = WandB("thespis-tests", mode="online")
+    monkeypatch.setattr(wandb, "init", refuse)
+    with pytest.raises(UserError) as error:
+        tracker(events(tmp_path)[0])
+    assert "Use `wandb login` to log in. (or WANDB_MODE=offline" in str(error.value) and "\n" not in str(error.value)

@@ -43,7 +43,7 @@ from thespis.cli.trust_flags import env_module
 from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.renames import RenamedWarning
 from thespis.runs.trust import trusting
-from thespis.runtime.user_frames import describe_error, format_frame, last_user_frame
+from thespis.runtime.user_frames import describe_error, user_frame_text
 
 COMMANDS: dict[str, type] = {
     "train": TrainCommand,
@@ -210,10 +210,10 @@ def _run_command(command: Command, out: CommandOutput, show_traceback: bool) -> 
 
 def _print_user_frame(error: Exception) -> bool:
     """Print where in the user's own file an error was raised. Returns whether it was."""
-    frame = last_user_frame(error)
-    if frame is not None:
-        print(format_frame(frame), file=sys.stderr)
-    return frame is not None
+    text = user_frame_text(error)
+    if text:
+        print(text, file=sys.stderr)
+    return bool(text)
 
 
 def _trusted_modules(command: Command) -> list[str]:

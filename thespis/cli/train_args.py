@@ -50,8 +50,9 @@ class TrainArgs:
     pfsp: prioritized fictitious self-play; equilibrium: by the equilibrium of their matches), in a league with
     learners that exploit it (league), or against fixed players (runs/ppo,bot:mcts-100). Without it: self-play."""
     data: Annotated[str | None, optional_arg("DIR")] = None
-    """A dataset to learn from: a directory (thespis collect), minari:ID, demonstrations:N or branches:NxK of a text
-    environment, or chats: FILE.jsonl, or a Hugging Face dataset saved on disk (docs/language-data.md)."""
+    """A dataset to learn from: a directory (thespis collect), columns (.npz, .parquet), a d3rlpy file (.h5), a Hugging
+    Face dataset saved on disk, minari:ID (docs/offline-data.md); of text: demonstrations:N, branches:NxK or FILE.jsonl
+    (docs/language-data.md)."""
     eval_data: Annotated[str | None, optional_arg("DIR")] = None
     """Held-out data, named like --data: a run from data is evaluated on it ten times, or every --evaluate-every."""
     loop: Annotated[Literal["compiled", "host", "logged"] | None, optional_arg("{compiled,host,logged}")] = None

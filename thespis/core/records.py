@@ -42,6 +42,8 @@ class EnvSpec:
     after all others. ``game`` is the :class:`~thespis.core.contracts.Game` that is played, if any; with perfect
     information, views carry its ``game_state``, from which a search can play on. ``goal_relabeler``: the
     :class:`~thespis.core.contracts.GoalRelabeler` of an environment whose episodes allow hindsight relabelling.
+    ``return_bounds``: the lowest and the highest possible return of an episode (``None``: not known), which intervals
+    of statistics do not leave.
     """
 
     name: str
@@ -54,6 +56,7 @@ class EnvSpec:
     groups: tuple[AgentGroup, ...] = ()
     game: Any = None
     goal_relabeler: Any = None
+    return_bounds: tuple[float, float] | None = None
 
     @property
     def has_game_state(self) -> bool:

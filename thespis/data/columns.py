@@ -8,7 +8,9 @@ the order of the files' names.
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +21,20 @@ from thespis.core.errors import UserError, missing_extra
 Columns = dict[str, np.ndarray]
 
 
+def column_files(path: Path) -> list[Path]:
+    """The files of columns under a directory, in order; a file alone if it is one."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sorted(file for file in files if file.suffix in (".npz", ".npy", ".parquet"))
+
+
 def read_columns(directory: Path) -> Columns:
-    """Read every column under ``directory``. Raises ``UserError`` for a file that cannot be read."""
+    """Read every column under ``directory``, or in a file. Raises ``UserError`` for one that cannot be read."""
     readers = {".npz": _read_npz, ".npy": _read_npy, ".parquet": _read_parquet}
     pieces: dict[str, list[np.ndarray]] = {}
-    for path in sorted(p for p in directory.rglob("*") if p.suffix in readers):
-        name = path.relative_to(directory).with_suffix("").as_posix()
-        try:
+    for path in column_files(directory):
+        name = path.stem if path == directory else path.relative_to(directory).with_suffix("").as_posix()
+        with _reading(path):
             columns = readers[path.suffix](path, name)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(f"cannot read {path}: {reason}") from error
         for column, values in columns.items():
             pieces.setdefault(column, []).append(values)
     return {column: _concatenate(column, parts) for column, parts in pieces.items()}
@@ -74,6 +79,33 @@ def _read_parquet(path: Path, name: str) -> Columns:
     return {column: _from_arrow(pa, column, table[column]) for column in table.column_names}
 
 
+def read_parquet_table(files: list[Path]) -> Any:
+    """The rows of parquet files as one ``pyarrow.Table``. Raises ``UserError`` if they cannot be read or differ."""
+    pa, parquet = _pyarrow()
+    tables = []
+    for path in files:
+        with _reading(path):
+            tables.append(parquet.ParquetFile(path).read())
+    with _reading(files[0].parent):
+        return pa.concat_tables(tables)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Context that turns the errors of a damaged file into a ``UserError``."""
+    try:
+        yield
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"cannot read {path}: {reason}") from error
+
+
+def from_arrow(columns: dict[str, Any]) -> Columns:
+    """Arrow columns (``ChunkedArray`` by name) as arrays. Raises ``UserError`` for one that is none."""
+    pa, _ = _pyarrow()
+    return {name: _from_arrow(pa, name, column) for name, column in columns.items()}
+
+
 def _pyarrow() -> tuple[Any, Any]:
     try:
         import pyarrow
@@ -94,6 +126,8 @@ def _from_arrow(pa: Any, name: str, column: Any) -> np.ndarray:
     if column.null_count:
         raise UserError(f"column {name!r} has {column.null_count} empty cells")
     rows, array = len(column), column.combine_chunks()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
     if not pa.types.is_nested(array.type):
         return array.to_numpy(zero_copy_only=False)
     while pa.types.is_nested(array.type):

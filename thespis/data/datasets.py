@@ -1,4 +1,4 @@
-"""Datasets of transitions on disk: a directory of columns with a ``dataset.json``, or a Minari dataset.
+"""Datasets of transitions on disk: directories of columns with a ``dataset.json``, and the formats of other libraries.
 
 Rows are steps in order, episode after episode. The columns are ``observation``, ``action`` (in the environment's
 units), ``reward``, ``terminated``, ``truncated`` and, if known, ``next_observation``, the true one also
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,11 @@ from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, Transition
 from thespis.core.spaces import Text, unscale_action
 from thespis.data import transitions
-from thespis.data.columns import Columns, read_columns, write_columns
+from thespis.data.arrow_tables import is_saved_table, read_saved_table
+from thespis.data.columns import Columns, column_files, read_columns, read_parquet_table, write_columns
+from thespis.data.d3rlpy_files import SUFFIXES as D3RLPY_SUFFIXES
+from thespis.data.d3rlpy_files import read_d3rlpy
+from thespis.data.plain_columns import arrow_steps, our_names, plain_dataset
 from thespis.data.space_json import space_from_json, space_to_json
 
 FORMAT_VERSION = 1
@@ -55,10 +60,17 @@ class Dataset:
         return int(np.sum(self.steps.is_first))
 
 
-def read_dataset(path: str | Path) -> Dataset:
-    """Read the dataset at ``path``: a directory of columns, or a Minari dataset's directory.
+def read_dataset(path: str | Path, find_env_spec: Callable[[], EnvSpec | None] = lambda: None) -> Dataset:
+    """Read the dataset at ``path``; its kind is found from its files.
 
-    ``minari:ID`` is a local Minari dataset of that name, in ``MINARI_DATASETS_PATH``.
+    - a directory with a ``dataset.json``, or a directory of Minari; ``minari:ID`` is a local Minari dataset of that
+      name, in ``MINARI_DATASETS_PATH``;
+    - a directory that the library ``datasets`` wrote by ``save_to_disk``, or one with parquet files: rows are steps, or
+      lists of an episode's steps. Names of columns: :mod:`thespis.data.plain_columns`;
+    - columns without ``dataset.json`` in ``.npz``, ``.npy`` or ``.parquet`` files, a directory or one file;
+    - a file ``.h5`` of d3rlpy: :mod:`thespis.data.d3rlpy_files`.
+
+    The last three do not say their spaces: they are those of ``find_env_spec()`` or, where that is ``None``, inferred.
 
     Raises:
         UserError: if it is missing or unreadable, of an unknown format, or lacks a column; if columns
@@ -68,15 +80,42 @@ def read_dataset(path: str | Path) -> Dataset:
 
     if str(path).startswith("minari:"):
         spec, columns, metadata = minari.load_local_minari(str(path).removeprefix("minari:"))
-    elif not Path(path).is_dir():
-        raise UserError(f"there is no dataset at {path}: give the directory that holds {METADATA_FILE}")
-    elif minari.is_minari_dataset(Path(path)):
+    elif Path(path).is_dir() and minari.is_minari_dataset(Path(path)):
         spec, columns, metadata = minari.read_minari(Path(path))
-    else:
+    elif (Path(path) / METADATA_FILE).exists():
         metadata = _read_metadata(Path(path))
         spec, columns = spec_from_metadata(metadata), read_columns(Path(path))
+    else:
+        plain = plain_dataset(_read_plain_columns(Path(path)), str(path), find_env_spec())
+        steps, notes = transitions.columns_to_transitions(plain.spec, plain.columns)
+        return Dataset(plain.spec, steps, (*plain.notes, *notes), {"env": plain.spec.name})
     steps, notes = transitions.columns_to_transitions(spec, columns)
     return Dataset(spec, steps, notes, metadata)
+
+
+def _read_plain_columns(path: Path) -> Columns:
+    """The columns, by our names, of a dataset that does not say its spaces."""
+    if not path.exists():
+        raise UserError(
+            f"there is no dataset at {path}: give the directory that holds {METADATA_FILE}, or another one of the "
+            "formats in docs/offline-data.md"
+        )
+    if path.suffix in D3RLPY_SUFFIXES and path.is_file():
+        return read_d3rlpy(path)
+    files = column_files(path)
+    tables = [file for file in files if file.suffix == ".parquet"]
+    if path.is_dir() and is_saved_table(path):
+        return arrow_steps(read_saved_table(path), str(path))
+    if tables and tables == files:
+        training = [file for file in tables if file.stem.startswith("train")]  # a split among others
+        return arrow_steps(read_parquet_table(training or tables), str(path))
+    if not files:
+        raise UserError(
+            f"{path} is no dataset: it holds neither {METADATA_FILE}, nor columns (.npz, .npy, .parquet), nor a "
+            "dataset of Minari, of d3rlpy (.h5) or of Hugging Face"
+        )
+    columns = read_columns(path)
+    return {ours: columns[name] for name, ours in our_names(columns, str(path)).items()}
 
 
 def write_dataset(
@@ -150,8 +189,6 @@ def spec_from_metadata(metadata: dict[str, Any]) -> EnvSpec:
 
 def _read_metadata(directory: Path) -> dict[str, Any]:
     path = directory / METADATA_FILE
-    if not path.exists():
-        raise UserError(f"{directory} is no dataset: it holds neither {METADATA_FILE} nor a Minari dataset")
     try:
         metadata = json.loads(path.read_text())
     except (OSError, ValueError) as error:

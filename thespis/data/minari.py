@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,24 @@ def read_minari(directory: Path) -> MinariData:
 
 def load_local_minari(name: str) -> MinariData:
     """As :func:`read_minari`, for a local dataset by its Minari name, under ``MINARI_DATASETS_PATH``."""
-    return _convert(f"minari:{name}", lambda minari: minari.load_dataset(name, download=False))
+
+    def opening(minari: Any) -> Any:
+        directory = minari.storage.get_dataset_path(name)
+        if not (directory / "data").exists():
+            raise UserError(_missing_message(name, directory, sorted(minari.list_local_datasets())))
+        return minari.load_dataset(name, download=False)
+
+    return _convert(f"minari:{name}", opening)
+
+
+def _missing_message(name: str, directory: Path, local: list[str]) -> str:
+    root = Path(*directory.parts[: len(directory.parts) - len(Path(name).parts)])
+    near = difflib.get_close_matches(name, local, 3, 0.4)
+    hint = f"; did you mean {' or '.join(near)}, which is there?" if near else ""
+    return (
+        f"there is no Minari dataset {name} in {root}, and nothing is downloaded by itself: fetch it once with "
+        f"`minari download {name}` (`minari list remote` shows all names){hint}"
+    )
 
 
 def _find_data_dir(directory: Path) -> Path | None:

@@ -123,7 +123,7 @@ def _infer_next_observations(parts: ParsedColumns) -> tuple[ParsedColumns, tuple
 
 def _parse_columns(spec: EnvSpec, columns: Columns) -> ParsedColumns:
     columns = {name: np.asarray(values) for name, values in columns.items()}
-    _check_lengths(columns)
+    check_lengths(columns)
 
     def view(prefix: str) -> Any:
         action_mask = (
@@ -144,7 +144,8 @@ def _parse_columns(spec: EnvSpec, columns: Columns) -> ParsedColumns:
     )
 
 
-def _check_lengths(columns: Columns) -> None:
+def check_lengths(columns: Columns) -> None:
+    """Raise ``UserError`` unless all columns have the same number of rows, at least one."""
     lengths = {name: len(values) if values.ndim else 0 for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         listing = ", ".join(f"{name} {length}" for name, length in lengths.items())

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thespis.core.errors import UserError
+from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation.formatting import HELD_OUT_SCORES
 from thespis.evaluation.run_view import flatten_config
 from thespis.evaluation.statistics import Interval, bootstrap_interval, iqm, probability_of_improvement
@@ -39,6 +40,8 @@ class RunGroup:
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
     scores: tuple[float, ...]
+    bounds: Interval | None = None
+    """Lowest and highest possible return, if known."""
     measure: str = ""
     """What the scores are, if not returns: a metric on held-out data."""
 
@@ -164,6 +167,7 @@ def _final_scores(run: RunDirectory, mode: str, metric: str) -> list[float]:
 
 def _make_group(name: str, runs: list[RunDirectory], mode: str, metric: str) -> RunGroup:
     owner: dict[int, RunDirectory] = {}
+    declared: list[float] | None = None
     scores: dict[int, float] = {}
     for run in runs:
         for seed, score in zip(run.config["seeds"], _final_scores(run, mode, metric), strict=True):
@@ -171,11 +175,14 @@ def _make_group(name: str, runs: list[RunDirectory], mode: str, metric: str) -> 
                 both_paths = f"{owner[seed].path} and {run.path}"
                 raise UserError(f"{both_paths} hold the same seed {seed} of {name}: name only one of them")
             owner[seed], scores[seed] = run, score
+        declared = (run.read_json("final.json") or {}).get("return_bounds", declared)
     paths = tuple(str(run.path) for run in runs)
-    config = runs[0].config
-    measure = f"held-out {metric}" + ("" if metric == "accuracy" else " times -1 (higher is better)") if metric else ""
-    env = config["env"] or str(config["options"].get("eval_data"))
-    return RunGroup(name, env, paths, tuple(scores), tuple(scores.values()), measure)
+    env = runs[0].config["env"]
+    if not metric:
+        return RunGroup(name, env, paths, tuple(scores), tuple(scores.values()), return_bounds(env, declared))
+    measure = f"held-out {metric}" + ("" if metric == "accuracy" else " times -1 (higher is better)")
+    data = env or str(runs[0].config["options"].get("eval_data"))
+    return RunGroup(name, data, paths, tuple(scores), tuple(scores.values()), measure=measure)
 
 
 def _env_name(config: dict[str, Any]) -> str:

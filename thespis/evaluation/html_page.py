@@ -6,6 +6,7 @@ as HTML: results of other elements, and SVG.
 
 from __future__ import annotations
 
+import base64
 import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -58,6 +59,19 @@ def box(css_class: str, *parts: str) -> str:
 def figure(*svgs: str, note: str = "", css_class: str = "") -> str:
     """SVGs with a caption below. Of two, the first is for wide windows, the second for phones."""
     return str(_macros().figure(svgs, note, css_class))
+
+
+def switch(name: str, panes: Sequence[tuple[str, str]]) -> str:
+    """Labelled HTML panes of which one is visible, chosen by the reader without JavaScript; in print, all are.
+
+    ``name`` must occur once in a page.
+    """
+    return str(_macros().switch(name, panes))
+
+
+def animation(content: bytes, caption: str) -> str:
+    """An animated WebP image inside the page, with a caption below."""
+    return str(_macros().animation(base64.b64encode(content).decode(), caption))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric_columns: Iterable[int] = ()) -> str:

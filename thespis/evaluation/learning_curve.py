@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -15,13 +16,28 @@ MIN_QUARTILE_SEEDS = 5
 """With fewer seeds, :func:`quartile_band` spans all of them."""
 
 
+STEPS_LABEL, UPDATES_LABEL = "environment steps per seed", "updates per seed"
+
+
 @dataclasses.dataclass(frozen=True)
 class LearningCurve:
-    """One quantity over a run: ``steps`` in environment steps per seed; ``values`` are NaN where not measured."""
+    """One quantity over a run; ``values`` are NaN where not measured.
+
+    ``steps`` are environment steps per seed, or what ``x_label`` says.
+    """
 
     label: str
     steps: Float[np.ndarray, " point"]
     values: Float[np.ndarray, "seed point"]
+    x_label: str = STEPS_LABEL
+
+
+def in_readable_units(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
+    """Curves over seconds as curves over seconds, minutes or hours, by the longest."""
+    longest = max((float(curve.steps[-1]) for curve in curves if len(curve.steps)), default=0.0)
+    unit, size = ("hours", 3600.0) if longest > 7200 else ("minutes", 60.0) if longest > 180 else ("seconds", 1.0)
+    label = f"training time in {unit}, without compilation"
+    return [dataclasses.replace(curve, steps=curve.steps / size, x_label=label) for curve in curves]
 
 
 def downsample(steps: np.ndarray, values: np.ndarray, max_points: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,8 @@ from jaxtyping import Float
 from thespis.evaluation.figure_style import MUTED_COLOR, SERIES_COLORS, render_figure, styled_figure
 from thespis.evaluation.learning_curve import (
     MIN_QUARTILE_SEEDS,
+    STEPS_LABEL,
+    UPDATES_LABEL,
     LearningCurve,
     downsample,
     interpolate_gaps,
@@ -184,8 +186,9 @@ def _draw_curves(
         if several:
             axes.fill_between(step, *quartile_band(values), color=colour, alpha=0.13, linewidth=0)
         axes.plot(step, iqm_curve(values), color=colour, linewidth=line_width, label=line.label)
-    axes.set_xlabel("environment steps per seed")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel(curves[0].x_label if curves else "")
+    if all(line.x_label in (STEPS_LABEL, UPDATES_LABEL) for line in curves):
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10]))
     axes.margins(x=0.01)
 

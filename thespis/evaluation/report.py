@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from thespis.core.errors import UserError
-from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation import formatting, html_page, plots, run_view
 from thespis.evaluation.comparison import GroupSummary, RunComparison, RunGroup, compare_groups, group_runs
 from thespis.evaluation.figure_style import inline_svg
+from thespis.evaluation.learning_curve import LearningCurve, in_readable_units
 from thespis.evaluation.run_report import render_run, run_title
 from thespis.evaluation.run_view import RunView
 from thespis.evaluation.statistics import bootstrap_interval, iqm
@@ -35,7 +35,9 @@ def write_report(run_dirs: Sequence[str | Path], out: str | Path) -> Path:
         heading, body = run_title(runs[0]), render_run(runs[0])
     else:
         heading = f"{formatting.format_count(len(runs), 'run')} compared"
-        body = _overview_section(heading, runs) + "".join(html_page.box("run", render_run(run)) for run in runs)
+        body = _overview_section(heading, runs) + "".join(
+            html_page.box("run", render_run(run, number)) for number, run in enumerate(runs, 1)
+        )
     version = runs[0].config.get("thespis", "")
     text = html_page.document(heading, body + html_page.footer(f"Thespis {version}".strip()))
     out = Path(out)
@@ -97,7 +99,7 @@ def _overview_section(heading: str, runs: list[RunView]) -> str:
 
 
 def _comparison_section(groups: list[RunGroup], runs: dict[Path, RunView]) -> str:
-    bounds = return_bounds(groups[0].env)
+    bounds = groups[0].bounds
     if len(groups) == 1:
         group, scores = groups[0], np.array(groups[0].scores)
         summaries: Sequence[GroupSummary] = [
@@ -123,7 +125,21 @@ def _comparison_section(groups: list[RunGroup], runs: dict[Path, RunView]) -> st
 
 
 def _comparison_figures(groups: list[RunGroup], summaries: Sequence[GroupSummary], runs: dict[Path, RunView]) -> str:
-    lines = [run_view.curve_over_runs([runs[Path(path)] for path in g.runs], "episode_return", g.name) for g in groups]
+    members = [[runs[Path(path)] for path in g.runs] for g in groups]
+
+    def curves(over_time: bool) -> list[LearningCurve]:
+        pairs = zip(members, groups, strict=True)
+        return [run_view.curve_over_runs(m, "episode_return", g.name, over_time=over_time) for m, g in pairs]
+
+    by_step = _comparison_figure(curves(over_time=False), summaries)
+    timed = curves(over_time=True)
+    if not all(np.isfinite(line.values).any() for line in timed):
+        return by_step
+    by_time = _comparison_figure(in_readable_units(timed), summaries)
+    return html_page.switch("axis", [("over steps", by_step), ("over time", by_time)])
+
+
+def _comparison_figure(lines: Sequence[LearningCurve], summaries: Sequence[GroupSummary]) -> str:
     wide = inline_svg(plots.plot_comparison(lines, summaries), "learning curves and final returns")
     narrow = inline_svg(
         plots.plot_learning_curves(lines, ylabel="training return", size=plots.NARROW_SIZE, show_seeds=False),

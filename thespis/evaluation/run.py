@@ -14,9 +14,11 @@ from jaxtyping import PyTree
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.records import EnvSpec
+from thespis.core.spaces import Text
 from thespis.envs import registry
 from thespis.evaluation.actor import Actor
 from thespis.evaluation.episode_recording import EpisodeRecording, record_episode
+from thespis.evaluation.film import Film, make_film, read_film, write_film
 from thespis.evaluation.report import write_report
 from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.score import evaluate_policy
@@ -194,8 +196,41 @@ class Run:
             self.method, self.states_for_seeds([chosen]), self._training_env(), self.make_envs, chosen, mode
         )
 
-    def report(self, out: str | Path | None = None) -> Path:
-        """Write the HTML report and return its path."""
+    def film(self) -> Film | None:
+        """Record a greedy episode for the report, or why that is not possible; ``None`` without an environment.
+
+        The seed is the one whose mean greedy return is nearest to the IQM of all. Written into the run's directory; a
+        film of the same checkpoint is kept.
+        """
+        film = read_film(self.path)
+        if film is not None and film.content and film.step == self.directory.saved_step:
+            return film
+        if self.config["env"] is None:
+            return None
+        try:
+            if isinstance(self.spec.action_space, Text):
+                return None  # the report shows what was said
+            seed = self._typical_seed()
+            recording = self.record(seed)
+            length, step = len(recording.transitions.reward), self.step
+            about: dict[str, Any] = {"seed": seed, "episode_return": recording.episode_return, "length": length}
+            film = make_film(recording.frames, recording.fps, step=step, renderer=recording.renderer, **about)
+        except UserError as error:
+            film = Film(step=self.directory.saved_step, reason=str(error))
+        write_film(self.path, film)
+        return film
+
+    def _typical_seed(self) -> int:
+        greedy = (self.final_scores or {}).get("greedy")
+        if not greedy:
+            return self.config["seeds"][0]
+        means = np.array([np.mean(scores) for scores in greedy["scores"]], float)
+        return self.config["seeds"][int(np.nanargmin(np.abs(means - greedy["iqm"])))]
+
+    def report(self, out: str | Path | None = None, *, film: bool = False) -> Path:
+        """Write the HTML report and return its path. ``film``: record an episode for it first (:meth:`film`)."""
+        if film:
+            self.film()
         return write_report([self.path], Path(out) if out else self.path / "report.html")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from thespis.evaluation import conversation, formatting, html_page, plots, run_d
 from thespis.evaluation.calibration import Calibration, calibrate
 from thespis.evaluation.comparison import GroupSummary
 from thespis.evaluation.figure_style import inline_svg
+from thespis.evaluation.learning_curve import LearningCurve, in_readable_units
 from thespis.evaluation.run_view import RunView
 
 _MAX_METRIC_CHARTS = 24
@@ -22,16 +24,16 @@ def run_title(run: RunView) -> str:
     return f"{run.method_name} on {run.config.get('env') or 'a dataset'}"
 
 
-def render_run(run: RunView) -> str:
-    """All sections about one run, as HTML."""
+def render_run(run: RunView, number: int = 0) -> str:
+    """All sections about one run, as HTML; ``number`` tells it from others on the same page."""
     fitted = _fit_calibration(run)
     return "".join(
         [
             html_page.heading(run_title(run)),
             html_page.paragraph(_run_facts(run), "sub"),
             _verdict_box(run, fitted),
-            html_page.section("Learning", _learning_curve_figure(run)),
-            html_page.section("Final play", _final_section(run)),
+            html_page.section("Learning", _learning_curve_figure(run, number)),
+            html_page.section("Final play", _final_section(run), _film_figure(run)),
             html_page.section("Held-out data", _held_out_section(run)),
             html_page.section("Conversations", conversation.conversations_html(run.conversations)),
             html_page.section("Critic calibration", _calibration_section(run, fitted)),
@@ -91,20 +93,45 @@ def _latest_return(run: RunView) -> float | None:
     return float(np.mean([row[np.isfinite(row)][-1] for row in values if np.isfinite(row).any()]))
 
 
-def _learning_curve_figure(run: RunView) -> str:
-    if not np.isfinite(run.metrics["episode_return"]).any():
-        return ""
-    several = len(run.seeds) > 1
-    line = run.curve("episode_return", "training return" + (f", IQM of {len(run.seeds)} seeds" if several else ""))
+def _learning_curve_figure(run: RunView, number: int) -> str:
     evaluations = run.evaluation_curve()
+    several = f", IQM of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
+    if np.isfinite(run.metrics["episode_return"]).any():
+        line = run.curve("episode_return", f"training return{several}")
+    elif evaluations is not None:  # learned from data, without an environment in training
+        line, evaluations = dataclasses.replace(evaluations, label=f"greedy evaluation{several}"), None
+    else:
+        return ""
+    by_step = _curve_figure(run, line, evaluations)
+    if not np.isfinite(run.seconds(line.steps)).all():
+        return by_step
+    timed = in_readable_units([run.over_time(curve) for curve in (line, evaluations) if curve is not None])
+    by_time = _curve_figure(run, timed[0], timed[1] if evaluations is not None else None)
+    return html_page.switch(f"axis{number}", [("over steps", by_step), ("over time", by_time)])
+
+
+def _curve_figure(run: RunView, line: LearningCurve, evaluations: LearningCurve | None) -> str:
     svgs = [
         inline_svg(
             plots.plot_learning_curves([line], ylabel="episode return", evaluations=evaluations, size=size),
-            "learning curve",
+            f"learning curve over {line.x_label}",
         )
         for size in (plots.WIDE_SIZE, plots.NARROW_SIZE)
     ]
-    return html_page.figure(*svgs, note=plots.band_caption(len(run.seeds)))
+    seeds = f" All {len(run.seeds)} seeds train together." if "time" in line.x_label and len(run.seeds) > 1 else ""
+    return html_page.figure(*svgs, note=plots.band_caption(len(run.seeds)) + seeds)
+
+
+def _film_figure(run: RunView) -> str:
+    """The film of the policy; without one, a line that says why, or how to get it."""
+    if run.config.get("env") is None or run.conversations:
+        return ""
+    if run.film is None:
+        text = f"No film yet: thespis report {run.label} records an episode." if run.final is not None else ""
+        return html_page.paragraph(text, "note")
+    if not run.film.content:
+        return html_page.paragraph(run.film.caption, "note")
+    return html_page.animation(run.film.content, run.film.caption)
 
 
 def _final_section(run: RunView) -> str:

@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 
 from thespis.core.errors import UserError
-from thespis.evaluation.learning_curve import LearningCurve
+from thespis.evaluation.film import Film, read_film
+from thespis.evaluation.learning_curve import STEPS_LABEL, UPDATES_LABEL, LearningCurve
 from thespis.runs.config import import_object, to_config
 from thespis.runs.store import BASE_COLUMNS, RunDirectory
 from thespis.runs.trust import reading, trust_in
+
+_EMPTY = np.zeros(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +32,8 @@ class RunView:
     conversations: list[dict[str, Any]]
     timing: dict[str, float] | None
     final: dict[str, Any] | None
+    progress: dict[str, np.ndarray]
+    film: Film | None
     held_out: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
@@ -55,6 +60,27 @@ class RunView:
         """One column of the metrics, a row per training seed."""
         return curve_over_runs([self], column, label or column)
 
+    @property
+    def x_label(self) -> str:
+        """What a step of the run is, as a label."""
+        return UPDATES_LABEL if self.config.get("loop") == "logged" else STEPS_LABEL
+
+    def seconds(self, steps: np.ndarray) -> np.ndarray:
+        """Seconds of training after which ``steps`` were reached, without compilation; ``NaN`` without a record.
+
+        A run that was resumed counts anew each time; its parts are added.
+        """
+        step, elapsed = self.progress["step"], self.progress["elapsed"]
+        if not len(step):
+            return np.full(len(steps), np.nan)
+        parts = np.diff(elapsed, prepend=0.0)
+        total = np.cumsum(np.where(parts < 0, elapsed, parts))
+        return np.interp(steps, np.concatenate([[0.0], step]), np.concatenate([[0.0], total]))
+
+    def over_time(self, curve: LearningCurve) -> LearningCurve:
+        """A curve of this run over seconds of training."""
+        return dataclasses.replace(curve, steps=self.seconds(curve.steps))
+
     def measured_metrics(self) -> list[str]:
         """The method's own metrics with at least one finite value."""
         method_metrics = [name for name in self.metrics if name not in BASE_COLUMNS]
@@ -66,13 +92,13 @@ class RunView:
             return None
         steps = np.array([float(line["step"]) for line in self.evaluations])
         means = [[_mean_return(returns) for returns in line["greedy"]] for line in self.evaluations]
-        return LearningCurve(label, steps, np.array(means, np.float64).T)
+        return LearningCurve(label, steps, np.array(means, np.float64).T, self.x_label)
 
     def held_out_curve(self, name: str) -> LearningCurve:
         """One metric of the evaluations on held-out data, a row per training seed."""
         steps = np.array([float(line["step"]) for line in self.held_out])
         values = [[np.nan if x is None else x for x in line["metrics"][name]] for line in self.held_out]
-        return LearningCurve(name, steps, np.array(values, np.float64).T)
+        return LearningCurve(name, steps, np.array(values, np.float64).T, self.x_label)
 
 
 def read_run(path: str | Path) -> RunView:
@@ -86,21 +112,27 @@ def read_run(path: str | Path) -> RunView:
         conversations=run.conversations(),
         timing=run.read_json("timing.json"),
         final=run.read_json("final.json"),
+        progress=run.progress() if (run.path / "progress.csv").exists() else {"step": _EMPTY, "elapsed": _EMPTY},
+        film=read_film(run.path),
         held_out=run.held_out(),
     )
 
 
-def curve_over_runs(runs: Sequence[RunView], column: str, label: str) -> LearningCurve:
-    """One column of the metrics of several runs, a row per training seed of each."""
-    steps = np.unique(np.concatenate([run.metrics["step"] for run in runs]))
+def curve_over_runs(runs: Sequence[RunView], column: str, label: str, *, over_time: bool = False) -> LearningCurve:
+    """One column of the metrics of several runs, a row per training seed of each.
+
+    ``over_time``: over seconds of training in place of steps.
+    """
+    places = [run.seconds(run.metrics["step"]) if over_time else run.metrics["step"] for run in runs]
+    steps = np.unique(np.concatenate([place[np.isfinite(place)] for place in places]))
     rows = []
-    for run in runs:
+    for run, place in zip(runs, places, strict=True):
         for seed in np.unique(run.metrics["seed"]):
-            is_seed = run.metrics["seed"] == seed
+            is_seed = (run.metrics["seed"] == seed) & np.isfinite(place)
             row = np.full(len(steps), np.nan)
-            row[np.searchsorted(steps, run.metrics["step"][is_seed])] = run.metrics[column][is_seed]
+            row[np.searchsorted(steps, place[is_seed])] = run.metrics[column][is_seed]
             rows.append(row)
-    return LearningCurve(label, steps, np.array(rows).reshape(len(rows), len(steps)))
+    return LearningCurve(label, steps, np.array(rows).reshape(len(rows), len(steps)), runs[0].x_label)
 
 
 def class_name(config: Any) -> str:

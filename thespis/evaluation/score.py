@@ -16,24 +16,24 @@ from thespis.core.records import Critique, Transition
 from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation.calibration import realized_returns
 from thespis.evaluation.rollout import RolloutResult, play_episodes
-from thespis.evaluation.statistics import bootstrap_interval, iqm
+from thespis.evaluation.statistics import Interval, bootstrap_interval, iqm
 from thespis.runs.checkpoint import hash_tree
 
 NUM_KEPT_EPISODES = 3  # episodes per seed that are kept for calibration of the critic
 MAX_PAIRS = 2_000  # predictions in final.json, at most
 
 
-def summarize_returns(result: RolloutResult, env: str | None = None) -> dict[str, Any]:
+def summarize_returns(result: RolloutResult, bounds: Interval | None = None) -> dict[str, Any]:
     """Returns and lengths per seed and episode, and the IQM of the seeds' mean returns with its interval.
 
-    The interval stays within the bounds of the return in the environment named ``env``, if they are known.
+    The interval stays within ``bounds`` of the return, if they are known.
     """
     scores = result.episode_returns.mean(axis=1)
     return {
         "scores": result.episode_returns.tolist(),
         "lengths": result.episode_lengths.tolist(),
         "iqm": float(iqm(scores)),
-        "interval": bootstrap_interval(scores, bounds=return_bounds(env)),
+        "interval": bootstrap_interval(scores, bounds=bounds),
         "seeds": len(scores),
         "episodes": result.episode_returns.shape[1],
     }
@@ -72,9 +72,12 @@ def evaluate_policy(
         sampled = play_episodes(method, states, envs, seeds, Mode.SAMPLE, num_kept=min(NUM_KEPT_EPISODES, num_episodes))
     finally:
         envs.close()
+    declared = envs.spec.return_bounds
+    bounds = return_bounds(envs.spec.name, declared)
     return {
-        "greedy": summarize_returns(greedy, envs.spec.name),
-        "sampled": summarize_returns(sampled, envs.spec.name),
+        "greedy": summarize_returns(greedy, bounds),
+        "sampled": summarize_returns(sampled, bounds),
+        **({} if declared is None else {"return_bounds": list(declared)}),
         "calibration": calibration_pairs(method, states, sampled.episodes),
         "state_hash": hash_tree(states),
     }

@@ -58,9 +58,12 @@ def bootstrap_interval(
 
     ``num_resamples`` resamples are drawn by a generator with seed ``seed``, so equal scores give equal
     intervals. ``None`` for fewer than :data:`MIN_SEEDS` seeds. The interval is cut off at ``bounds``, between which all
-    scores lie, where these are known: with few seeds it would leave them.
+    scores lie, where these are known: with few seeds it would leave them. Bounds that a score has left are wrong, and
+    not used.
     """
     table = _score_table(scores)
+    if bounds is not None and not (bounds[0] <= table.min() and table.max() <= bounds[1]):
+        bounds = None
     n, tasks = table.shape
     if n < MIN_SEEDS:
         return None

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from thespis.core.errors import UserError, missing_extra
+from thespis.core.errors import DISTRIBUTION, UserError, missing_extra
 from thespis.envs.host.gymnasium import GymnasiumSyncEnv
 from thespis.runtime import disk
 
@@ -119,7 +119,9 @@ def render_with_gymnasium(name: str, observations: np.ndarray) -> Frames:
             frames.append(np.asarray(env.render()).copy())
         return frames
     except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError("rendering by Gymnasium needs pygame, which is not installed: pip install pygame-ce") from error
+        raise UserError(
+            f'rendering by Gymnasium needs pygame, which is not installed: pip install "{DISTRIBUTION}[video]"'
+        ) from error
     finally:
         env.close()
 

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from thespis.core.errors import UserError, missing_extra
+from thespis.core.errors import UserError
+from thespis.data.arrow_tables import read_saved_table
 from thespis.language.chat import ChatTemplate, Conversation, find_role_error
 from thespis.language.chat_records import ChatRecord, parse_record, record_format
 from thespis.language.tokenizer import Tokenizer
-
-_ARROW_STATE, _ARROW_SPLITS = "state.json", "dataset_dict.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +74,7 @@ def read_chats(path: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Chat
 def _read_rows(path: Path) -> Iterator[tuple[str, Any]]:
     """The location and content of each row: a line of JSON, or a dictionary."""
     if path.is_dir():
-        for number, row in enumerate(_read_arrow(path), 1):
+        for number, row in enumerate(read_saved_table(path).to_pylist(), 1):
             yield f"row {number}", row
         return
     try:
@@ -83,31 +82,6 @@ def _read_rows(path: Path) -> Iterator[tuple[str, Any]]:
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     yield from ((f"line {number}", line) for number, line in enumerate(lines, 1) if line.strip())
-
-
-def _read_arrow(directory: Path) -> list[dict[str, Any]]:
-    """The rows of a dataset written by ``save_to_disk``; of several splits, those of ``train``."""
-    try:
-        import pyarrow
-        import pyarrow.ipc
-    except ImportError as error:
-        raise missing_extra("pyarrow", "data") from error
-    try:
-        if (directory / _ARROW_SPLITS).exists():
-            splits = json.loads((directory / _ARROW_SPLITS).read_text())["splits"]
-            if "train" not in splits:
-                raise UserError(f"{directory} has no split train: give the directory of one of {', '.join(splits)}")
-            directory = directory / "train"
-        state = json.loads((directory / _ARROW_STATE).read_text())
-        if state.get("_indices_data_files"):
-            raise UserError(f"{directory} has a selection of rows: call flatten_indices() before save_to_disk()")
-        rows = []
-        for file in state["_data_files"]:
-            with pyarrow.memory_map(str(directory / file["filename"])) as source:
-                rows += pyarrow.ipc.open_stream(source).read_all().to_pylist()
-    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
-        raise UserError(f"cannot read {directory}: {type(error).__name__}: {error}") from error
-    return rows
 
 
 def _parse_row(row: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from thespis.core.errors import missing_extra
+from thespis.core.errors import UserError, missing_extra
 from thespis.runs.events import Event
 from thespis.runtime import disk
 
@@ -112,16 +112,22 @@ class WandB:
     def _start_run(self, data: dict[str, Any]) -> None:
         self._seeds = list(data.get("config", {}).get("seeds", []))
         directory = Path(data["run"]).resolve()
-        self._run = self._library.init(
-            project=self.project,
-            mode=self.mode,
-            dir=str(directory),
-            id=self._run_id(directory),
-            name=directory.name,
-            resume="allow" if self.mode == "online" else None,
-            config=data.get("config", {}),
-            settings=self._library.Settings(console="off"),  # the console log would contain every redraw of the panel
-        )
+        try:
+            self._run = self._library.init(
+                project=self.project,
+                mode=self.mode,
+                dir=str(directory),
+                id=self._run_id(directory),
+                name=directory.name,
+                resume="allow" if self.mode == "online" else None,
+                config=data.get("config", {}),
+                settings=self._library.Settings(console="off"),  # its log would contain every redraw of the panel
+            )
+        except self._library.Error as error:  # not logged in, no network, no such project
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"Weights & Biases does not start: {reason} (or WANDB_MODE=offline, and later `wandb sync`)"
+            ) from error
         self._run.define_metric("*", step_metric="step")
 
     def _run_id(self, directory: Path) -> str:

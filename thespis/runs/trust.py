@@ -48,6 +48,11 @@ def trusting(modules: Iterable[str]) -> Iterator[None]:
         _named.reset(token)
 
 
+def named_modules() -> tuple[str, ...]:
+    """The modules of :func:`trusting` here, sorted, to be passed to another process."""
+    return tuple(sorted(_named.get()))
+
+
 @contextlib.contextmanager
 def reading(trust: Trust) -> Iterator[None]:
     """Context in which names come from a run, and only what ``trust`` includes may be imported."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+_NOTE = "in the user's code:\n"  # begins the note that carries a frame
 
 
 def last_user_frame(error: BaseException) -> traceback.FrameSummary | None:
@@ -27,6 +31,33 @@ def last_user_frame(error: BaseException) -> traceback.FrameSummary | None:
             return users[-1]
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return None
+
+
+def user_frame_text(error: BaseException) -> str:
+    """The last user frame of an error as text; that of another process if it was noted there; empty without one."""
+    noted = [note for note in vars(error).get("__notes__", ()) if note.startswith(_NOTE)]
+    if noted:
+        return noted[0].removeprefix(_NOTE)
+    frame = last_user_frame(error)
+    return "" if frame is None else format_frame(frame)
+
+
+@contextlib.contextmanager
+def noting_user_frames() -> Iterator[None]:
+    """Context that notes the user's frame in an error: its traceback does not leave the process, its notes do."""
+    try:
+        yield
+    except Exception as error:
+        if text := user_frame_text(error):
+            error.add_note(_NOTE + text)
+        raise
+
+
+def with_frame_of(error: BaseException, source: BaseException) -> BaseException:
+    """``error`` with the user's frame that was noted in ``source``."""
+    if text := user_frame_text(source):
+        error.add_note(_NOTE + text)
+    return error
 
 
 def describe_error(error: BaseException) -> str:

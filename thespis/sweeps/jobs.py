@@ -25,9 +25,10 @@ from thespis.core.errors import UserError
 from thespis.runs import checkpoint
 from thespis.runs.events import Event
 from thespis.runs.serialization import read_json
+from thespis.runs.trust import trusting
 from thespis.runtime import disk
 from thespis.runtime.ray_cluster import RayConnection, worker_lost_errors
-from thespis.runtime.user_frames import describe_error, format_frame, last_user_frame
+from thespis.runtime.user_frames import describe_error, user_frame_text
 from thespis.runtime.vmap_exact import num_cores
 from thespis.sweeps.plan import SUMMARY_FILE, SweepJob
 
@@ -82,12 +83,13 @@ class SweepLocation(NamedTuple):
     """Directory of a sweep: its absolute path, and the id of the sweep.
 
     The id tells the directory from directories of the same name on other machines. ``cwd`` is the user's working
-    directory.
+    directory, ``trust`` the modules that runs may name which a job reads, such as those of opponents.
     """
 
     path: str
     sweep_id: str
     cwd: str
+    trust: tuple[str, ...] = ()
 
 
 class JobResult(NamedTuple):
@@ -113,7 +115,8 @@ def run_job(job: SweepJob, location: SweepLocation) -> JobResult:
         os.chdir(location.cwd)
     is_local = sees_directory(location)
     root = Path(location.path) if is_local else Path(tempfile.gettempdir()) / f"thespis-{location.sweep_id}"
-    result = _train_job(job, root / job.name)
+    with trusting(location.trust):
+        result = _train_job(job, root / job.name)
     if is_local or result.reason == "interrupted":  # a later job on this machine may resume it
         return result
     archive = pack_run(root / job.name) if result.reason == "finished" else {}
@@ -157,10 +160,11 @@ def _train_job(job: SweepJob, path: Path) -> JobResult:
     except DivergenceError as error:
         return JobResult("diverged", str(error), tuple(warnings))
     except UserError as error:
-        return JobResult("failed", str(error), tuple(warnings))
+        frame = user_frame_text(error)  # an environment's exception
+        return JobResult("failed", f"{error}\n{frame}" if frame else str(error), tuple(warnings))
     except Exception as error:
-        if (frame := last_user_frame(error)) is not None:
-            return JobResult("failed", f"{describe_error(error)}\n{format_frame(frame)}", tuple(warnings))
+        if frame := user_frame_text(error):
+            return JobResult("failed", f"{describe_error(error)}\n{frame}", tuple(warnings))
         return JobResult("broken", traceback.format_exc(), tuple(warnings))
     return JobResult(reasons[-1], "", tuple(warnings))
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
-from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation.comparison import GroupSummary, group_runs
 from thespis.evaluation.statistics import bootstrap_interval, iqm
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.store import RunDirectory
+from thespis.runs.trust import named_modules
 from thespis.runtime.interrupts import catch_interrupts
 from thespis.runtime.ray_cluster import connect
 from thespis.runtime.vmap_exact import num_cores
@@ -118,7 +118,7 @@ def _summary(setting: GridPoint, runs: list[RunDirectory]) -> GroupSummary | Non
         return None
     (group,) = group_runs([run.path for run in runs])
     scores = np.array(group.scores)
-    interval = bootstrap_interval(scores, bounds=return_bounds(group.env))
+    interval = bootstrap_interval(scores, bounds=group.bounds)
     return GroupSummary(setting.name, group.scores, iqm(scores), interval)
 
 
@@ -190,7 +190,7 @@ def _run_jobs(
 ) -> tuple[list[JobFailure], str]:
     """Run the jobs; returns failures and the reason of the end."""
     failures: list[JobFailure] = []
-    location = SweepLocation(str(planned.path.absolute()), planned.id, os.getcwd())
+    location = SweepLocation(str(planned.path.absolute()), planned.id, os.getcwd(), named_modules())
     with _job_pool(location, todo, jobs, cluster) as pool, catch_interrupts() as stop:
         _emit_start(planned, len(todo), bus)
         stopped = False

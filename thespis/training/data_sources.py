@@ -16,13 +16,12 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import LoggedEpisodes, PreferencePairs
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
+from thespis.data.arrow_tables import is_saved_table
 from thespis.data.datasets import Dataset, read_dataset, transitions_to_columns, write_dataset
 from thespis.data.dialogues import add_privileged, dialogue_transitions
 from thespis.training.method_setup import LMMethod
 
 DEMONSTRATIONS, BRANCHES, JSONL_SUFFIX = "demonstrations", "branches", ".jsonl"
-SAVED_DATASET_FILES = ("state.json", "dataset_dict.json")
-"""Files of a directory that the library ``datasets`` saved: of a table, and of several splits."""
 DEFAULT_DIALOGUES, DEFAULT_BRANCHES = 512, 8
 _LOGGED_FEEDS = LoggedEpisodes | PreferencePairs
 
@@ -40,10 +39,11 @@ def build_dataset(data: str, env: Any, method: Any) -> Dataset:
     ``demonstrations:N``: N dialogues of the environment's demonstrator; ``demonstrations:N:ENV``: of another
     environment's, for instance where the own demonstrator is no expert. ``branches:NxK``: N demonstrations of the
     environment and K counterfactual branches of each (:mod:`thespis.training.counterfactual_branches`). ``FILE.jsonl``,
-    or a directory that the library ``datasets`` saved: chats, preference pairs or rated answers in plain text
-    (:mod:`thespis.language.chat_files`), tokenized by the method's checkpoint. Anything else is a directory that
-    :func:`~thespis.data.datasets.read_dataset` reads. A method that learns all dialogues as demonstrations gets the
-    chosen answers of pairs, and the good ones of rated answers, alone.
+    or, for a language model, a directory that the library ``datasets`` saved: chats, preference pairs or rated answers
+    in plain text (:mod:`thespis.language.chat_files`), tokenized by the method's checkpoint. Anything else is what
+    :func:`~thespis.data.datasets.read_dataset` reads; where it does not say its spaces, they are those of ``env``. A
+    method that learns all dialogues as demonstrations gets the chosen answers of pairs, and the good ones of rated
+    answers, alone.
 
     Raises:
         UserError: if the dataset cannot be built; for files the line is named.
@@ -59,7 +59,7 @@ def build_dataset(data: str, env: Any, method: Any) -> Dataset:
 
 
 def _read_source(data: str, env: Any, method: Any) -> Dataset:
-    if data.endswith(JSONL_SUFFIX) or any((Path(data) / name).exists() for name in SAVED_DATASET_FILES):
+    if data.endswith(JSONL_SUFFIX) or (isinstance(method, LMMethod) and is_saved_table(Path(data))):
         return _read_chats(Path(data), method)
     if isinstance(method.feed, _LOGGED_FEEDS) and method.feed.max_tokens:
         raise UserError(f"feed.max_tokens cuts chats of a file, and --data {data} is none: leave it out")
@@ -78,7 +78,19 @@ def _read_source(data: str, env: Any, method: Any) -> Dataset:
         if env is None or match is None:
             raise UserError(f"--data {data}: it is {BRANCHES}:NxK, K branches of N conversations, in --env NAME")
         return branch_dataset(env, int(match[1] or DEFAULT_DIALOGUES), int(match[2] or DEFAULT_BRANCHES))
-    return read_dataset(data)
+    return read_dataset(data, lambda: _env_spec(env))
+
+
+def _env_spec(env: Any) -> EnvSpec | None:
+    """The spec of an environment; ``None`` without one."""
+    from thespis.envs import registry
+
+    if env is None:
+        return None
+    if registry.resolve_env(env).kind == "compiled":
+        return registry.make_compiled(env).spec
+    with contextlib.closing(registry.make_host(env, 1)) as envs:
+        return envs.spec
 
 
 def _read_chats(path: Path, method: Any) -> Dataset:
@@ -137,16 +149,9 @@ def resolve_spec(dataset: Dataset, env: Any) -> EnvSpec:
     It is the environment's own, with its dialogue sizes. Raises ``UserError`` if the vocabularies differ, or the
     dataset's responses are longer than the environment allows.
     """
-    from thespis.envs import registry
-
     spec = dataset.spec
-    if env is None or not isinstance(spec.action_space, Text):
+    if not isinstance(spec.action_space, Text) or (env_spec := _env_spec(env)) is None:
         return spec
-    if registry.resolve_env(env).kind == "compiled":
-        env_spec = registry.make_compiled(env).spec
-    else:
-        with contextlib.closing(registry.make_host(env, 1)) as envs:
-            env_spec = envs.spec
     if not isinstance(env_spec.action_space, Text) or env_spec.action_space.vocabulary != spec.action_space.vocabulary:
         raise UserError(
             f"the dataset is of {spec.name}, which has another vocabulary than {env_spec.name}: leave out --env"

@@ -27,6 +27,7 @@ from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import seed_key, wrap_key_data
 from thespis.runtime.ray_cluster import connect, worker_lost_errors
 from thespis.runtime.timer import PhaseTimer
+from thespis.runtime.user_frames import describe_error, noting_user_frames, user_frame_text, with_frame_of
 from thespis.training.components import Components, with_array_leaves
 from thespis.training.vector_env import HostEnvState, LocalVectorEnv, act_input_shapes
 
@@ -121,6 +122,7 @@ class RolloutWorker:
         self._shapes: Any = None
         self._clock = PhaseTimer("acting", "environment", "learning")
 
+    @noting_user_frames()
     def setup(self, config: WorkerConfig, worker_index: int) -> EnvSpec:
         """Make the environments. Errors are raised to the caller; the process stays alive."""
         parts = with_array_leaves(config.components)
@@ -139,10 +141,12 @@ class RolloutWorker:
         self._shapes = act_input_shapes(parts, environment.spec)
         return environment.spec
 
+    @noting_user_frames()
     def reset(self, root_keys: np.ndarray, memory: Any, num_ticks: int) -> HostEnvState:
         """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds."""
         return _to_numpy(self._worlds.reset(_wrap_key(root_keys, seed_key(0)), memory, num_ticks))
 
+    @noting_user_frames()
     def collect(self, act_leaves: list[np.ndarray], env_state: HostEnvState, num_ticks: np.int32) -> WorkerRollout:
         """Collect one block, starting from ``env_state``."""
         leaves, earlier = self._wrap_keys(act_leaves), dict(self._clock.seconds)
@@ -150,6 +154,7 @@ class RolloutWorker:
         seconds = {purpose: spent - earlier[purpose] for purpose, spent in self._clock.seconds.items()}
         return WorkerRollout(_to_numpy(env_state), rows.stack(), ends.stack(), seconds)
 
+    @noting_user_frames()
     def reset_and_collect(self, act_leaves: list[np.ndarray], memory: Any, num_ticks: np.int32) -> WorkerRollout:
         """Collect one block, starting from fresh episodes."""
         roots = jax.tree.unflatten(jax.tree.structure(self._shapes), self._wrap_keys(act_leaves))[2]
@@ -159,10 +164,12 @@ class RolloutWorker:
         likes = jax.tree.leaves(self._shapes)
         return [_wrap_key(leaf, like) if is_key(like) else leaf for leaf, like in zip(fixed, likes, strict=True)]
 
+    @noting_user_frames()
     def get_state(self) -> dict[str, Any] | None:
         """The simulators' states as named arrays; ``None`` if they cannot be saved."""
         return self._worlds.get_state()
 
+    @noting_user_frames()
     def set_state(self, state: dict[str, Any], env_state: HostEnvState) -> HostEnvState:
         """Restore the simulators from what :meth:`get_state` returned; returns ``env_state``."""
         self._worlds.environment.set_state(state)
@@ -392,9 +399,12 @@ def _translate_errors(i: int) -> Iterator[None]:
         yield
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, UserError):
-            raise UserError(f"worker {i}: {error.cause}") from None
+            raise with_frame_of(UserError(f"worker {i}: {error.cause}"), error.cause) from None
         if isinstance(error.cause, ImportError):
             raise UserError(f"worker {i} cannot import what the run is made of: {error.cause}") from None
+        if user_frame_text(error.cause):
+            described = UserError(f"worker {i}: {describe_error(error.cause)}")
+            raise with_frame_of(described, error.cause) from None
         raise
     except ray.exceptions.GetTimeoutError:
         raise UserError(

@@ -34,12 +34,11 @@ class CompareCommand:
         """Compare the runs and print the result."""
         import numpy as np
 
-        from thespis.envs.return_bounds import return_bounds
         from thespis.evaluation.comparison import compare_groups, group_runs
 
         mode = "sampled" if self.sampled else "greedy"
         groups = group_runs(self.directories, mode)
-        bounds = return_bounds(groups[0].env if groups else None)
+        bounds = groups[0].bounds if groups else None
         comparison = compare_groups({group.name: np.array(group.scores) for group in groups}, bounds)
         if self.plot:
             from thespis.evaluation.report import write_comparison_plot

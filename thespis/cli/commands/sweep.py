@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from thespis.cli.options import Count, JsonFlag, optional_arg
+from thespis.cli.options import Count, JsonFlag, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput, print_stderr
 from thespis.cli.train_args import TrainArgs, flatten_option
 from thespis.cli.train_session import EXIT_DIVERGED, EXIT_INTERRUPTED
@@ -42,6 +42,9 @@ class SweepCommand(TrainArgs):
     """The Ray cluster to run in, or auto for the one of this machine; by default a new one on this machine."""
     out: Annotated[str | None, optional_arg("DIR")] = None
     """The directory for the runs; by default a new one under runs/."""
+    trust: TrustOption = ()
+    """A module whose code a run may use that the jobs read, such as an opponent's, besides that of Thespis; can be
+    repeated (docs/runs.md)."""
     json: JsonFlag = False
     quiet: bool = False
     """No progress: only warnings and the result."""
