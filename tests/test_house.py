@@ -32,6 +32,7 @@ LAYERS = (
     {"learners"},
     {"curricula", "feedback", "methods"},
     {"training"},
+    {"presets"},
     {"evaluation"},
     {"arena", "serving"},
     {"api"},

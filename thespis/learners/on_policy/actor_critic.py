@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.actors.distributions import Distribution
-from thespis.actors.policy_heads import Gaussian, PolicyHead, action_probs, vmap_act
+from thespis.actors.policy_heads import ContinuousHead, Gaussian, PolicyHead, action_probs, vmap_act
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
@@ -31,6 +31,8 @@ from thespis.nets.mlp import orthogonal
 from thespis.nets.set_attention import SetAttention
 from thespis.objectives.decision_points import restrict_to_decisions
 from thespis.objectives.returns import gae
+
+DEFAULT_POLICY_HEAD = Gaussian()
 
 
 @runtime_checkable
@@ -82,6 +84,7 @@ class ActorCritic(eqx.Module):
         activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
         encoder: ObservationEncoder | None = None,
+        policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
     ):
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
@@ -100,7 +103,7 @@ class ActorCritic(eqx.Module):
         self.carries_critic_memory = spec.privileged_space is None
         self.body = body(spec.observation_space, body_key)
         self.policy_head = PolicyHead(
-            spec.action_space, self.body.feature_size, head_key, init=orthogonal(0.01), continuous_head=Gaussian()
+            spec.action_space, self.body.feature_size, head_key, init=orthogonal(0.01), continuous_head=policy_head
         )
         self.critic = StateValue(body(critic_spec(spec).observation_space, critic_key), orthogonal(1.0), value_key)
 
@@ -155,6 +158,7 @@ class SharedEncoderActorCritic(eqx.Module):
         activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
         encoder: ObservationEncoder | None = None,
+        policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
     ):
         if spec.privileged_space is not None:
             raise UserError(f"the critic of {spec.name} has observations of its own: share_encoder must be false")
@@ -163,7 +167,9 @@ class SharedEncoderActorCritic(eqx.Module):
         self.encoder = build_encoder(space, encoder_key, encoder, set_encoder=set_encoder)
         features = Box((count_features(self.encoder, space),), -math.inf, math.inf)
         spec = dataclasses.replace(spec, observation_space=features)
-        self.actor_critic = ActorCritic(spec, hidden_sizes, key, memory=memory, activation=activation)
+        self.actor_critic = ActorCritic(
+            spec, hidden_sizes, key, memory=memory, activation=activation, policy_head=policy_head
+        )
 
     def encode(self, views: View) -> View:
         """The views of a whole rollout with features in place of observations."""
