@@ -37,7 +37,7 @@ LAYERS = (
     {"arena", "serving"},
     {"api"},
     {"sweeps"},
-    {"evidence", "papers"},
+    {"benchmark", "evidence", "papers"},
     {"cli"},
 )
 """Subpackages from the bottom up: each imports only lower layers and its own."""

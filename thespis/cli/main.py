@@ -21,6 +21,7 @@ from typing import Any, NoReturn, cast
 import tyro
 
 from thespis.cli.commands.arena import ArenaCommand
+from thespis.cli.commands.benchmark import BenchmarkCommand
 from thespis.cli.commands.chat import ChatCommand
 from thespis.cli.commands.collect import CollectCommand
 from thespis.cli.commands.compare import CompareCommand
@@ -60,6 +61,7 @@ COMMANDS: dict[str, type] = {
     "serve": ServeCommand,
     "papers": PapersCommand,
     "reproduce": ReproduceCommand,
+    "benchmark": BenchmarkCommand,
     "list": ListCommand,
     "doctor": DoctorCommand,
 }
