@@ -56,6 +56,7 @@ HEAVY_LIBRARIES = {
     "pyarrow",
     "jaxmarl",
     "mctx",
+    "optuna",
     "pettingzoo",
     "pgx",
     "pyspiel",

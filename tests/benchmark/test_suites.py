@@ -88,7 +88,7 @@ def test_a_result_has_scores_curve_and_settings(results):
     assert result is not None and is_current(CELL, result)
     assert result["curve"]["steps"] == [40, 80]  # every tenth of 80 steps, rounded up to whole rollouts of 5 x 8
     assert [len(point) for point in result["curve"]["scores"]] == [3, 3]
-    assert result["scores"]["greedy"] == [1.0, 1.0, 1.0] and result["iqm"] == 1.0
+    assert result["scores"]["greedy"] == [10.0, 10.0, 10.0] and result["iqm"] == 10.0
     assert result["config"]["seeds"] == [0, 1, 2] and result["preset"] is None
     assert result["seconds"] > 0 and result["cpu_seconds"] > 0 and result["versions"]["thespis"]
     assert not list((results / "runs" / "small").iterdir()), "a finished run is removed"
@@ -115,8 +115,8 @@ def test_the_page_says_what_the_results_are(results):
     text = page.render_page([SUITE], results)
     assert "**1 of 1 trained cells reach the published result**." in text
     row = next(line for line in text.splitlines() if line.startswith("| `a2c/constant`"))
-    assert row.startswith("| `a2c/constant` | 80 | 1 |") and " yes | 3 |" in row
-    harder = dataclasses.replace(CELL, published=PublishedResult(2.0, "paper"))
+    assert row.startswith("| `a2c/constant` | 80 | 10 |") and " yes | 3 |" in row
+    harder = dataclasses.replace(CELL, published=PublishedResult(20.0, "paper"))
     missing = dataclasses.replace(CELL, method="ppo")
     text = page.render_page([dataclasses.replace(SUITE, cells=(harder, missing))], results)
     assert "**0 of 1 trained cells reach" in text and "`ppo/constant`." in text

@@ -121,6 +121,41 @@ class Normal(eqx.Module):
         return action[None], jnp.ones(1), log_prob[None]
 
 
+class DirectedNormal(eqx.Module):
+    """Normal distribution whose sample is given: an action with a direction of noise, and its density over all of them.
+
+    See :mod:`thespis.actors.state_dependent_noise`.
+    """
+
+    normal: Normal
+    offset: Float[Array, "*shape"]
+
+    def sample(self, key: Key[Array, ""]) -> Float[Array, "*shape"]:
+        """The mean with the noise added; the key is not used."""
+        return self.normal.mean + self.offset
+
+    def sample_with_log_prob(self, key: Key[Array, ""]) -> tuple[Float[Array, "*shape"], Scalar]:
+        """The mean with the noise added, and its log-density."""
+        action = self.sample(key)
+        return action, self.normal.log_prob(action)
+
+    def mode(self) -> Float[Array, "*shape"]:
+        """The mean."""
+        return self.normal.mode()
+
+    def log_prob(self, action: Float[Array, "*shape"]) -> Scalar:
+        """Log-density of an action over all directions."""
+        return self.normal.log_prob(action)
+
+    def entropy(self) -> Scalar:
+        """Differential entropy over all directions, in nats."""
+        return self.normal.entropy()
+
+    def kl(self, other: Normal) -> Scalar:
+        """``KL(self || other)``, over all directions."""
+        return self.normal.kl(other)
+
+
 class SquashedNormal(eqx.Module):
     """Squashed normal distribution: ``tanh`` of independent normals (Haarnoja et al., 2018, app. C).
 
@@ -232,7 +267,7 @@ def _sum_terms(terms: Iterable[Scalar]) -> Scalar:
     return jnp.sum(jnp.stack(list(terms)))
 
 
-Distribution = Categorical | Normal | SquashedNormal | ProductDistribution
+Distribution = Categorical | Normal | DirectedNormal | SquashedNormal | ProductDistribution
 
 
 def multi_categorical(

@@ -120,4 +120,5 @@ def read_suite(path: Path) -> Suite:
 
 
 def _read_cell(table: dict[str, Any]) -> Cell:
-    return Cell(**(table | {"published": PublishedResult(**table["published"])}))
+    values: dict[str, Any] = table | {"published": PublishedResult(**table["published"])}
+    return Cell(**values)

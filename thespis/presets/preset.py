@@ -23,14 +23,17 @@ when it is asked for.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import difflib
 import functools
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError
 from thespis.envs.registry import resolve_env
+from thespis.runtime import disk
 
 AUTO, NONE = "auto", "none"
 FILES = Path(__file__).parent
@@ -168,3 +171,27 @@ def named_preset(name: str) -> Preset:
         hint = f"did you mean {' or '.join(near)}?" if near else "thespis list presets shows all"
         raise UserError(f"unknown preset {name!r}: {hint} (or auto, none, or a file ending in {SUFFIX})")
     return presets[name]
+
+
+def write_preset(path: Path, preset: Preset) -> None:
+    """Write a file with one preset, which ``--preset FILE`` reads."""
+    lines = [f"method = {_toml(preset.method)}", "", "[[preset]]", f"envs = {_toml(list(preset.envs))}"]
+    optional = {"num_envs": preset.num_envs, "steps": preset.steps, "differences": preset.differences}
+    lines += [f"{name} = {_toml(value)}" for name, value in optional.items() if value]
+    lines += [f"source = {_toml(preset.source)}", f"date = {datetime.date.today().isoformat()}", "[preset.settings]"]
+    lines += [f"{json.dumps(name)} = {_toml(value)}" for name, value in preset.settings.items()]
+    with disk.as_user_error("a preset", path), disk.atomic_write(path) as file:
+        file.write(("\n".join(lines) + "\n").encode())
+
+
+def _toml(value: Any) -> str:
+    """A value in TOML; text is written as in JSON, which is the same."""
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + "}"
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+        case bool() | str():
+            return json.dumps(value)
+        case _:
+            return repr(value)

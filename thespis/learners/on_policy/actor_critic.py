@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.actors.distributions import Distribution
 from thespis.actors.policy_heads import ContinuousHead, Gaussian, PolicyHead, action_probs, vmap_act
+from thespis.actors.state_dependent_noise import renew_noise
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
@@ -108,16 +109,18 @@ class ActorCritic(eqx.Module):
         self.critic = StateValue(body(critic_spec(spec).observation_space, critic_key), orthogonal(1.0), value_key)
 
     def init_memory(self, n: int) -> Any:
-        """Initial recurrent states of actor and critic for ``n`` fresh episodes."""
-        return self.body.init_memory(n), self.critic.body.init_memory(n) if self.carries_critic_memory else ()
+        """Initial recurrent states of actor and critic for ``n`` fresh episodes, and the actor's noise, if any."""
+        critic_memory = self.critic.body.init_memory(n) if self.carries_critic_memory else ()
+        noise = self.policy_head.init_noise(n)
+        return (self.body.init_memory(n), critic_memory, *([] if noise is None else [noise]))
 
     def action_distribution(self, memory: Any, view: View) -> tuple[Distribution, Any]:
         """Action distribution for one view, and the recurrent states after it."""
         features, actor_memory = self.body(memory[0], view.observation)
-        critic_memory = memory[1]
+        critic_memory, noise = memory[1], memory[2:]
         if self.carries_critic_memory and self.critic.body.core is not None:
             _, critic_memory = self.critic.body(critic_memory, view.observation)
-        return self.policy_head(features, view.action_mask), (actor_memory, critic_memory)
+        return self.policy_head(features, view.action_mask, *noise), (actor_memory, critic_memory, *noise)
 
     def distributions(self, memory: Any, views: View, is_first: Bool[Array, "time row"]) -> Distribution:
         """Action distributions of a whole rollout, leaves ``[time, row, ...]``."""
@@ -216,6 +219,8 @@ class OnPolicyActor(eqx.Module):
         """Actions of all rows, recurrent states after them, and the log-probabilities of the actions."""
 
         def single(memory, view, key):
+            if self.mode is not Mode.EXPLOIT:
+                memory = renew_noise(memory, key)
             policy, memory = self.action_distribution(memory, view)
             if self.mode is Mode.EXPLOIT:
                 action = policy.mode()
