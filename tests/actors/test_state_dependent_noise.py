@@ -10,7 +10,8 @@ from small_envs import TREE_ACTION, VECTOR
 
 import thespis
 from thespis.actors.policy_heads import PolicyHead
-from thespis.actors.state_dependent_noise import StateDependentNoise, renew_noise
+from thespis.actors.state_dependent_noise import SquashedStateDependentNoise, StateDependentNoise, renew_noise
+from thespis.actors.stochastic import SoftActor, SoftPolicy
 from thespis.core.contracts import Mode
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import Box
@@ -61,7 +62,7 @@ def test_actions_over_many_directions_have_the_density_s_moments():
 def test_a_direction_holds_for_the_interval_and_an_episode_starts_with_a_new_one():
     actor, views = make_actor(Mode.EXPLORE), first_views(2)
     memory, steps = actor.network.init_memory(2), []
-    act = jax.jit(actor.act)
+    act = jax.jit(lambda *arguments: actor.act(*arguments))
     for t in range(7):
         action, memory, extras = act(memory, views, jax.random.fold_in(KEY, t))
         steps.append(np.asarray(action))
@@ -118,6 +119,44 @@ def test_memories_without_noise_stay_as_they_are():
     memory = (jnp.ones(3), ())
     assert renew_noise(memory, KEY) is memory
     assert make_head(BOX, None or thespis.PPO().policy_head).init_noise(2) is None
+
+
+def test_squashed_noise_is_added_before_squashing():
+    head = make_head(head=SquashedStateDependentNoise(log_std_init=-1.0, resample_interval=3))
+    noise = renew_noise(jax.tree.map(lambda x: x[0], head.init_noise(1)), KEY)
+    policy, acting = head(FEATURES), head(FEATURES, None, noise)
+    offset = FEATURES @ (jnp.exp(-1.0) * noise.directions[0])
+    np.testing.assert_allclose(acting.sample(KEY), jnp.tanh(policy.mean + offset), rtol=1e-5)
+    np.testing.assert_allclose(acting.mode(), jnp.tanh(policy.mean), rtol=1e-5)
+    assert jnp.abs(head(1e3 * FEATURES).mean).max() == 2.0  # clipped
+
+
+def test_soft_actors_keep_a_direction_after_the_random_start():
+    head = SquashedStateDependentNoise(log_std_init=-1.0, resample_interval=2)
+    policy = SoftPolicy(SoftActor(SPEC, (8,), KEY, continuous_head=head), (), jnp.asarray(False), Mode.EXPLORE)
+    memory, views = policy.init_memory(2), first_views(2)
+    sac, actions = thespis.SAC(policy_head=head), []
+    act = jax.jit(lambda *arguments: sac.act(*arguments))
+    for t in range(4):
+        action, memory, _ = act(policy, memory, views, jax.random.fold_in(KEY, t))
+        actions.append(np.asarray(action))
+    np.testing.assert_array_equal(actions[0], actions[1])
+    np.testing.assert_array_equal(actions[2], actions[3])
+    assert (np.abs(actions[1] - actions[2]) > 1e-3).all()
+    plain = SoftPolicy(SoftActor(SPEC, (8,), KEY), (), jnp.asarray(False), Mode.EXPLORE)
+    assert plain.init_memory(2) == ()
+
+
+@pytest.mark.slow
+def test_sac_trains_with_it(tmp_path):
+    head = SquashedStateDependentNoise()
+    settings = {"hidden_sizes": "8,8", "feed.learning_starts": 64, "feed.batch_size": 16}
+    method = thespis.SAC(policy_head=head)
+    run = thespis.train(
+        method, "probe:match-continuous", steps=512, seeds=2, settings=settings, episodes=2, out=tmp_path / "run"
+    )
+    log_std = run.states.actor.head.free_params[0]
+    assert log_std.shape == (2, 8, 1) and jnp.abs(log_std - head.log_std_init).max() > 1e-3
 
 
 @pytest.mark.slow

@@ -129,8 +129,8 @@ def test_the_best_trial_becomes_a_preset(study):
     assert run.method.learning_rate == pytest.approx(result.best.settings["learning_rate"])
 
 
-def test_the_best_preset_keeps_what_was_not_tuned():
-    study = tuning._Study(None, "ppo", "CartPole-v1", (), {"settings": ["vf_coef=0.1"]}, 4096, 0)
+def test_the_best_preset_keeps_what_was_not_tuned(tmp_path):
+    study = tuning._Study(tmp_path, "ppo", "CartPole-v1", (), {"settings": ["vf_coef=0.1"]}, 4096, 0)
     best = tuning.TrialResult(0, {"learning_rate.init_value": 0.5, "discount": 0.75}, 9.0, "complete")
     preset = tuning._best_preset(study, {"seeds": [0], "envs": 8}, best, 1)
     assert preset.settings["learning_rate"] == {"linear_from": 0.5}

@@ -24,7 +24,14 @@ from thespis.actors.distributions import (
     SquashedNormal,
     multi_categorical,
 )
-from thespis.actors.state_dependent_noise import ExplorationNoise, StateDependentNoise, direct, init_noise
+from thespis.actors.state_dependent_noise import (
+    ExplorationNoise,
+    SquashedStateDependentNoise,
+    StateDependentNoise,
+    direct,
+    init_noise,
+    require_bounded,
+)
 from thespis.core.errors import UserError
 from thespis.core.spaces import Box, CompositeSpace, Discrete, MultiDiscrete, Space, Text, leaf_spaces
 from thespis.nets.mlp import Initializer, Linear
@@ -105,16 +112,6 @@ class SquashedGaussian:
         return jnp.sum(weights * (q_values + entropy_bonus))
 
 
-def require_bounded(space: Box) -> None:
-    """Raise ``UserError`` for a box with an infinite bound: squashed actions need finite ones."""
-    low, high = space.bounds()
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise UserError(
-            f"this method squashes actions into their bounds, and {space} has an infinite one: give the "
-            "action space finite bounds, or use ppo or a2c"
-        )
-
-
 class PolicyHead(eqx.Module):
     """Policy head: one linear layer whose outputs are split among the parts of the action space."""
 
@@ -153,7 +150,7 @@ class PolicyHead(eqx.Module):
     def init_noise(self, n: int) -> ExplorationNoise | None:
         """The exploration noise of ``n`` fresh episodes; ``None`` if the head draws an independent one at each step."""
         head = self.continuous_head
-        if not isinstance(head, StateDependentNoise) or not self.free_params:
+        if not isinstance(head, StateDependentNoise | SquashedStateDependentNoise) or not self.free_params:
             return None
         return init_noise(self.free_params, head.resample_interval, n)
 

@@ -16,10 +16,12 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from thespis.actors.distributions import DirectedNormal, Normal
-from thespis.core.spaces import Box
+from thespis.actors.distributions import DirectedNormal, Normal, SquashedNormal
+from thespis.core.errors import UserError
+from thespis.core.spaces import Box, Space
 
 MIN_VARIANCE = 1e-6
 """Added to the variance, which would be 0 where all features are."""
@@ -78,9 +80,64 @@ class StateDependentNoise:
         self, space: Box, outputs: Array, free_params: Float[Array, "features *shape"], features: Array
     ) -> Normal:
         """Normal distribution of the action over all directions."""
-        x = jax.lax.stop_gradient(features)
-        variance = jnp.tensordot(jnp.square(x), jnp.exp(2.0 * free_params), 1)
-        return Normal(outputs.reshape(space.shape), 0.5 * jnp.log(variance + MIN_VARIANCE))
+        return Normal(outputs.reshape(space.shape), _log_std(features, free_params))
+
+
+@dataclasses.dataclass(frozen=True)
+class SquashedStateDependentNoise:
+    """Squashed Gaussian policy head with state-dependent exploration noise, for bounded boxes.
+
+    The same noise as :class:`StateDependentNoise`, added before squashing. Means are clipped, so that the noise is not
+    lost where the squashing is flat. While learning, the noise of each sampled action is independent.
+    """
+
+    log_std_init: float = -3.0
+    """Initial logarithm of the standard deviations of the directions' weights, before squashing."""
+    resample_interval: int = 8
+    """Steps of an episode with the same direction of noise."""
+    max_mean: float = 2.0
+    """Bound of the means before squashing."""
+
+    def num_outputs(self, space: Box) -> int:
+        """Number of network outputs needed for ``space``: its means. Raises ``UserError`` for an infinite bound."""
+        require_bounded(space)
+        return math.prod(space.shape)
+
+    def init_free_params(self, space: Box, num_features: int) -> Float[Array, "features *shape"]:
+        """The initial log standard deviations of the weights."""
+        return jnp.full((num_features, *space.shape), self.log_std_init)
+
+    def distribution(
+        self, space: Box, outputs: Array, free_params: Float[Array, "features *shape"], features: Array
+    ) -> SquashedNormal:
+        """Squashed normal distribution of the action over all directions."""
+        mean = jnp.clip(outputs.reshape(space.shape), -self.max_mean, self.max_mean)
+        return SquashedNormal(mean, _log_std(features, free_params))
+
+    def check_space(self, space: Space) -> None:
+        """Accept every action space: parts that are not boxes do not use this head."""
+
+    def actor_objective(
+        self, weights: Float[Array, " k"], q_values: Float[Array, " k"], entropy_bonus: Float[Array, " k"]
+    ) -> Float[Array, ""]:
+        """The actor's objective in one view, to be maximised, from each sample's weight, value and entropy bonus."""
+        return jnp.sum(weights * (q_values + entropy_bonus))
+
+
+def _log_std(features: Float[Array, " features"], log_stds: Float[Array, "features *shape"]) -> Float[Array, "*shape"]:
+    """Log standard deviation of the action over all directions, without gradient to the features."""
+    variance = jnp.tensordot(jnp.square(jax.lax.stop_gradient(features)), jnp.exp(2.0 * log_stds), 1)
+    return 0.5 * jnp.log(variance + MIN_VARIANCE)
+
+
+def require_bounded(space: Box) -> None:
+    """Raise ``UserError`` for a box with an infinite bound: squashed actions need finite ones."""
+    low, high = space.bounds()
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise UserError(
+            f"this method squashes actions into their bounds, and {space} has an infinite one: give the "
+            "action space finite bounds, or use ppo or a2c"
+        )
 
 
 def init_noise(
@@ -92,7 +149,10 @@ def init_noise(
 
 
 def direct(
-    normal: Normal, log_std: Float[Array, "features *shape"], features: Array, direction: Float[Array, "..."]
+    normal: Normal | SquashedNormal,
+    log_std: Float[Array, "features *shape"],
+    features: Array,
+    direction: Float[Array, "..."],
 ) -> DirectedNormal:
     """The distribution while acting: ``normal`` with the noise of one direction."""
     return DirectedNormal(normal, jnp.tensordot(features, jnp.exp(log_std) * direction, 1))

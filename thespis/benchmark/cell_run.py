@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import os
 import platform
 import shutil
 import time
@@ -30,6 +29,7 @@ from thespis.runs.events import Callback
 from thespis.runs.serialization import read_json, to_jsonable
 from thespis.runs.system_info import package_versions
 from thespis.runtime import disk
+from thespis.runtime.vmap_exact import num_cores
 
 NUM_POINTS = 10
 """Evaluations during training, evenly spaced."""
@@ -106,7 +106,7 @@ def make_result(suite: Suite, cell: Cell, run: Run, spent: dict[str, float]) -> 
         "curve": {"steps": list(curve), "scores": list(curve.values())},
         "seconds": spent["wall"],
         "cpu_seconds": spent["cpu"],
-        "machine": {"processor": platform.machine(), "cores": len(os.sched_getaffinity(0)), "device": config["device"]},
+        "machine": {"processor": platform.machine(), "cores": num_cores(), "device": config["device"]},
         "versions": package_versions(),
         "date": datetime.date.today().isoformat(),
         "preset": config.get("preset"),
