@@ -120,7 +120,7 @@ def _dimension(method: Any, path: str) -> Dimension:
     return Dimension(path, value / factor, min(value * factor, allowed.high), "log")
 
 
-def _exponents(low: float, high: float) -> tuple[int, int]:
+def _exponents(low: float | int, high: float | int) -> tuple[int, int]:
     """Exponents of the lowest and the highest power of 2 in an interval."""
     return math.ceil(math.log2(low)), math.floor(math.log2(high))
 
