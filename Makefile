@@ -135,7 +135,7 @@ $(VENV)/for-train: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/for-tests: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[control,atari,data,video,track,cluster,games,teams,spiel,language,serve,json,export,dev]'
+	$(PIP) install -c constraints.txt -e '.[control,atari,data,video,track,cluster,tune,games,teams,spiel,language,serve,json,export,dev]'
 	@touch $@ $(VENV)/for-train
 
 $(VENV)/for-parity: $(VENV)/for-tests

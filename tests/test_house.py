@@ -32,11 +32,12 @@ LAYERS = (
     {"learners"},
     {"curricula", "feedback", "methods"},
     {"training"},
+    {"presets"},
     {"evaluation"},
     {"arena", "deployment", "serving"},
     {"api"},
     {"sweeps"},
-    {"evidence", "papers"},
+    {"benchmark", "evidence", "papers"},
     {"cli"},
 )
 """Subpackages from the bottom up: each imports only lower layers and its own."""
@@ -58,6 +59,7 @@ HEAVY_LIBRARIES = {
     "pyarrow",
     "jaxmarl",
     "mctx",
+    "optuna",
     "pettingzoo",
     "pgx",
     "pyspiel",
@@ -200,7 +202,7 @@ def test_control_runs_import_no_language_code(tmp_path):
 
 
 PUBLIC = """
-A2C BC DDPG DQN DSAC IMPALA NStepQ PPO Run SAC SACV TD3 UserError load resume sweep train
+A2C BC DDPG DQN DSAC IMPALA NStepQ PPO Run SAC SACV TD3 UserError load resume sweep train tune
 """
 
 

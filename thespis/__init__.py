@@ -28,6 +28,7 @@ _PUBLIC = {
     "resume": "thespis.api",
     "sweep": "thespis.sweeps.sweep",
     "train": "thespis.api",
+    "tune": "thespis.sweeps.tune",
 }
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "resume",
     "sweep",
     "train",
+    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from thespis.methods.online.sac_v import SACV
     from thespis.methods.online.td3 import TD3
     from thespis.sweeps.sweep import sweep
+    from thespis.sweeps.tune import tune
 
 
 def __getattr__(name: str) -> Any:

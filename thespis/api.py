@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,6 +24,8 @@ from thespis.evaluation.run import load as load
 from thespis.evaluation.score import evaluate_policy, greedy_returns
 from thespis.evaluation.stagnation import describe_stagnation
 from thespis.evaluation.value_range import ValueWatch
+from thespis.presets.applied import extension_warnings, with_preset
+from thespis.presets.preset import AUTO
 from thespis.runs.config import setting_paths, setting_texts
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.foreign_names import option_in_python, translate
@@ -39,7 +42,6 @@ from thespis.training.assembly import (
     assemble_run,
     check_extension,
     enable_compilation_cache,
-    make_method,
     resolve_config,
     run_metadata,
     schedule_from,
@@ -57,11 +59,12 @@ def train(
     method: str | Method,
     env: Any = None,
     *,
-    steps: int = 100_000,
+    steps: int | None = None,
     env_args: dict[str, Any] | None = None,
     seeds: int | list[int] = 1,
     envs: int | None = None,
     settings: list[str] | dict[str, Any] | None = None,
+    preset: str | Path | None = AUTO,
     feedback: Any = None,
     curriculum: Any = None,
     init_from: str | Path | None = None,
@@ -74,10 +77,13 @@ def train(
     ``method``: a name (``"sac"``) or a configured method (``SAC(num_critics=5)``). ``env``: a name, an environment
     object (also a Gymnasium ``VectorEnv``), a class or a function that makes one. ``env_args``: keyword arguments of a
     named environment, recorded in its name. ``steps``: environment steps per seed (updates, when learning from a
-    dataset). ``seeds``: how many (3: seeds 0, 1, 2) or which ([7]). ``envs``: environments per seed.
-    ``settings``: hyperparameters by name. ``init_from``: a run of the same method, whose newest checkpoint gives the
-    parameters to start from (see :func:`thespis.training.initial_states.load_initial_states`). ``callbacks``: functions
-    of events; returning ``True`` stops the run. ``options``: fields of :class:`thespis.training.options.RunOptions`.
+    dataset); by default the preset's, else 100,000. ``seeds``: how many (3: seeds 0, 1, 2) or which ([7]). ``envs``:
+    environments per seed. ``settings``: hyperparameters by name. ``preset``: tuned values for what is not given here:
+    ``"auto"`` (those of this method and environment, if there are any; a configured method and a dataset have none),
+    ``None``, a name or a file (:func:`thespis.presets.preset.find_preset`). ``init_from``: a run of the same method,
+    whose newest checkpoint gives the parameters to start from (see
+    :func:`thespis.training.initial_states.load_initial_states`). ``callbacks``: functions of events; returning ``True``
+    stops the run. ``options``: fields of :class:`thespis.training.options.RunOptions`.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
@@ -93,6 +99,7 @@ def train(
         seeds=seeds,
         envs=envs,
         settings=settings,
+        preset=preset,
         feedback=feedback,
         curriculum=curriculum,
         init_from=init_from,
@@ -116,10 +123,11 @@ def build_config(
     method: str | Method,
     env: Any,
     *,
-    steps: int,
+    steps: int | None,
     seeds: int | list[int],
     envs: int | None = None,
     settings: list[str] | dict[str, Any] | None = None,
+    preset: str | Path | None = AUTO,
     feedback: Any = None,
     curriculum: Any = None,
     init_from: str | Path | None = None,
@@ -132,19 +140,21 @@ def build_config(
     Raises:
         UserError: for a mistake that can be detected before the components are built.
     """
-    texts = setting_texts(settings)
-    chosen: Any = make_method(method, texts)
-    check_ranges(chosen)
     check_number("envs", envs, AT_LEAST_1)
+    if preset == AUTO and options.get("data") is not None:
+        preset = None  # presets are for learning in the environment
+    start = with_preset(preset, method, env, setting_texts(settings), steps=steps, num_envs=envs)
+    chosen: Any = start.method
+    check_ranges(chosen)
     if isinstance(chosen, LMMethod):  # control runs import no language code
         from thespis.serving.model_io import resolve_initial_model
 
         chosen = resolve_initial_model(chosen)
     chosen = with_expert_data(prepare_method(chosen, env), env)
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not seed_list or len(set(seed_list)) < len(seed_list) or steps < 1:
+    if not seed_list or len(set(seed_list)) < len(seed_list) or start.steps < 1:
         raise UserError(
-            f"a run needs at least one step and at least one seed, all different: {steps=}, {seeds=} "
+            f"a run needs at least one step and at least one seed, all different: steps={start.steps}, {seeds=} "
             "(a number of seeds; one particular seed is --seed 7, in Python seeds=[7])"
         )
     try:
@@ -154,11 +164,12 @@ def build_config(
         raise UserError(_unknown_option(unknown[0], chosen)) from None
     check_ranges(extra)
     source = {} if init_from is None else {"init_from": {"run": str(init_from)}}
+    source |= {} if start.preset is None else {"preset": start.preset}
     config = resolve_config(
         chosen,
         env,
-        steps=steps,
-        num_envs=envs,
+        steps=start.steps,
+        num_envs=start.num_envs,
         seeds=seed_list,
         feedback=feedback,
         curriculum=curriculum,
@@ -206,13 +217,15 @@ def resume(
         with reading(run.trust):
             check_extension(run.config, steps, run.saved_step)
     set_cpu_threads(options_from(run.config).cores, devices or options_from(run.config).devices)
-    env, config = resolve_env(run, env), run.config
+    env, config, notes = resolve_env(run, env), run.config, ()
     if steps is not None and steps != config["steps"]:
+        notes = extension_warnings(config, steps)
         config = config | {"steps": steps, "budgets": [*budgets(config), {"steps": steps, "from": run.saved_step}]}
     changed = {"devices": devices, "cluster": cluster}
     config = config | {"options": config["options"] | {k: v for k, v in changed.items() if v is not None}}
     with reading(run.trust):
         assembled = assemble_run(config, env)
+        assembled = dataclasses.replace(assembled, warnings=(*assembled.warnings, *notes))
     try:
         planned = _check_memory(assembled, config)
         with process_directory(run.path) as own:

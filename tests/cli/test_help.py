@@ -43,6 +43,7 @@ def test_help_takes_at_most_half_a_second():
 
 
 POSITIONAL = {
+    "suite",
     "method",
     "directory",
     "directories",

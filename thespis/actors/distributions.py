@@ -96,6 +96,10 @@ class Normal(eqx.Module):
         action = self.sample(key)
         return action, self.log_prob(action)
 
+    def shifted(self, offset: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The action at a distance from the mean."""
+        return self.mean + offset
+
     def mode(self) -> Float[Array, "*shape"]:
         """The mode of a normal distribution: its mean."""
         return self.mean
@@ -119,6 +123,41 @@ class Normal(eqx.Module):
         """One reparameterised sample, its weight 1, and its log-density."""
         action, log_prob = self.sample_with_log_prob(key)
         return action[None], jnp.ones(1), log_prob[None]
+
+
+class DirectedNormal(eqx.Module):
+    """Normal distribution whose sample is given: an action with a direction of noise, and its density over all of them.
+
+    See :mod:`thespis.actors.state_dependent_noise`.
+    """
+
+    normal: Normal | SquashedNormal
+    offset: Float[Array, "*shape"]
+
+    def sample(self, key: Key[Array, ""]) -> Float[Array, "*shape"]:
+        """The mean with the noise added; the key is not used."""
+        return self.normal.shifted(self.offset)
+
+    def sample_with_log_prob(self, key: Key[Array, ""]) -> tuple[Float[Array, "*shape"], Scalar]:
+        """The mean with the noise added, and its log-density."""
+        action = self.sample(key)
+        return action, self.normal.log_prob(action)
+
+    def mode(self) -> Float[Array, "*shape"]:
+        """The action without noise."""
+        return self.normal.mode()
+
+    def log_prob(self, action: Float[Array, "*shape"]) -> Scalar:
+        """Log-density of an action over all directions."""
+        return self.normal.log_prob(action)
+
+    def entropy(self) -> Scalar:
+        """Differential entropy over all directions, in nats; raises ``ValueError`` where it has no closed form."""
+        return self.normal.entropy()
+
+    def kl(self, other: Any) -> Scalar:
+        """``KL(self || other)``, over all directions."""
+        return self.normal.kl(other)
 
 
 class SquashedNormal(eqx.Module):
@@ -155,6 +194,10 @@ class SquashedNormal(eqx.Module):
     def log_probs_pre_tanh(self, u: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         """Log-density of each coordinate of ``tanh(u)``; coordinates are independent."""
         return self._log_densities((u - self.mean) * jnp.exp(-self.log_std), u)
+
+    def shifted(self, offset: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+        """The action at a distance from the mean, which is measured before squashing."""
+        return jnp.tanh(self.mean + offset)
 
     def mode(self) -> Float[Array, "*shape"]:
         """The mean before squashing, squashed: the greedy action."""
@@ -232,7 +275,7 @@ def _sum_terms(terms: Iterable[Scalar]) -> Scalar:
     return jnp.sum(jnp.stack(list(terms)))
 
 
-Distribution = Categorical | Normal | SquashedNormal | ProductDistribution
+Distribution = Categorical | Normal | DirectedNormal | SquashedNormal | ProductDistribution
 
 
 def multi_categorical(

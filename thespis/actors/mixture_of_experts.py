@@ -107,11 +107,11 @@ class MixtureOfExperts:
         require_bounded(space)
         return self.num_experts * (1 + 2 * math.prod(space.shape))
 
-    def init_free_params(self, space: Box) -> Array:
+    def init_free_params(self, space: Box, num_features: int) -> Array:
         """Parameters outside the network: none."""
         return jnp.zeros(0)
 
-    def distribution(self, space: Box, outputs: Array, free_params: Array) -> SquashedNormalMixture:
+    def distribution(self, space: Box, outputs: Array, free_params: Array, features: Array) -> SquashedNormalMixture:
         """The mixture from the network's outputs."""
         mean, log_std = jnp.split(outputs[self.num_experts :].reshape(self.num_experts, 2, *space.shape), 2, axis=1)
         log_std = jnp.clip(log_std, self.log_std_min, self.log_std_max)

@@ -24,6 +24,14 @@ from thespis.actors.distributions import (
     SquashedNormal,
     multi_categorical,
 )
+from thespis.actors.state_dependent_noise import (
+    ExplorationNoise,
+    SquashedStateDependentNoise,
+    StateDependentNoise,
+    direct,
+    init_noise,
+    require_bounded,
+)
 from thespis.core.errors import UserError
 from thespis.core.spaces import Box, CompositeSpace, Discrete, MultiDiscrete, Space, Text, leaf_spaces
 from thespis.nets.mlp import Initializer, Linear
@@ -38,12 +46,12 @@ class ContinuousHead(Protocol):
         """Number of network outputs needed for ``space``."""
         ...
 
-    def init_free_params(self, space: Box) -> Array:
+    def init_free_params(self, space: Box, num_features: int) -> Array:
         """Initial parameters outside the network."""
         ...
 
-    def distribution(self, space: Box, outputs: Array, free_params: Array) -> Any:
-        """The distribution from the network's outputs."""
+    def distribution(self, space: Box, outputs: Array, free_params: Array, features: Array) -> Any:
+        """The distribution from the network's outputs, which are linear in ``features``."""
         ...
 
 
@@ -60,11 +68,11 @@ class Gaussian:
         """Number of network outputs needed for ``space``: its means."""
         return math.prod(space.shape)
 
-    def init_free_params(self, space: Box) -> Array:
+    def init_free_params(self, space: Box, num_features: int) -> Array:
         """The initial log standard deviations."""
         return jnp.full(space.shape, self.log_std_init)
 
-    def distribution(self, space: Box, outputs: Array, free_params: Array) -> Normal:
+    def distribution(self, space: Box, outputs: Array, free_params: Array, features: Array) -> Normal:
         """Normal distribution with the network's mean and standard deviation."""
         return Normal(outputs.reshape(space.shape), free_params)
 
@@ -84,11 +92,11 @@ class SquashedGaussian:
         require_bounded(space)
         return 2 * math.prod(space.shape)
 
-    def init_free_params(self, space: Box) -> Array:
+    def init_free_params(self, space: Box, num_features: int) -> Array:
         """Parameters outside the network: none."""
         return jnp.zeros(0)
 
-    def distribution(self, space: Box, outputs: Array, free_params: Array) -> SquashedNormal:
+    def distribution(self, space: Box, outputs: Array, free_params: Array, features: Array) -> SquashedNormal:
         """The squashed normal; log standard deviations are clipped to the limits."""
         mean, log_std = jnp.split(outputs, 2)
         log_std = jnp.clip(log_std, self.log_std_min, self.log_std_max)
@@ -102,16 +110,6 @@ class SquashedGaussian:
     ) -> Float[Array, ""]:
         """The actor's objective in one view, to be maximised, from each sample's weight, value and entropy bonus."""
         return jnp.sum(weights * (q_values + entropy_bonus))
-
-
-def require_bounded(space: Box) -> None:
-    """Raise ``UserError`` for a box with an infinite bound: squashed actions need finite ones."""
-    low, high = space.bounds()
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise UserError(
-            f"this method squashes actions into their bounds, and {space} has an infinite one: give the "
-            "action space finite bounds, or use ppo or a2c"
-        )
 
 
 class PolicyHead(eqx.Module):
@@ -134,7 +132,7 @@ class PolicyHead(eqx.Module):
         self.space, self.continuous_head = space, continuous_head
         self.out = Linear(in_size, sum(self._num_outputs(part) for part in leaf_spaces(space)), init, key)
         self.free_params = tuple(
-            continuous_head.init_free_params(part) for part in leaf_spaces(space) if isinstance(part, Box)
+            continuous_head.init_free_params(part, in_size) for part in leaf_spaces(space) if isinstance(part, Box)
         )
 
     def _num_outputs(self, part: Space) -> int:
@@ -149,11 +147,24 @@ class PolicyHead(eqx.Module):
                 raise UserError("text actions need a language model: use a method such as grpo (thespis list methods)")
         raise ValueError(f"{part} is not a leaf of a space")
 
-    def __call__(self, features: Float[Array, " size"], action_mask: PyTree = None) -> Any:
-        """The distribution over one action; ``action_mask`` mirrors the action space (see ``core.records.View``)."""
+    def init_noise(self, n: int) -> ExplorationNoise | None:
+        """The exploration noise of ``n`` fresh episodes; ``None`` if the head draws an independent one at each step."""
+        head = self.continuous_head
+        if not isinstance(head, StateDependentNoise | SquashedStateDependentNoise) or not self.free_params:
+            return None
+        return init_noise(self.free_params, head.resample_interval, n)
+
+    def __call__(
+        self, features: Float[Array, " size"], action_mask: PyTree = None, noise: ExplorationNoise | None = None
+    ) -> Any:
+        """The distribution over one action; ``action_mask`` mirrors the action space (see ``core.records.View``).
+
+        ``noise``: the exploration noise while acting, for a head that has one.
+        """
         widths = [self._num_outputs(part) for part in leaf_spaces(self.space)]
         outputs = iter(jnp.split(self.out(features), np.cumsum(widths)[:-1]))
         free_params = iter(self.free_params)
+        directions = iter(noise.directions if noise else ())
 
         def build(space: Space, legal: Any) -> Any:
             match space:
@@ -165,7 +176,9 @@ class PolicyHead(eqx.Module):
                 case MultiDiscrete():
                     return multi_categorical(space, next(outputs), legal)
                 case Box():
-                    return self.continuous_head.distribution(space, next(outputs), next(free_params))
+                    params = next(free_params)
+                    policy = self.continuous_head.distribution(space, next(outputs), params, features)
+                    return direct(policy, params, features, next(directions)) if noise else policy
                 case _:
                     raise ValueError(f"{space} has no distribution")
 

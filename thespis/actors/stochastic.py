@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key, PyTree
 
 from thespis.actors.policy_heads import ContinuousHead, PolicyHead, SquashedGaussian
+from thespis.actors.state_dependent_noise import ExplorationNoise
 from thespis.core.contracts import Mode
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import random_action
@@ -30,6 +31,19 @@ class StochasticActor(Protocol):
 
     def initial_action(self, distribution: Any, view: View, key: Key[Array, ""]) -> PyTree:
         """An action before the first update, for a view whose policy is ``distribution``."""
+        ...
+
+
+@runtime_checkable
+class ActorWithNoise(Protocol):
+    """Interface of stochastic actors that may explore by noise that outlasts a step."""
+
+    def __call__(self, view: View, noise: ExplorationNoise | None = None) -> Any:
+        """The distribution for one view, while acting with its noise."""
+        ...
+
+    def init_noise(self, n: int) -> ExplorationNoise | None:
+        """The exploration noise of ``n`` fresh episodes; ``None`` if there is an independent one at each step."""
         ...
 
 
@@ -54,9 +68,16 @@ class SoftActor(eqx.Module):
             spec.action_space, self.body.feature_size, head_key, init=uniform_fan_in, continuous_head=continuous_head
         )
 
-    def __call__(self, view: View) -> Any:
-        """The distribution for one view: a ``SquashedNormal`` for a box, a ``Categorical`` for a choice."""
-        return self.head(self.body((), view.observation)[0], view.action_mask)
+    def __call__(self, view: View, noise: ExplorationNoise | None = None) -> Any:
+        """The distribution for one view: a ``SquashedNormal`` for a box, a ``Categorical`` for a choice.
+
+        ``noise``: the exploration noise while acting, for a head that has one.
+        """
+        return self.head(self.body((), view.observation)[0], view.action_mask, noise)
+
+    def init_noise(self, n: int) -> ExplorationNoise | None:
+        """The exploration noise of ``n`` fresh episodes; ``None`` if there is an independent one at each step."""
+        return self.head.init_noise(n)
 
     def initial_action(self, distribution: Any, view: View, key: Key[Array, ""]) -> PyTree:
         """A uniform legal action."""
@@ -71,12 +92,19 @@ class SoftPolicy(eqx.Module):
     random_actions: Bool[Array, ""]
     mode: Mode = eqx.field(static=True)
 
-    def __call__(self, view: View, key: Key[Array, ""]) -> PyTree:
+    def init_memory(self, n: int) -> tuple[ExplorationNoise, ...]:
+        """The memory of ``n`` fresh episodes: the exploration noise, if it outlasts a step."""
+        noise = self.actor.init_noise(n) if isinstance(self.actor, ActorWithNoise) else None
+        return () if noise is None else (noise,)
+
+    def __call__(self, view: View, key: Key[Array, ""], memory: tuple[ExplorationNoise, ...] = ()) -> PyTree:
         """One action for one normalised view: the mode (``EXPLOIT``), or a sample.
 
-        In ``EXPLORE`` it is the actor's ``initial_action`` while ``random_actions`` is set.
+        In ``EXPLORE`` it is the actor's ``initial_action`` while ``random_actions`` is set. ``memory``: the exploration
+        noise of this step, if there is one.
         """
-        distribution = self.actor(view)
+        actor: Any = self.actor  # with noise only where ``init_memory`` has found some
+        distribution = actor(view, *memory)
         if self.mode is Mode.EXPLOIT:
             return distribution.mode()
         if self.mode is Mode.SAMPLE:

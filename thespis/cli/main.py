@@ -21,6 +21,7 @@ from typing import Any, NoReturn, cast
 import tyro
 
 from thespis.cli.commands.arena import ArenaCommand
+from thespis.cli.commands.benchmark import BenchmarkCommand
 from thespis.cli.commands.chat import ChatCommand
 from thespis.cli.commands.collect import CollectCommand
 from thespis.cli.commands.compare import CompareCommand
@@ -38,6 +39,7 @@ from thespis.cli.commands.resume import ResumeCommand
 from thespis.cli.commands.serve import ServeCommand
 from thespis.cli.commands.sweep import SweepCommand
 from thespis.cli.commands.train import TrainCommand
+from thespis.cli.commands.tune import TuneCommand
 from thespis.cli.output import Command, CommandOutput, open_output, print_stderr
 from thespis.cli.trust_flags import env_module
 from thespis.core.errors import DamagedCheckpointWarning, UserError
@@ -49,6 +51,7 @@ COMMANDS: dict[str, type] = {
     "train": TrainCommand,
     "resume": ResumeCommand,
     "sweep": SweepCommand,
+    "tune": TuneCommand,
     "evaluate": EvaluateCommand,
     "compare": CompareCommand,
     "exploitability": ExploitabilityCommand,
@@ -62,6 +65,7 @@ COMMANDS: dict[str, type] = {
     "serve": ServeCommand,
     "papers": PapersCommand,
     "reproduce": ReproduceCommand,
+    "benchmark": BenchmarkCommand,
     "list": ListCommand,
     "doctor": DoctorCommand,
 }
@@ -152,7 +156,7 @@ def _check_command(argv: list[str]) -> None:
 
 def _check_flags(argv: list[str]) -> None:
     """Raise :class:`UserError` for an unknown option that is a setting or has another name here."""
-    if argv[0] not in ("train", "sweep"):
+    if argv[0] not in ("train", "sweep", "tune"):
         return
     known = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(COMMANDS[argv[0]])} | {"--help"}
     flags = [word.partition("=")[0] for word in argv if word.startswith("--")]
@@ -174,7 +178,7 @@ def _check_flags(argv: list[str]) -> None:
 
 def _show_method_help(argv: list[str]) -> int:
     """Print the settings of SAC after the help of ``thespis train sac --help`` (and sweep)."""
-    if argv[0] not in ("train", "sweep") or argv[1].startswith("-"):
+    if argv[0] not in ("train", "sweep", "tune") or argv[1].startswith("-"):
         return 0  # no method is named
     with _silence_libraries():
         return _run_command(ListCommand("methods", argv[1]), CommandOutput(), show_traceback=False)

@@ -109,6 +109,7 @@ class RunProgress:
         parts += [f"{config['steps']:,} {self.unit} per seed"] if "steps" in config else []
         parts += [formatting.format_seeds(config["seeds"])] if "seeds" in config else []
         parts += [f"{config['loop']} loop"] if "loop" in config else []
+        parts += [f"preset {config['preset']['name']}"] if "preset" in config else []
         return " · ".join(parts)
 
     def status_line(self) -> str:

@@ -23,14 +23,17 @@ class TrainArgs:
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")
     ] = ()
     """Keyword arguments of the environment, such as frame_skip=2. The run keeps them, as NAME?frame_skip=2."""
-    steps: Count = 100_000
-    """Environment steps per seed; updates, when learning from a dataset."""
+    steps: Annotated[Count | None, optional_arg("N")] = None
+    """Environment steps per seed; updates, when learning from a dataset. By default the preset's, else 100,000."""
     seeds: Annotated[str, tyro.conf.arg(metavar="K|A,B,..")] = "1"
     """Number of training seeds (3: seeds 0, 1, 2), or a list of seeds (0,3,5). They train in parallel."""
     seed: Annotated[Count | None, optional_arg("N")] = None
     """One particular training seed, in place of --seeds."""
     envs: Annotated[Count | None, optional_arg("N")] = None
-    """Environments per seed; by default the method's number."""
+    """Environments per seed; by default the preset's number, else the method's."""
+    preset: Annotated[str, tyro.conf.arg(metavar="auto|none|NAME|FILE")] = "auto"
+    """Tuned values for settings, steps and environments that are not given here: those for this method and environment
+    if there are any (auto), none, or those of a name or TOML file (thespis list presets, docs/presets.md)."""
     model: Annotated[str | None, optional_arg("DIR|tiny|blank")] = None
     """Initial model of language model methods: a checkpoint's directory, tiny (a small model, first pretrained on the
     environment's demonstrations), or blank (random weights). The same as --set model=."""
@@ -87,6 +90,7 @@ class TrainArgs:
             "seeds": self._seeds(),
             "envs": self.envs,
             "settings": [*([f"model={self.model}"] if self.model else []), *flatten_option(self.set)],
+            "preset": self.preset,
             "init_from": self.init_from,
             "feedback": self.feedback,
             "curriculum": self._curriculum(),

@@ -112,6 +112,7 @@ def _find_or_train(trial: Trial, job: TrialJob, directory: Path, callbacks: list
             steps=job.arm.steps or trial.steps,
             seeds=list(job.seeds),
             episodes=trial.num_episodes,
+            preset=None,
             out=path,
             callbacks=callbacks,
             **options,

@@ -130,7 +130,7 @@ def sweep(
     method: str | Method,
     env: Any = None,
     *,
-    steps: int,
+    steps: int | None = None,
     seeds: int | list[int] = 1,
     grid: Grid = (),
     settings: list[str] | dict[str, Any] | None = None,
@@ -206,16 +206,17 @@ def _run_jobs(
                 emit_warning(job, message)
             if result.reason not in ("finished", "interrupted"):
                 failures.append(JobFailure(str(path), result.reason, result.message))
-            if _emit_done(bus, job, path, result) and not stop.is_set():
+            if _emit_done(bus, planned.config["steps"], path, result) and not stop.is_set():
                 stopped = True
                 stop.set()
         reason = "stopped" if stopped else "interrupted" if stop.is_set() else "finished"
     return failures, reason
 
 
-def _emit_done(bus: EventBus, job: SweepJob, path: Path, ended: JobResult) -> bool:
-    steps = job.train_args["steps"] if ended.reason == "finished" else 0
-    return bus.emit("done", steps, run=str(path), reason=ended.reason, message=ended.message)
+def _emit_done(bus: EventBus, steps: int, path: Path, ended: JobResult) -> bool:
+    return bus.emit(
+        "done", steps if ended.reason == "finished" else 0, run=str(path), reason=ended.reason, message=ended.message
+    )
 
 
 @contextlib.contextmanager

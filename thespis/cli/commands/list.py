@@ -1,4 +1,4 @@
-"""Command ``thespis list``: methods and environments."""
+"""Command ``thespis list``: methods, environments and presets."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ListCommand:
-    """List methods or environments; with a name, show the details of one."""
+    """List methods, environments or presets; with a name, show the details of one."""
 
-    kind: Annotated[tyro.conf.Positional[Literal["methods", "envs"]], tyro.conf.arg(metavar="methods|envs")]
-    """Methods or environments."""
+    kind: Annotated[
+        tyro.conf.Positional[Literal["methods", "envs", "presets"]], tyro.conf.arg(metavar="methods|envs|presets")
+    ]
+    """Methods, environments, or presets (tuned settings)."""
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME")] = None
-    """The method or environment to show: settings, spaces and loops."""
+    """The method, environment or preset to show: settings, spaces and loops."""
     write: Annotated[str | None, optional_arg("DIR")] = None
     """Write the page of all methods, methods.md, to this directory."""
     evidence: Annotated[str, tyro.conf.arg(metavar="DIR")] = "evidence"
@@ -43,6 +45,10 @@ class ListCommand:
                 _list_methods(out)
             case "methods", str(name):
                 _show_method(out, name)
+            case "presets", None:
+                _list_presets(out)
+            case "presets", str(name):
+                _show_preset(out, name)
             case _, None:
                 _list_environments(out)
             case _, name:
@@ -114,6 +120,32 @@ def _list_environments(out: CommandOutput) -> None:
     out.print(_table(("library", "environments"), rows))
     out.print("details of an environment: thespis list envs NAME; your own: my_module:MyEnv")
     out.write_result({"envs": [{"name": name, "loop": registry.resolve_env(name).kind} for name in names]})
+
+
+def _list_presets(out: CommandOutput) -> None:
+    from thespis.presets.preset import all_presets
+
+    presets = all_presets()
+    rows = [(preset.name, ", ".join(preset.envs), f"{preset.steps or 0:,}", preset.source) for preset in presets]
+    out.print(_table(("preset", "environments", "steps", "source"), rows))
+    out.print("settings of a preset: thespis list presets NAME; use another one, or none: thespis train --preset")
+    out.write_result({"presets": [dataclasses.asdict(preset) for preset in presets]})
+
+
+def _show_preset(out: CommandOutput, name: str) -> None:
+    from thespis.presets.applied import PresetRun, with_preset
+    from thespis.presets.preset import named_preset
+
+    preset = named_preset(name)
+    applied: PresetRun = with_preset(preset.name, preset.method, None, [], steps=None, num_envs=None)
+    assert applied.preset is not None
+    facts = [("environments", ", ".join(preset.envs)), ("steps", f"{applied.steps:,}")]
+    facts += [("number of environments", str(preset.num_envs))] if preset.num_envs else []
+    facts += [("source", preset.source), ("date", preset.date), ("differences", preset.differences or "none known")]
+    facts += [("settings" if i == 0 else "", text) for i, text in enumerate(applied.preset["settings"])]
+    out.print(Text(preset.name, style="bold"))
+    out.print(_table(("", ""), facts, show_header=False))
+    out.write_result(dataclasses.asdict(preset) | {"applied": applied.preset["settings"]})
 
 
 def _show_environment(out: CommandOutput, name: str) -> None:

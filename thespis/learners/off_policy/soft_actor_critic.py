@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.policy_heads import vmap_act
+from thespis.actors.state_dependent_noise import renew_noise
 from thespis.actors.stochastic import DEFAULT_POLICY_HEAD, SoftPolicy, StochasticActor
 from thespis.core.contracts import Mode
 from thespis.core.records import Critique, Number, Transition, View
@@ -80,15 +81,17 @@ class SoftActorCritic(eqx.Module):
         """The part that actors carry: actor, normalizer state and mode; random actions before the first update."""
         return SoftPolicy(state.actor, state.obs_normalizer_state, state.num_updates == 0, mode)
 
-    def init_memory(self, policy: SoftPolicy, n: int) -> tuple[()]:
-        """An empty memory: the policy is memoryless."""
-        return ()
+    def init_memory(self, policy: SoftPolicy, n: int) -> Any:
+        """The memory of ``n`` fresh episodes: exploration noise that outlasts a step, else empty."""
+        return policy.init_memory(n)
 
     def act(self, policy: SoftPolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
         """Sample an action, or take the mode of the distribution in ``Mode.EXPLOIT``."""
 
         def act_single(memory, view, key):
-            return policy(self.normalize_view(policy.obs_normalizer_state, view), key), memory, ()
+            if policy.mode is not Mode.EXPLOIT:
+                memory = renew_noise(memory, key)
+            return policy(self.normalize_view(policy.obs_normalizer_state, view), key, memory), memory, ()
 
         return vmap_act(act_single, memory, view, key)
 

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.actors.distributions import Distribution
-from thespis.actors.policy_heads import Gaussian, PolicyHead, action_probs, vmap_act
+from thespis.actors.policy_heads import ContinuousHead, Gaussian, PolicyHead, action_probs, vmap_act
+from thespis.actors.state_dependent_noise import renew_noise
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
@@ -31,6 +32,8 @@ from thespis.nets.mlp import orthogonal
 from thespis.nets.set_attention import SetAttention
 from thespis.objectives.decision_points import restrict_to_decisions
 from thespis.objectives.returns import gae
+
+DEFAULT_POLICY_HEAD = Gaussian()
 
 
 @runtime_checkable
@@ -82,6 +85,7 @@ class ActorCritic(eqx.Module):
         activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
         encoder: ObservationEncoder | None = None,
+        policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
     ):
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
@@ -100,21 +104,23 @@ class ActorCritic(eqx.Module):
         self.carries_critic_memory = spec.privileged_space is None
         self.body = body(spec.observation_space, body_key)
         self.policy_head = PolicyHead(
-            spec.action_space, self.body.feature_size, head_key, init=orthogonal(0.01), continuous_head=Gaussian()
+            spec.action_space, self.body.feature_size, head_key, init=orthogonal(0.01), continuous_head=policy_head
         )
         self.critic = StateValue(body(critic_spec(spec).observation_space, critic_key), orthogonal(1.0), value_key)
 
     def init_memory(self, n: int) -> Any:
-        """Initial recurrent states of actor and critic for ``n`` fresh episodes."""
-        return self.body.init_memory(n), self.critic.body.init_memory(n) if self.carries_critic_memory else ()
+        """Initial recurrent states of actor and critic for ``n`` fresh episodes, and the actor's noise, if any."""
+        critic_memory = self.critic.body.init_memory(n) if self.carries_critic_memory else ()
+        noise = self.policy_head.init_noise(n)
+        return (self.body.init_memory(n), critic_memory, *([] if noise is None else [noise]))
 
     def action_distribution(self, memory: Any, view: View) -> tuple[Distribution, Any]:
         """Action distribution for one view, and the recurrent states after it."""
         features, actor_memory = self.body(memory[0], view.observation)
-        critic_memory = memory[1]
+        critic_memory, noise = memory[1], memory[2:]
         if self.carries_critic_memory and self.critic.body.core is not None:
             _, critic_memory = self.critic.body(critic_memory, view.observation)
-        return self.policy_head(features, view.action_mask), (actor_memory, critic_memory)
+        return self.policy_head(features, view.action_mask, *noise), (actor_memory, critic_memory, *noise)
 
     def distributions(self, memory: Any, views: View, is_first: Bool[Array, "time row"]) -> Distribution:
         """Action distributions of a whole rollout, leaves ``[time, row, ...]``."""
@@ -155,6 +161,7 @@ class SharedEncoderActorCritic(eqx.Module):
         activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
         encoder: ObservationEncoder | None = None,
+        policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
     ):
         if spec.privileged_space is not None:
             raise UserError(f"the critic of {spec.name} has observations of its own: share_encoder must be false")
@@ -163,7 +170,9 @@ class SharedEncoderActorCritic(eqx.Module):
         self.encoder = build_encoder(space, encoder_key, encoder, set_encoder=set_encoder)
         features = Box((count_features(self.encoder, space),), -math.inf, math.inf)
         spec = dataclasses.replace(spec, observation_space=features)
-        self.actor_critic = ActorCritic(spec, hidden_sizes, key, memory=memory, activation=activation)
+        self.actor_critic = ActorCritic(
+            spec, hidden_sizes, key, memory=memory, activation=activation, policy_head=policy_head
+        )
 
     def encode(self, views: View) -> View:
         """The views of a whole rollout with features in place of observations."""
@@ -210,6 +219,8 @@ class OnPolicyActor(eqx.Module):
         """Actions of all rows, recurrent states after them, and the log-probabilities of the actions."""
 
         def single(memory, view, key):
+            if self.mode is not Mode.EXPLOIT:
+                memory = renew_noise(memory, key)
             policy, memory = self.action_distribution(memory, view)
             if self.mode is Mode.EXPLOIT:
                 action = policy.mode()

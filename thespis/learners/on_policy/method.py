@@ -17,10 +17,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.actors.distributions import Distribution
+from thespis.actors.policy_heads import Gaussian
+from thespis.actors.state_dependent_noise import StateDependentNoise
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
 from thespis.critics.value_functions import critic_observation
 from thespis.learners.on_policy.actor_critic import (
+    DEFAULT_POLICY_HEAD,
     ActorCritic,
     ActorCriticNetwork,
     NormalizerStates,
@@ -134,6 +137,9 @@ class OnPolicyMethod(eqx.Module):
     encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
     own module:Class, built with (observation_space, key)."""
+    policy_head: Gaussian | StateDependentNoise = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
+    """Distribution head of the actor for boxes: Gaussian (with log_std_init, in canonical units) or StateDependentNoise
+    (gSDE: smooth exploration by noise that depends on the state)."""
     share_encoder: bool = eqx.field(static=True, default=False)
     """Whether actor and critic share one encoder, as is usual for images: it is passed once instead of twice."""
 
@@ -148,6 +154,7 @@ class OnPolicyMethod(eqx.Module):
             activation=self.activation,
             set_encoder=self.set_encoder,
             encoder=self.encoder,
+            policy_head=self.policy_head,
         )
         return self.init_from(spec, network)
 

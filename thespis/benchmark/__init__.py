@@ -1,0 +1,1 @@
+"""Standard benchmarks: suites of training runs whose results are compared with published ones."""

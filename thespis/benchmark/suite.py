@@ -1,0 +1,124 @@
+"""Suites of standard benchmarks, read from TOML files: cells of a method on an environment, with published results.
+
+A file has ``title``, ``text`` and a table per cell::
+
+    [[cell]]
+    method = "ppo"
+    env = "CartPole-v1"
+    seeds = 10
+    published = {mean = 500.0, std = 0.0, source = "zoo"}
+
+    [sources]
+    zoo = "RL Zoo, benchmark.md"
+
+``steps`` and ``preset`` may be given; otherwise they are those of the preset for this method and environment.
+``play`` is the evaluation that is compared, ``greedy`` (the default) or ``sampled``; ``episodes`` is the number of
+episodes per seed and evaluation. ``published.env`` is the environment of the source, where its name is another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from thespis.core.errors import UserError
+
+FILES = Path(__file__).parent / "suites"
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedResult:
+    """A result that others have published. ``std`` is over whatever the source says."""
+
+    mean: float
+    source: str
+    std: float | None = None
+    env: str | None = None
+    """The environment's name in the source, where it is another one."""
+    steps: int | None = None
+    """Training steps in the source, where they are others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One entry of a suite: a method that is trained on an environment with several seeds."""
+
+    method: str
+    env: str
+    seeds: int
+    published: PublishedResult
+    preset: str = "auto"
+    steps: int | None = None
+    play: str = "greedy"
+    episodes: int = 20
+
+    @property
+    def env_name(self) -> str:
+        """The environment's name without its library."""
+        return self.env.rpartition(":")[2]
+
+    @property
+    def name(self) -> str:
+        """``METHOD/ENV``."""
+        return f"{self.method}/{self.env_name}"
+
+    @property
+    def file_name(self) -> str:
+        """Name of the cell's result, without the ending."""
+        return f"{self.method}-{self.env_name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """A standard benchmark: its cells, in the order in which they are trained."""
+
+    name: str
+    title: str
+    text: str
+    cells: tuple[Cell, ...]
+    sources: dict[str, str]
+
+    def select(self, patterns: list[str]) -> list[Cell]:
+        """The cells whose ``METHOD/ENV`` matches one of the patterns; all of them without a pattern.
+
+        Raises :class:`UserError` for a pattern that no cell matches.
+        """
+        chosen = {cell.name for cell in self.cells} if not patterns else set()
+        for pattern in patterns:
+            matches = [cell.name for cell in self.cells if fnmatch.fnmatch(cell.name, pattern)]
+            if not matches:
+                raise UserError(f"suite {self.name} has no cell {pattern}: thespis benchmark {self.name} --list")
+            chosen |= set(matches)
+        return [cell for cell in self.cells if cell.name in chosen]
+
+
+def suite_names() -> list[str]:
+    """Names of all suites."""
+    return sorted(path.stem for path in FILES.glob("*.toml"))
+
+
+def load_suite(name: str) -> Suite:
+    """The suite called ``name``. Raises :class:`UserError` for an unknown one."""
+    if name not in suite_names():
+        raise UserError(f"unknown suite {name!r}: it is one of {', '.join(suite_names())}")
+    return read_suite(FILES / f"{name}.toml")
+
+
+def read_suite(path: Path) -> Suite:
+    """The suite in a file."""
+    content = tomllib.loads(path.read_text())
+    cells = tuple(_read_cell(table) for table in content["cell"])
+    suite = Suite(path.stem, content["title"], content["text"], cells, content["sources"])
+    if unknown := {cell.published.source for cell in cells} - set(suite.sources):
+        raise ValueError(f"{path} has no source {unknown}")
+    if len({cell.name for cell in cells}) < len(cells):
+        raise ValueError(f"{path} has a cell twice")
+    return suite
+
+
+def _read_cell(table: dict[str, Any]) -> Cell:
+    values: dict[str, Any] = table | {"published": PublishedResult(**table["published"])}
+    return Cell(**values)

@@ -1,0 +1,1 @@
+"""Presets: tuned settings of methods for environments, as data with their sources."""
