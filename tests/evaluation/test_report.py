@@ -13,7 +13,8 @@ import pytest
 import thespis
 from thespis.core.errors import UserError
 from thespis.core.feeds import Replay
-from thespis.evaluation import film, formatting, run_view
+from thespis.evaluation import formatting, run_view
+from thespis.evaluation import policy_film as film
 from thespis.evaluation.comparison import compare_groups, group_runs
 from thespis.evaluation.figure_style import inline_svg
 from thespis.evaluation.learning_curve import LearningCurve, downsample, in_readable_units, interpolate_gaps, iqm_curve
@@ -296,7 +297,7 @@ def test_a_run_from_data_without_an_environment_is_said_to_be_finished(tmp_path)
     stop = [lambda event: event.kind == "metrics"]
     stopped = thespis.train("bc", data=str(data), steps=4, settings=settings, out=tmp_path / "b", callbacks=stop)
     assert "Not finished: 1 of 4 updates per seed" in (stopped.path / "report.html").read_text()
-    with pytest.raises(UserError, match="from data without an environment: train with --env"):
+    with pytest.raises(UserError, match="from data without an environment: train with --eval-data or --env"):
         group_runs([run.path])
 
 

@@ -6,7 +6,8 @@ import pytest
 
 import thespis
 from thespis.core.records import Critique, Transition, View
-from thespis.evaluation.score import _realized_returns
+from thespis.evaluation.calibration import realized_returns
+from thespis.evaluation.score import _critic_rewards
 from thespis.evidence.measures import overestimation
 from thespis.learners.off_policy.temperature import FixedTemperature
 
@@ -19,8 +20,12 @@ def test_an_entropy_bonus_counts_in_the_steps_before_it():
     steps = Transition(view, np.zeros(3), reward, end, ~np.ones(3, bool), view, np.zeros(3, bool))
     second = 2 + 0.5 * (30 + 3)
     expected = [1 + 0.5 * (20 + second), second, 3]
-    np.testing.assert_allclose(_realized_returns(steps, Critique(entropy_bonus=bonus), 0.5), expected)
-    np.testing.assert_allclose(_realized_returns(steps, Critique(), 0.5), [1 + 0.5 * (2 + 0.5 * 3), 2 + 0.5 * 3, 3])
+
+    def returns(critique):
+        return realized_returns(_critic_rewards(steps, critique, 0.5), end, end, 0.5)
+
+    np.testing.assert_allclose(returns(Critique(entropy_bonus=bonus)), expected)
+    np.testing.assert_allclose(returns(Critique()), [1 + 0.5 * (2 + 0.5 * 3), 2 + 0.5 * 3, 3])
 
 
 @pytest.mark.slow

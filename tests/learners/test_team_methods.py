@@ -185,7 +185,7 @@ def test_td_target_maximizes_over_joint_actions():
         chosen_values = {"movers": next_values["movers"][..., [0, 1], [a, b]], "x": next_values["x"][..., c]}
         is_legal = masks["movers"][..., [0, 1], [a, b]].all(-1) & masks["x"][..., 0, c]
         best_value = np.where(is_legal, np.maximum(best_value, mix(chosen_values)), best_value)
-    expected = steps.reward + 0.99 * np.where(steps.terminated, 0.0, best_value)
+    expected = steps.reward + SMALL_QMIX.discount * np.where(steps.terminated, 0.0, best_value)
     assert not steps.terminated.all() and steps.terminated.any()
     np.testing.assert_allclose(targets, expected, rtol=1e-5, atol=1e-5)
 
@@ -203,7 +203,7 @@ def test_double_q_targets_use_both_networks():
         np.where(alive[n], np.take_along_axis(target[n], np.argmax(online[n], -1)[..., None], -1)[..., 0], 0.0).sum(-1)
         for n in target
     )
-    expected = np.asarray(batch.steps.reward) + 0.99 * np.where(batch.steps.terminated, 0.0, value)
+    expected = np.asarray(batch.steps.reward) + method.discount * np.where(batch.steps.terminated, 0.0, value)
     np.testing.assert_allclose(jax.jit(method.td_targets)(state, batch.steps), expected, rtol=1e-5, atol=1e-5)
 
 

@@ -135,5 +135,5 @@ def test_by_default_only_greedy_play_is_evaluated(tmp_path):
 
 def test_evaluating_a_run_from_data_needs_an_environment(tmp_path):
     data, settings = str(Path(__file__).parents[1] / "compatibility" / "steps"), {"hidden_sizes": "8", "batch_size": 4}
-    with pytest.raises(UserError, match="evaluating needs an environment: give one with --env"):
+    with pytest.raises(UserError, match=r"evaluating needs an environment \(--env\), or held-out data"):
         thespis.train("bc", data=data, steps=4, settings=settings, evaluate_every=2, out=tmp_path / "run")

@@ -129,7 +129,7 @@ def group_runs(run_dirs: Sequence[str | Path], mode: str = "greedy") -> list[Run
     for run in runs:
         members[settings_key(run.config)].append(run)
     names = _group_names([group[0].config for group in members.values()])
-    metric = _held_out_metric(runs) if runs[0].config["env"] is None else ""
+    metric = _held_out_metric(runs) if runs and runs[0].config["env"] is None else ""
     return [_make_group(name, group, mode, metric) for name, group in zip(names, members.values(), strict=True)]
 
 

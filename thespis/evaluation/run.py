@@ -18,7 +18,7 @@ from thespis.core.spaces import Text
 from thespis.envs import registry
 from thespis.evaluation.actor import Actor
 from thespis.evaluation.episode_recording import EpisodeRecording, record_episode
-from thespis.evaluation.film import Film, make_film, read_film, write_film
+from thespis.evaluation.policy_film import Film, make_film, read_film, write_film
 from thespis.evaluation.report import write_report
 from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.score import evaluate_policy

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from thespis.core.errors import UserError
-from thespis.evaluation.film import Film, read_film
 from thespis.evaluation.learning_curve import STEPS_LABEL, UPDATES_LABEL, LearningCurve
+from thespis.evaluation.policy_film import Film, read_film
 from thespis.runs.config import import_object, to_config
 from thespis.runs.store import BASE_COLUMNS, RunDirectory
 from thespis.runs.trust import reading, trust_in

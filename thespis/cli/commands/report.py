@@ -12,7 +12,7 @@ from thespis.cli.output import CommandOutput, print_stderr
 from thespis.core.errors import DamagedCheckpointWarning, UserError
 
 if TYPE_CHECKING:
-    from thespis.evaluation.film import Film
+    from thespis.evaluation.policy_film import Film
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ReportCommand:
 def _record_film(run: Path) -> Film | None:
     """The film of a run, as :meth:`thespis.evaluation.run.Run.film`; what must not be read is the reason of none."""
     from thespis import api
-    from thespis.evaluation.film import Film
+    from thespis.evaluation.policy_film import Film
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamagedCheckpointWarning)  # the command names all of them

@@ -22,6 +22,7 @@ from thespis.methods.multi_agent.qmix import QMIX
 from thespis.methods.multi_agent.vdn import VDN
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.c51 import C51
+from thespis.methods.online.crossq import CrossQ
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq_v2 import DrQv2
@@ -108,6 +109,12 @@ def _single_agent_cases() -> list[ProbeCase]:
     }
     stepped: dict[str, Any] = _Q_LEARNING | {"feed": dataclasses.replace(_REPLAY, sequence_length=3)}
     dsac = DSAC(**_with_critic_learning_rate(sampled), actor_learning_rate=3e-3, reward_scale=1.0, min_std=0.1)
+    crossq = CrossQ(
+        **_BASE | {"learning_rate": 3e-3},
+        critic_hidden_sizes=(32, 32),
+        temperature=FixedTemperature(0.0),
+        feed=dataclasses.replace(_REPLAY, batch_size=256),
+    )
     ppo = PPO(**_ON_POLICY, num_epochs=4)
     return [
         ProbeCase(ppo, "late", 20_000),
@@ -126,6 +133,7 @@ def _single_agent_cases() -> list[ProbeCase]:
             NStepQ(**_ON_POLICY, td_lambda=0.0, target_update_interval=20, epsilon_decay_updates=30.0), "choice", 30_000
         ),
         ProbeCase(dsac, "signal-continuous", 8_000),
+        ProbeCase(crossq, "constant-continuous", 24_000),
         ProbeCase(ES(learning_rate=0.05, noise_std=0.1), "amount", 6_400),
     ]
 
