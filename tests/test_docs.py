@@ -75,6 +75,7 @@ LONG = {
     "concepts",
     "deployment",
     "games",
+    "images",
     "language-actors",
     "language-data",
     "offline-data",

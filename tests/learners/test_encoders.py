@@ -70,7 +70,7 @@ def test_too_small_images_are_refused():
         NatureCNN()((20, 20, 3), KEY)
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
 def test_own_encoder_is_trained_stored_and_loaded(name, tmp_path):
     run = thespis.train(
         name,

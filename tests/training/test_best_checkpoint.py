@@ -88,6 +88,7 @@ def test_a_resumed_run_ends_with_the_same_best_checkpoint(evaluated, tmp_path):
     assert (path / "evaluations.jsonl").read_bytes() == (evaluated[0].path / "evaluations.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_that_continues_keeps_the_better_one_of_its_ends(tmp_path):
     run = train(tmp_path / "run", steps=64, evaluate_every=0)
     first = float(np.mean(final_returns(run)))

@@ -25,11 +25,21 @@ def no_reports():
         yield
 
 
+class FinishedRuns(dict):
+    """A finished run of each case, trained when it is first asked for."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, name):
+        self[name] = train(name, STEPS, self._folder / name)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """A finished run of each case."""
-    folder = tmp_path_factory.mktemp("sources")
-    return {name: train(name, STEPS, folder / name) for name in ("on-policy", "host-loop", "data")}
+    return FinishedRuns(tmp_path_factory.mktemp("sources"))
 
 
 def start_from(name, source, out, steps=STEPS, **changes):

@@ -23,7 +23,7 @@ CASES = {
     "host-loop": ("dqn", "probe:maze", {"settings": OFF_POLICY, "loop": "host", "seeds": 2}),
     "data": ("bc", None, {"settings": {"hidden_sizes": "8", "batch_size": 4}, "data": DATA}),
 }
-FAST = ("on-policy", "replay-that-grows")
+FAST = ("replay-that-grows",)
 STEPS = 70  # no multiple of a block
 
 
@@ -73,6 +73,7 @@ def test_a_run_can_continue_several_times_and_a_repeated_call_changes_nothing(tm
     assert state == state_hash(whole)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_can_end_earlier_than_planned(tmp_path):
     method, env, options = CASES["replay-that-grows"]
     stop = [lambda event: event.kind == "metrics" and event.step >= 30]
