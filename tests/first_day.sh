@@ -222,6 +222,7 @@ own_environment() {
   true_in_python 'read("runs/drift/final.json")["greedy"]["interval"][1] <= 20'
   verdict "my environment declares its return's bounds"
   t train ppo --env drift:Drift --steps 512 --seeds 3 --out runs/half --quiet "${SMALL[@]}"
+  code 0
   t resume runs/half --steps 1024 --trust drift --quiet
   code 0 && true_in_python 'read("runs/half/final.json")["state_hash"] == read("runs/drift/final.json")["state_hash"]'
   verdict "with get_state and set_state, my environment resumes exactly"
@@ -245,6 +246,7 @@ doctor() {
 
 compare() {
   t train a2c --env CartPole-v1 --steps 2048 --seeds 3 --out runs/a2c --quiet --envs 4 --episodes 4 --set hidden_sizes=8
+  code 0
   t compare runs/ppo runs/a2c
   code 0 && out 'for a plot: thespis compare runs/ppo runs/a2c --plot'
   t compare runs/ppo runs/a2c --plot comparison.svg
