@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ale_py
 import envpool
 import gymnasium
 import pytest
@@ -45,6 +46,7 @@ def test_presets_are_for_environments_that_exist_and_have_names_of_their_own():
     assert len({preset.name for preset in presets}) == len(presets)
     pairs = [(preset.method, env) for preset in presets if preset.is_default for env in preset.envs]
     assert len(set(pairs)) == len(pairs), "an environment has two presets that are used by default"
+    gymnasium.register_envs(ale_py)
     known = {*ENV_NAMES, *gymnasium.registry, *envpool.list_all_envs()}
     assert {env for preset in presets for env in preset.envs} <= known
 

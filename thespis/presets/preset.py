@@ -154,10 +154,10 @@ def _flatten(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _matching(presets: list[Preset], env: Any) -> Preset | None:
-    """The first preset for an environment that is given by its name."""
+    """The first preset for an environment that is given by its name, whatever its arguments are."""
     if not isinstance(env, str):
         return None
-    library, _, name = resolve_env(env).name.partition(":")
+    library, _, name = resolve_env(env).name.partition("?")[0].partition(":")
     if library not in MATCHED_LIBRARIES:
         return None
     return next((preset for preset in presets if name in preset.envs), None)
