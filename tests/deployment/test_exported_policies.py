@@ -35,6 +35,8 @@ def random_state(case):
     def leaf(x):
         if jnp.issubdtype(x.dtype, np.floating):
             return np.asarray(rng.uniform(-0.5, 1, x.shape), x.dtype)
+        if x.dtype == bool:  # roles of the same actions would be worth the same
+            return rng.random(x.shape) < 0.7
         return jax.random.key(0) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.ones(x.shape, x.dtype)
 
     return jax.tree.map(leaf, shapes)
