@@ -109,12 +109,8 @@ def _single_agent_cases() -> list[ProbeCase]:
     }
     stepped: dict[str, Any] = _Q_LEARNING | {"feed": dataclasses.replace(_REPLAY, sequence_length=3)}
     dsac = DSAC(**_with_critic_learning_rate(sampled), actor_learning_rate=3e-3, reward_scale=1.0, min_std=0.1)
-    crossq = CrossQ(
-        **_BASE | {"learning_rate": 3e-3},
-        critic_hidden_sizes=(32, 32),
-        temperature=FixedTemperature(0.0),
-        feed=dataclasses.replace(_REPLAY, batch_size=256),
-    )
+    wide_batches: dict[str, Any] = {name: value for name, value in sampled.items() if name != "tau"}
+    crossq = CrossQ(**wide_batches, critic_hidden_sizes=(32, 32))
     ppo = PPO(**_ON_POLICY, num_epochs=4)
     return [
         ProbeCase(ppo, "late", 20_000),
