@@ -14,6 +14,7 @@ from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.off_policy.discrete_q import IteratedTargets
 from thespis.learners.off_policy.temperature import FixedTemperature
 from thespis.learners.off_policy.trust_region import MirrorDescentStep
+from thespis.learners.optim.optimizers import LinearSchedule
 from thespis.methods.multi_agent.ippo import IPPO
 from thespis.methods.multi_agent.maddpg import MADDPG
 from thespis.methods.multi_agent.mappo import MAPPO
@@ -110,6 +111,7 @@ def _single_agent_cases() -> list[ProbeCase]:
     stepped: dict[str, Any] = _Q_LEARNING | {"feed": dataclasses.replace(_REPLAY, sequence_length=3)}
     dsac = DSAC(**_with_critic_learning_rate(sampled), actor_learning_rate=3e-3, reward_scale=1.0, min_std=0.1)
     wide_batches: dict[str, Any] = {name: value for name, value in sampled.items() if name != "tau"}
+    wide_batches["learning_rate"] = LinearSchedule(5e-3, 4_000.0)  # statistics of batches are noise in its values
     crossq = CrossQ(**wide_batches, critic_hidden_sizes=(32, 32))
     ppo = PPO(**_ON_POLICY, num_epochs=4)
     return [
@@ -129,7 +131,7 @@ def _single_agent_cases() -> list[ProbeCase]:
             NStepQ(**_ON_POLICY, td_lambda=0.0, target_update_interval=20, epsilon_decay_updates=30.0), "choice", 30_000
         ),
         ProbeCase(dsac, "signal-continuous", 8_000),
-        ProbeCase(crossq, "constant-continuous", 24_000),
+        ProbeCase(crossq, "constant-continuous", 32_000),
         ProbeCase(ES(learning_rate=0.05, noise_std=0.1), "amount", 6_400),
     ]
 
