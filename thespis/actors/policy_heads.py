@@ -26,8 +26,7 @@ from thespis.actors.distributions import (
 )
 from thespis.actors.state_dependent_noise import (
     ExplorationNoise,
-    SquashedStateDependentNoise,
-    StateDependentNoise,
+    HeadWithNoise,
     direct,
     init_noise,
     require_bounded,
@@ -150,7 +149,7 @@ class PolicyHead(eqx.Module):
     def init_noise(self, n: int) -> ExplorationNoise | None:
         """The exploration noise of ``n`` fresh episodes; ``None`` if the head draws an independent one at each step."""
         head = self.continuous_head
-        if not isinstance(head, StateDependentNoise | SquashedStateDependentNoise) or not self.free_params:
+        if not isinstance(head, HeadWithNoise) or not self.free_params:
             return None
         return init_noise(self.free_params, head.resample_interval, n)
 

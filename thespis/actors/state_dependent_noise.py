@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -57,6 +58,14 @@ def renew_noise(memory: PyTree, key: Key[Array, ""]) -> PyTree:
         return memory
     key = jax.random.fold_in(key, 1)  # the actions are drawn with the key itself
     return jax.tree.map(lambda part: part.renew(key) if is_noise(part) else part, memory, is_leaf=is_noise)
+
+
+@runtime_checkable
+class HeadWithNoise(Protocol):
+    """Interface of policy heads whose exploration noise outlasts a step."""
+
+    resample_interval: int
+    """Steps of an episode with the same direction of noise."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,15 +47,11 @@ class OpenSpielActor:
 
     def probabilities(self, states: list[Any], players: list[int]) -> list[list[tuple[int, float]]]:
         """Legal actions and their probabilities for one player in each state."""
-        seen = [self._adapter.observe(state) for state in states]
-        count = self.game.num_distinct_actions()
-        noop = np.arange(count) == 0
-        masks = [[noop if mask is None else mask for mask in state_masks] for _, state_masks, _ in seen]
-        view = View(
-            {PLAYER_GROUP: np.array([observations for observations, _, _ in seen])},
-            {PLAYER_GROUP: np.array(masks)},
-            {PLAYER_GROUP: np.array([alive for _, _, alive in seen])},
-        )
+        observations, masks, alive = zip(*(self._adapter.observe(state) for state in states), strict=True)
+        noop = np.arange(self.game.num_distinct_actions()) == 0
+        legal_actions = [[noop if mask is None else mask for mask in state_masks] for state_masks in masks]
+        leaves = (np.array(observations), np.array(legal_actions), np.array(alive))
+        view = View(*({PLAYER_GROUP: leaf} for leaf in leaves))
         rows = np.asarray(self._probs(view)[PLAYER_GROUP], "float64")
         results = []
         for row, state, player in zip(rows, states, players, strict=True):

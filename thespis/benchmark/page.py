@@ -33,8 +33,8 @@ def write_page(results: Path, directory: Path) -> Path:
     suites = [load_suite(name) for name in suite_names()]
     files = {PAGE: render_page(suites, results).encode()}
     for suite in suites:
-        if found := _found_results(suite, results):
-            files[f"{FIGURES}/{_figure_name(suite)}"] = plot_suite(found)
+        if cell_results := _stored_results(suite, results):
+            files[f"{FIGURES}/{_figure_name(suite)}"] = plot_suite(cell_results)
     with disk.as_user_error("the page of results", directory):
         for name, content in files.items():
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,9 +49,9 @@ def render_page(suites: Sequence[Suite], results: Path) -> str:
 
 
 def _section(suite: Suite, results: Path) -> str:
-    found = dict(_found_results(suite, results))
-    current = [cell for cell, result in found.items() if is_current(cell, result)]
-    num_reached = sum(reaches(found[cell], cell) for cell in current)
+    result_by_cell = dict(_stored_results(suite, results))
+    current = [cell for cell, result in result_by_cell.items() if is_current(cell, result)]
+    num_reached = sum(reaches(result_by_cell[cell], cell) for cell in current)
     lines = [f"## {suite.title}", "", suite.text.strip(), ""]
     lines += [f"- *{name}*: {source}" for name, source in suite.sources.items()]
     if current:
@@ -61,7 +61,7 @@ def _section(suite: Suite, results: Path) -> str:
         lines += ["", f"![learning curves](images/{_figure_name(suite)})", ""]
         lines += ["| cell | steps | ours | 95% interval | published | reached | seeds | time | CPU time |"]
         lines += ["| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |"]
-        lines += [_row(cell, found[cell]) for cell in current]
+        lines += [_row(cell, result_by_cell[cell]) for cell in current]
     untrained = [f"`{cell.name}`" for cell in suite.cells if cell not in current]
     lines += ["", f"Not trained yet, or with other settings: {', '.join(untrained)}."] if untrained else []
     return "\n".join([*lines, ""])
@@ -86,7 +86,7 @@ def _row(cell: Cell, result: dict[str, Any]) -> str:
     return f"| {' | '.join(values)} |"
 
 
-def _found_results(suite: Suite, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
+def _stored_results(suite: Suite, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
     """The cells that have a result, current or not, each with its result."""
     pairs = [(cell, read_result(results, suite, cell)) for cell in suite.cells]
     return [(cell, result) for cell, result in pairs if result is not None]

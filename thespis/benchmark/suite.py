@@ -62,7 +62,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """``METHOD/ENV``."""
+        """Name of the cell on the command line: ``METHOD/ENV``."""
         return f"{self.method}/{self.env_name}"
 
     @property

@@ -39,11 +39,11 @@ def read_d3rlpy(path: Path) -> Columns:
                 return _read_episodes(file, path)
             if "observations" in file:
                 return _read_steps(file)
-            held = ", ".join(sorted(file)[:8]) or "nothing"
+            names = ", ".join(sorted(file)[:8]) or "nothing"
     except (OSError, KeyError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"cannot read {path}: {reason}") from error
-    raise UserError(f"{path} is no dataset of d3rlpy: it has neither num_episodes nor observations, but {held}")
+    raise UserError(f"{path} is no dataset of d3rlpy: it has neither num_episodes nor observations, but {names}")
 
 
 def _read_episodes(file: Any, path: Path) -> Columns:

@@ -20,7 +20,7 @@ from thespis.core.errors import UserError
 from thespis.core.laws.random_samples import random_view
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import Text, leaf_spaces, unscale_action
-from thespis.deployment.graph import Graph, GraphBuilder, Tensor, Unsupported
+from thespis.deployment.graph import Graph, GraphBuilder, Tensor, UnsupportedValue
 from thespis.deployment.numpy_policy import flatten
 from thespis.deployment.rules import UnsupportedOperation
 from thespis.deployment.tracing import finish, trace
@@ -185,7 +185,7 @@ def _used_memory(builder: GraphBuilder, values: dict[str, Any], names: set[str])
     used: set[str] = set()
     wanted = [name for name in values if not name.startswith("next_memory.")]
     while wanted:
-        supported = {name: values[name] for name in wanted if not isinstance(values[name], Unsupported)}
+        supported = {name: values[name] for name in wanted if not isinstance(values[name], UnsupportedValue)}
         reached = builder.inputs_of(supported) & names
         wanted = [f"next_{name}" for name in reached - used]
         used |= reached

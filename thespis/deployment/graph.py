@@ -32,24 +32,27 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Constant:
-    """A constant array; ``name`` is that of the parameter from which it comes, if it is one alone."""
+    """Constant tensor of the graph, as ONNX's operator ``Constant`` gives.
+
+    ``name`` is that of the parameter from which it comes, if it is one alone.
+    """
 
     array: Any
     name: str = ""
 
     @property
     def shape(self) -> Shape:
-        """The array's shape."""
+        """Shape of the constant array."""
         return tuple(self.array.shape)
 
     @property
     def dtype(self) -> str:
-        """The array's dtype by name."""
+        """NumPy's name of the constant array's dtype."""
         return str(self.array.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
-class Unsupported:
+class UnsupportedValue:
     """A value that cannot be exported, and why. It is an error only if an output depends on it."""
 
     reason: str
@@ -60,7 +63,7 @@ Operand = Tensor | Constant
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """One operation."""
+    """Node of the graph: one operator of ONNX with the names of its inputs and outputs (ONNX's ``NodeProto``)."""
 
     op: str
     inputs: tuple[str, ...]
@@ -226,10 +229,10 @@ class GraphBuilder:
 
 
 def constant(value: Any, dtype: str) -> Constant:
-    """A constant of a dtype."""
+    """Constant tensor of a dtype from an array or a number."""
     return Constant(np.asarray(value, dtype))
 
 
 def size(shape: Shape) -> int:
-    """Number of elements."""
+    """Number of elements of an array of this shape."""
     return math.prod(shape)

@@ -67,8 +67,8 @@ class Policy:
     def __call__(self, observation: Any, action_mask: Any = None, alive: Any = None) -> Any:
         """The action for one observation without batch axis (needs ``batch_size`` 1), as nested as the action space."""
         view = {"observation": observation, "action_mask": action_mask, "alive": alive}
-        given = {name: np.asarray(value)[None] for name, value in flatten(view).items()}
-        return unflatten(self.description["action"], {name: value[0] for name, value in self.step(given).items()})
+        inputs = {name: np.asarray(value)[None] for name, value in flatten(view).items()}
+        return unflatten(self.description["action"], {name: value[0] for name, value in self.step(inputs).items()})
 
 
 def flatten(value: Any, name: str = "") -> dict[str, Any]:

@@ -42,9 +42,9 @@ def main(directory: Path, inputs: Path, outputs: Path) -> None:
     rows, seconds, memory = [], [], start
     run({name: column[0] for name, column in steps.items()} | start)  # loads what is loaded at the first call
     for i, first in enumerate(is_first):
-        given = {name: column[i] for name, column in steps.items()} | (start if first else memory)
+        step_inputs = {name: column[i] for name, column in steps.items()} | (start if first else memory)
         before = time.perf_counter()
-        result = run(given)
+        result = run(step_inputs)
         seconds.append(time.perf_counter() - before)
         memory = {part["input"]: result[part["output"]] for part in description["memory"]}
         rows.append(result)

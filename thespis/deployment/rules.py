@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from thespis.deployment.graph import Constant, GraphBuilder, Operand, Unsupported, constant, size
+from thespis.deployment.graph import Constant, GraphBuilder, Operand, UnsupportedValue, constant, size
 
 Rule = Callable[..., Any]
 
@@ -26,12 +26,12 @@ def select(builder: GraphBuilder, values: Sequence[Any]) -> Any:
     If that is a constant, the other values may be unsupported.
     """
     which, *cases = values
-    if isinstance(which, Unsupported):
+    if isinstance(which, UnsupportedValue):
         return which
     if isinstance(which, Constant) and which.array.size and np.all(which.array == which.array.flat[0]):
         return cases[int(which.array.flat[0])]
     for case in cases:
-        if isinstance(case, Unsupported):
+        if isinstance(case, UnsupportedValue):
             return case
     if which.dtype == "bool":
         return builder.where(which, cases[1], cases[0])

@@ -2,7 +2,7 @@
 
 What depends on constants alone is computed during conversion. Loops are unrolled: the number of their iterations must
 not depend on the inputs. An operation without a counterpart makes its result
-:class:`~thespis.deployment.graph.Unsupported`, which is an error only if an output needs it: a greedy policy may
+:class:`~thespis.deployment.graph.UnsupportedValue`, which is an error only if an output needs it: a greedy policy may
 contain a random choice that it never takes.
 """
 
@@ -17,11 +17,11 @@ import numpy as np
 from jax.extend import core as jex
 from jaxtyping import PyTree
 
-from thespis.deployment.graph import Constant, Graph, GraphBuilder, Operand, Tensor, Unsupported
+from thespis.deployment.graph import Constant, Graph, GraphBuilder, Operand, Tensor, UnsupportedValue
 from thespis.deployment.linear_rules import LINEAR_RULES
 from thespis.deployment.rules import RULES, UnsupportedOperation, select
 
-Value = Operand | Unsupported
+Value = Operand | UnsupportedValue
 
 MAX_ITERATIONS = 512
 """Loops with more iterations are not unrolled."""
@@ -47,7 +47,7 @@ def trace(
     }
     builder = GraphBuilder(tuple(tensors.values()))
     values: list[Value] = [Constant(_host_array(parameters[name]), name) for name in sorted(parameters)]
-    values += [tensors[name] if name in tensors else Unsupported(opaque[name]) for name in sorted(inputs)]
+    values += [tensors[name] if name in tensors else UnsupportedValue(opaque[name]) for name in sorted(inputs)]
     outputs = _Interpreter(builder).closed(closed, values)
     return builder, dict(zip(sorted(shapes), outputs, strict=True))
 
@@ -56,7 +56,7 @@ def finish(builder: GraphBuilder, values: dict[str, Value]) -> Graph:
     """The graph of supported values. Raises :class:`UnsupportedOperation` with the reason if one is not."""
     results: dict[str, Operand] = {}
     for name, value in values.items():
-        if isinstance(value, Unsupported):
+        if isinstance(value, UnsupportedValue):
             raise UnsupportedOperation(value.reason)
         results[name] = value
     return builder.build(results)
@@ -113,7 +113,7 @@ class _Interpreter:
                 return [select(self.builder, values)]
             return self.operation(equation, values)
         except UnsupportedOperation as error:
-            return [Unsupported(str(error))] * len(equation.outvars)
+            return [UnsupportedValue(str(error))] * len(equation.outvars)
 
     def operation(self, equation: Any, values: list[Value]) -> list[Value]:
         """The outputs of an operation that has no inner jaxpr."""
@@ -122,7 +122,7 @@ class _Interpreter:
             raise UnsupportedOperation("its action depends on random numbers")
         operands: list[Operand] = []
         for value in values:
-            if isinstance(value, Unsupported):
+            if isinstance(value, UnsupportedValue):
                 raise UnsupportedOperation(value.reason)
             operands.append(value)
         rule = RULES.get(name) or LINEAR_RULES.get(name)
@@ -180,7 +180,7 @@ class _Interpreter:
 
     def row(self, value: Value, i: int) -> Value:
         """Row ``i`` of the leading axis."""
-        if isinstance(value, Unsupported):
+        if isinstance(value, UnsupportedValue):
             return value
         if isinstance(value, Constant):
             return Constant(value.array[i], value.name)
@@ -192,7 +192,7 @@ class _Interpreter:
         """Rows as a new leading axis."""
         rows: list[Operand] = []
         for value in values:
-            if isinstance(value, Unsupported):
+            if isinstance(value, UnsupportedValue):
                 return value
             rows.append(self.builder.reshape(value, (1, *value.shape)))
         return self.builder.concatenate(rows, 0)

@@ -61,17 +61,17 @@ def with_preset(
             raise UserError(f"--preset {preset} needs the method's name: a configured method has its own settings")
         return PresetRun(make_method(method, settings), usual, num_envs, None)
     base = make_method(method, [])
-    found = find_preset(preset, base.name, env)
-    if found is None:
+    selected = find_preset(preset, base.name, env)
+    if selected is None:
         return PresetRun(apply_settings(base, settings), usual, num_envs, None)
-    steps = found.steps if steps is None and found.steps else usual
-    num_envs = num_envs or found.num_envs
+    steps = selected.steps if steps is None and selected.steps else usual
+    num_envs = num_envs or selected.num_envs
     # once to know the settings that the number of updates depends on, then with this number
-    draft = apply_settings(base, [*setting_texts(found, 1, 1), *settings])
+    draft = apply_settings(base, [*setting_texts(selected, 1, 1), *settings])
     updates, gradient_steps = count_updates(draft, steps, num_envs)
-    texts = setting_texts(found, updates, gradient_steps)
+    texts = setting_texts(selected, updates, gradient_steps)
     built = apply_settings(base, [*texts, *settings])
-    return PresetRun(built, steps, num_envs, _record(found, texts, settings))
+    return PresetRun(built, steps, num_envs, _record(selected, texts, settings))
 
 
 def setting_texts(preset: Preset, num_updates: int, num_gradient_steps: int) -> list[str]:

@@ -80,17 +80,17 @@ def find_preset(preset: str | Path | None, method: str, env: Any) -> Preset | No
         return _matching(presets, env) if presets else None
     if isinstance(preset, Path) or preset.endswith(SUFFIX):
         presets = read_presets(Path(preset))
-        found = presets[0] if len(presets) == 1 else _matching(presets, env)
-        if found is None:
+        selected = presets[0] if len(presets) == 1 else _matching(presets, env)
+        if selected is None:
             names = ", ".join(name for p in presets for name in p.envs)
             raise UserError(f"{preset} has presets for {names} and none for {env}")
     else:
-        found = named_preset(preset)
-    if found.method != method:
+        selected = named_preset(preset)
+    if selected.method != method:
         raise UserError(
-            f"preset {preset} is for {found.method}, not for {method}: train {found.method}, or leave it out"
+            f"preset {preset} is for {selected.method}, not for {method}: train {selected.method}, or leave it out"
         )
-    return found
+    return selected
 
 
 def all_presets() -> list[Preset]:

@@ -70,8 +70,8 @@ def search_space(method: Any, names: Sequence[str] = ()) -> list[Dimension]:
     """
     paths = list(setting_paths(method))
     if not names:
-        found = [path for path in paths if any(fnmatch.fnmatchcase(path, pattern) for pattern in TUNED.split())]
-        dimensions = [_dimension(method, path) for path in found if _is_number(_value(method, path))]
+        tuned_paths = [path for path in paths if any(fnmatch.fnmatchcase(path, pattern) for pattern in TUNED.split())]
+        dimensions = [_dimension(method, path) for path in tuned_paths if _is_number(_value(method, path))]
         if not dimensions:
             raise UserError(f"{method.name} has none of the settings that are tuned by default: name some with --tune")
         return dimensions

@@ -126,7 +126,7 @@ class RunningActor(eqx.Module):
         return network.head(network.mlp(self.statistics, network.encoder(view.observation)))
 
     def initial_action(self, distribution: PyTree, view: View, key: Key[Array, ""]) -> PyTree:
-        """A uniform action."""
+        """A uniform random action: the policy before the first update."""
         return random_action(self.network.head.space, key, view.action_mask)
 
 
@@ -152,12 +152,12 @@ class CrossQState(eqx.Module):
 
     @property
     def actor(self) -> RunningActor:
-        """The actor that acts."""
+        """The actor with its running statistics."""
         return self.delayed.actor
 
 
 class CrossQ(SoftActorCritic):
-    """CrossQ: SAC with batch normalization and without target networks, for box actions; learns from fewer steps."""
+    """CrossQ: SAC with batch normalization in actor and critics and without target networks; box actions."""
 
     learning_rate: LearningRate = 1e-3
     """Learning rate of actor and critics."""
@@ -233,9 +233,8 @@ class CrossQ(SoftActorCritic):
         self, state: CrossQState, view: View, privileged: PyTree, actions: PyTree, key: Key[Array, ""]
     ) -> ActionEvaluation:
         """Minimum Q-value of the ensemble, its advantage over the soft value, critic disagreement, entropy bonus."""
-        q = running_values(state.critics, state.critic_statistics)(
-            critic_observation(privileged, view.observation), actions
-        )[:, 0]
+        critic_input = critic_observation(privileged, view.observation)
+        q = ensemble_values(state.critics, state.critic_statistics, critic_input, actions)[:, 0]
         alpha = self.temperature.alpha(state.delayed.temperature)
         q_fn = running_minimum(state.critics, state.critic_statistics)
         value, entropy = soft_value(state.actor, q_fn, alpha, view, key, privileged)
@@ -311,12 +310,13 @@ class CrossQ(SoftActorCritic):
         return CrossQActorState(RunningActor(network, statistics), opt_state, temperature, entropy, norm)
 
 
-def running_values(critics: BatchRenormQ, statistics: Statistics) -> QValueFn:
-    """Q-values ``[member, k]`` of ``k`` actions by every member of an ensemble, by running statistics."""
-    return lambda observation, actions: jax.vmap(lambda critic, s: critic(s, observation, actions))(critics, statistics)
+def ensemble_values(
+    critics: BatchRenormQ, statistics: Statistics, observation: PyTree, actions: Float[Array, "k *action"]
+) -> Float[Array, "members k"]:
+    """Q-values of ``k`` actions by every member of an ensemble, by running statistics."""
+    return jax.vmap(lambda critic, s: critic(s, observation, actions))(critics, statistics)
 
 
 def running_minimum(critics: BatchRenormQ, statistics: Statistics) -> QValueFn:
     """Minimum over the members of an ensemble, by running statistics."""
-    values = running_values(critics, statistics)
-    return lambda observation, actions: jnp.min(values(observation, actions), axis=0)
+    return lambda observation, actions: jnp.min(ensemble_values(critics, statistics, observation, actions), axis=0)
