@@ -6,67 +6,11 @@
 #   tests/first_day.sh ranges data                only the steps whose names contain a word (those they need run too)
 #
 # Everything happens in a new directory, which is removed at the end unless FIRST_DAY_DIR names it.
-set -uo pipefail
+# shellcheck source=tests/first_day_lib.sh
+. "$(dirname "$0")/first_day_lib.sh"
 
-ROOT=$(cd "$(dirname "$0")/.." && pwd)
-if [ -n "${FIRST_DAY_DIR:-}" ]; then
-  WORK=$FIRST_DAY_DIR && mkdir -p "$WORK"
-else
-  WORK=$(mktemp -d) && trap 'rm -rf "$WORK"' EXIT
-fi
-WORK=$(cd "$WORK" && pwd)
-case ${THESPIS_PYTHON:-} in
-  "") PYTHON=$WORK/venv/bin/python ;;
-  */*) PYTHON=$(cd "$(dirname "$THESPIS_PYTHON")" && pwd)/$(basename "$THESPIS_PYTHON") ;;
-  *) PYTHON=$(command -v "$THESPIS_PYTHON") ;;
-esac
-cd "$WORK" || exit 2
-export PYTHONPATH=$WORK${PYTHONPATH:+:$PYTHONPATH} COLUMNS=100 JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
-export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$WORK/jax_cache}
-unset MINARI_DATASETS_PATH
 export MINARI_DATASETS_PATH=$WORK/minari
-
-PASSED=0 FAILED=0 CODE=0
-OUT=$WORK/stdout ERR=$WORK/stderr
 SMALL=(--envs 4 --episodes 4 --set hidden_sizes=8 num_steps=64 num_epochs=2)
-
-# Run a command; its output is in $OUT and $ERR, its exit code in $CODE.
-t() { "$PYTHON" -m thespis "$@" >"$OUT" 2>"$ERR" </dev/null; CODE=$?; }
-py() { "$PYTHON" "$@" >"$OUT" 2>"$ERR" </dev/null; CODE=$?; }
-
-PROBLEM=""
-fail() { [ -n "$PROBLEM" ] || PROBLEM=$1; }
-code() { [ "$CODE" = "$1" ] || fail "exit code $CODE, not $1"; }
-out() { grep -qE -- "$1" "$OUT" || fail "stdout lacks: $1"; }
-err() { grep -qE -- "$1" "$ERR" || fail "stderr lacks: $1"; }
-one_line() { [ "$(wc -l <"$ERR")" = 1 ] || fail "stderr has $(wc -l <"$ERR") lines, not one"; }
-file() { [ -s "$1" ] || fail "$1 is missing or empty"; }
-holds() { grep -qE -- "$2" "$1" || fail "$1 lacks: $2"; }
-# A Python expression that must be true; `read(path)` reads JSON.
-true_in_python() {
-  local script="import json, sys, glob; read = lambda path: json.load(open(path)); sys.exit(0 if ($1) else 1)"
-  "$PYTHON" -c "$script" 2>>"$ERR" || fail "not true: $1"
-}
-
-# The verdict of a step: one line; of a failed one also the ends of its last output.
-verdict() {
-  if [ -z "$PROBLEM" ]; then
-    PASSED=$((PASSED + 1)) && printf 'ok    %s\n' "$1"
-  else
-    FAILED=$((FAILED + 1)) && printf 'FAIL  %s: %s\n' "$1" "$PROBLEM"
-    tail -n 12 "$OUT" | sed 's/^/      | /'
-    tail -n 12 "$ERR" | sed 's/^/      ! /'
-  fi
-  PROBLEM=""
-}
-
-refused() { # NAME REGEX COMMAND...: a mistake costs one line and exit code 2
-  local name=$1 line=$2
-  shift 2
-  t "$@"
-  code 2 && one_line && err "$line"
-  verdict "$name"
-}
 
 install() {
   [ -z "${THESPIS_PYTHON:-}" ] || return 0

@@ -116,8 +116,7 @@ class AtariEnv:
 
     def reset(self, seeds: list[int]) -> TimeStep:
         """Start a game in every environment; ``seeds[i]`` determines all games of environment ``i``."""
-        if len(seeds) != self._num_envs:
-            raise UserError(f"{self._num_envs} environments need {self._num_envs} seeds, not {len(seeds)}")
+        conversion.check_seeds(seeds, self._num_envs)
         self._history = history = _History(np.array([int(seed) for seed in seeds], "uint64"))
         observation, info = self._env.reset(seed=history.game_seeds())
         history.lives = info["lives"].copy()

@@ -61,6 +61,12 @@ def replace_action_masks(space: Space, whole: Any, indices: np.ndarray, rows: li
     return map_space(leaf, space, whole, stack_action_masks(space, rows))
 
 
+def check_seeds(seeds: list[int], num_envs: int) -> None:
+    """Raise ``UserError`` unless there is one seed for each environment."""
+    if len(seeds) != num_envs:
+        raise UserError(f"{num_envs} environments need {num_envs} seeds, not {len(seeds)}")
+
+
 def check_actions(space: Space, actions: Any, num_envs: int, agent_axes: tuple[int, ...] = ()) -> Any:
     """Convert actions to numpy arrays with leading axes ``num_envs, *agent_axes``, in the space's dtypes.
 

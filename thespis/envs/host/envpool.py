@@ -90,8 +90,7 @@ class EnvPool:
         """Create the environments anew, environment ``i`` with ``seeds[i]``, and start an episode in each."""
         import envpool
 
-        if len(seeds) != self._num_envs:
-            raise UserError(f"{self._num_envs} environments need {self._num_envs} seeds, not {len(seeds)}")
+        conversion.check_seeds(seeds, self._num_envs)
         self.close()
         with _suppress_warnings():
             self._pool = envpool.make_gymnasium(

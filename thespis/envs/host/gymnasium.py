@@ -84,8 +84,7 @@ class GymnasiumSyncEnv:
 
     def reset(self, seeds: list[int]) -> TimeStep:
         """Start an episode in every environment, environment ``i`` seeded with ``seeds[i]``."""
-        if len(seeds) != self.num_envs:
-            raise UserError(f"{self.num_envs} environments need {self.num_envs} seeds, not {len(seeds)}")
+        conversion.check_seeds(seeds, self.num_envs)
         self._steps = 0
         view = self._stack(self._map_envs(lambda i: self._reset(i, int(seeds[i]))))
         false = np.zeros(self.num_envs, bool)

@@ -109,8 +109,7 @@ class MultiAgentVectorEnv:
 
     def reset(self, seeds: list[int]) -> TimeStep:
         """Start an episode in every environment, environment ``i`` seeded with ``seeds[i]``."""
-        if len(seeds) != self.num_envs:
-            raise UserError(f"{self.num_envs} environments need {self.num_envs} seeds, not {len(seeds)}")
+        conversion.check_seeds(seeds, self.num_envs)
         self._steps = 0
         return self._stack([self._reset_env(i, int(seed)) for i, seed in enumerate(seeds)])
 

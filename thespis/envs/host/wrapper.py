@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from thespis.core.contracts import Environment
-from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.core.spaces import Space, map_groups
 from thespis.envs.host import conversion
@@ -45,8 +44,7 @@ class HostWrapper:
 
     def reset(self, seeds: list[int]) -> TimeStep:
         """Start an episode in every environment, environment ``i`` seeded with ``seeds[i]``."""
-        if len(seeds) != self._num_envs:
-            raise UserError(f"{self._num_envs} environments need {self._num_envs} seeds, not {len(seeds)}")
+        conversion.check_seeds(seeds, self._num_envs)
         self._roots, self._tick = root_keys(seeds), 0
         self._state, first = self._reset(self._environment, self._roots, jnp.int32(0))
         return jax.tree.map(np.asarray, first)
