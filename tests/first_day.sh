@@ -77,7 +77,7 @@ PY
 
 first_run() {
   t train ppo --env CartPole-v1 --steps 4096 --seeds 3 --evaluate-every 1024 --out runs/ppo --tensorboard tb "${SMALL[@]}"
-  code 0 && out '3 seeds \(0, 1, 2\)' && out '[0-9]%.*steps/s' && out 'finished at 4,096 steps' && file runs/ppo/report.html
+  code 0 && out '3 seeds \(0, 1, 2\)' && out '[0-9]%.*steps/s' && out 'finished at 4,096 environment steps' && file runs/ppo/report.html
   out 'thespis evaluate runs/ppo'
   verdict "train PPO on CartPole: seeds, progress lines, results, next commands"
   true_in_python 'all(0 <= x <= 500 for m in ("greedy", "sampled") for x in read("runs/ppo/final.json")[m]["interval"])'

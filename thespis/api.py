@@ -318,16 +318,17 @@ def _train_run(
         end = run_loop(loop, carry, schedule_from(config, interval), run, bus, evaluate, log_conversations)
         step, reason, trained = end.step, end.reason, time.perf_counter()
         if reason != "interrupted":
-            _evaluate_held_out(run, assembled, bus, step, gather_arrays(loop.learner_state(end.carry).method))
-        if reason != "interrupted" and make_envs is not None:
             states = gather_arrays(loop.learner_state(end.carry).method)
-            score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
-            run.write_json("final.json", {"step": step} | score)
-            _warn_of_values(watch, bus, step, score["calibration"], score["greedy"]["scores"])
-            if interval or run.best is not None:  # else the latest checkpoint is the only one with a score
-                save_best(run, step, score["greedy"]["scores"], states)
-            log_conversations(step, states)
-            bus.emit("evaluation", step, greedy=score["greedy"]["scores"], sampled=score["sampled"]["scores"])
+            _evaluate_held_out(run, assembled, bus, step, states)
+            if make_envs is not None:
+                score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
+                greedy, sampled = (score[mode]["scores"] for mode in ("greedy", "sampled"))
+                run.write_json("final.json", {"step": step} | score)
+                _warn_of_values(watch, bus, step, score["calibration"], greedy)
+                if interval or run.best is not None:  # else the latest checkpoint is the only one with a score
+                    save_best(run, step, greedy, states)
+                log_conversations(step, states)
+                bus.emit("evaluation", step, greedy=greedy, sampled=sampled)
         if reason != "interrupted" and is_main_process():
             note = describe_stagnation(run.metrics(), config["env"])
             if note:

@@ -11,7 +11,7 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "num_steps"), [("first_day.sh", 35), ("first_day_language.sh", 30)])
+@pytest.mark.parametrize(("script", "num_steps"), [("first_day.sh", 33), ("first_day_language.sh", 30)])
 def test_the_first_day(script, num_steps, tmp_path):
     env = os.environ | {"THESPIS_PYTHON": sys.executable, "FIRST_DAY_DIR": str(tmp_path)}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS.parent), os.environ.get("PYTHONPATH"))))
