@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import gc
+import itertools
 import os
 import sys
 import zlib
@@ -128,6 +129,39 @@ def _num_maps() -> int:
         return sum(1 for _ in maps)
 
 
+PROGRAMS_PER_CONTEXT = 200
+"""Programs that are lowered in one MLIR context, whose constants live as long as the context."""
+
+
+def _share_lowering_contexts() -> None:
+    """Lower many programs in one MLIR context: creating one takes 10 ms, longer than the rest of a small program.
+
+    A program that is lowered while another one is being lowered in this thread has a context of its own: it would
+    become a part of the other one.
+    """
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir import ir
+
+    create = mlir.make_ir_context
+    contexts: list = []
+    numbers = itertools.count()
+
+    def is_lowering() -> bool:
+        try:
+            return ir.InsertionPoint.current is not None
+        except ValueError:
+            return False
+
+    def shared_context():
+        if is_lowering():
+            return create()
+        if next(numbers) % PROGRAMS_PER_CONTEXT == 0:
+            contexts[:] = [create()]
+        return contexts[0]
+
+    mlir.make_ir_context = shared_context
+
+
 # -- compilation costs -------------------------------------------------------------------------------------
 
 COSTS: collections.Counter[str] = collections.Counter()
@@ -139,6 +173,8 @@ def pytest_configure(config):
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         return
     import jax.monitoring
+
+    _share_lowering_contexts()
 
     def count_compilation(event: str, duration: float, **_) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
