@@ -162,6 +162,23 @@ def _share_lowering_contexts() -> None:
     mlir.make_ir_context = shared_context
 
 
+DRAWING_TESTS = {"evaluation", "browser", "test_commands.py", "test_docs.py"}
+"""Folders and files of tests in which figures are drawn."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def undrawn_figures(request):
+    """Reports with an empty drawing for every figure: drawing them takes as long as the rest of a short run."""
+    if DRAWING_TESTS & {request.path.parent.name, request.path.name}:
+        yield
+        return
+    from thespis.evaluation import plots
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "render_figure", lambda figure, image_format: b'<svg viewBox="0 0 1 1"></svg>')
+        yield
+
+
 # -- compilation costs -------------------------------------------------------------------------------------
 
 COSTS: collections.Counter[str] = collections.Counter()

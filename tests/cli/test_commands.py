@@ -69,28 +69,32 @@ def test_the_best_checkpoint_can_be_evaluated(trained, thespis):
     assert "has no checkpoint 3: it has latest, best" in thespis("record", trained, "--checkpoint", 3, code=2).err
 
 
-def test_a_damaged_checkpoint_is_named_by_every_command_that_would_read_it(trained, thespis, tmp_path):
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("evaluate", "--episodes", 1),
+        ("report",),
+        ("resume", "--quiet"),
+        ("record",),
+        ("collect", "--episodes", 3, "--out", "data"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_damaged_checkpoint_is_named_by_every_command_that_would_read_it(command, trained, thespis, tmp_path):
     run = shutil.copytree(trained, tmp_path / "damaged")
     older, newest = sorted((run / "checkpoints").glob("step_*"))
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
-    step = int(older.stem.removeprefix("step_"))
-    words = {
-        "evaluate": ("--episodes", 1),
-        "record": (),
-        "collect": ("--episodes", 3, "--out", "data"),
-        "report": (),
-        "resume": ("--quiet",),  # last: it writes a new one
-    }
-    for command, options in words.items():
-        result = thespis(command, run, *options, "--json")
-        (warning,) = [line for line in result.err.splitlines() if line.startswith("thespis: warning: ")]
-        assert newest.name in warning and "damaged" in warning, command
-        assert [newest.name in line for line in result.document["warnings"]] == [True], command
-        if command in ("evaluate", "record"):
-            assert result.document["step"] == step
-    assert thespis("report", run, "--json").document["warnings"] == []
+    name, *options = command
+    result = thespis(name, run, *options, "--json")
+    (warning,) = [line for line in result.err.splitlines() if line.startswith("thespis: warning: ")]
+    assert newest.name in warning and "damaged" in warning
+    assert [newest.name in line for line in result.document["warnings"]] == [True]
+    if name in ("evaluate", "record"):
+        assert result.document["step"] == int(older.stem.removeprefix("step_"))
+    if name == "resume":  # it has written a new one
+        assert thespis("report", run, "--json").document["warnings"] == []
 
 
 def test_compare_prints_a_sentence_and_writes_a_plot(trained, thespis):

@@ -138,6 +138,10 @@ class HostLoop:
 
     def shapes(self) -> PyTree:
         """Shapes of the state on the device; nothing is allocated."""
+        return self._shapes
+
+    @functools.cached_property
+    def _shapes(self) -> PyTree:
         return jax.eval_shape(self._init_learners, root_keys(self.seeds))
 
     def init(self, worker: int = 0, watch: Watch = NO_WATCH) -> HostCarry:

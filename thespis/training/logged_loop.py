@@ -89,6 +89,10 @@ class LoggedLoop:
 
     def shapes(self) -> LoggedCarry:
         """Shapes of the carry; nothing is allocated."""
+        return self._shapes
+
+    @functools.cached_property
+    def _shapes(self) -> PyTree:
         return jax.eval_shape(self._init, root_keys(self.seeds))
 
     def init(self, worker: int = 0, watch: Watch = NO_WATCH) -> LoggedCarry:
