@@ -16,6 +16,7 @@ from thespis.core.records import View
 from thespis.core.spaces import Box, Discrete
 from thespis.learners.on_policy.actor_critic import ActorCritic, RolloutWithAdvantages, SharedEncoderActorCritic
 from thespis.learners.on_policy.method import evaluate_rollout
+from thespis.methods.online.ppo import PPO
 from thespis.nets.body import GRU, Body
 from thespis.nets.cnn import ImpalaCNN, ImpalaNetwork, MinAtarCNN, NatureCNN
 from thespis.nets.mlp import orthogonal
@@ -145,6 +146,25 @@ def test_shared_encoder_halves_the_encoders_parameters():
         return sum(x.size for x in jax.tree.leaves(network) if x.ndim == 4)
 
     assert 2 * count(SharedEncoderActorCritic(spec, (5,), KEY)) == count(ActorCritic(spec, (5,), KEY))
+
+
+@pytest.mark.parametrize("share_encoder", [False, True])
+def test_weights_are_orthogonal_or_uniform_as_asked(share_encoder):
+    spec = Stacks(Walk(Discrete(4))).spec
+    networks = {
+        name: PPO(hidden_sizes=(16,), share_encoder=share_encoder, initializer=name).init(spec, KEY).network
+        for name in ("orthogonal", "uniform")
+    }
+    for name, network in networks.items():
+        network = network.actor_critic if share_encoder else network
+        policy, value, hidden = network.policy_head.out, network.critic.out, network.body.mlp.layers[0]
+        spread = [float(np.abs(np.asarray(x)).max()) for x in (policy.weight, value.weight, policy.bias, hidden.bias)]
+        if name == "orthogonal":
+            np.testing.assert_allclose(policy.weight.T @ policy.weight, 1e-4 * np.eye(4), atol=1e-7)
+            assert spread[2:] == [0, 0]
+        else:
+            assert all(0.1 < x <= 0.25 for x in spread[:3])  # 1/sqrt(16)
+            assert 0 < spread[3] <= len(hidden.weight) ** -0.5
 
 
 def test_shared_encoder_needs_one_observation_for_both():

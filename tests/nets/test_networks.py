@@ -13,7 +13,7 @@ from thespis.core.laws.random_samples import random_value
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, tuple_space
 from thespis.nets.body import GRU, Body, Encoder, flatten, is_image, unroll
 from thespis.nets.cnn import CNN
-from thespis.nets.mlp import MLP, Linear, orthogonal, uniform_fan_in
+from thespis.nets.mlp import MLP, Linear, UniformLayer, orthogonal, uniform_fan_in
 
 KEY, RNG = jax.random.key(0), np.random.default_rng(0)
 
@@ -31,6 +31,15 @@ def test_linear_and_mlp_against_numpy():
     expected = np.tanh(np.tanh(x @ np.asarray(mlp.layers[0].weight)) @ np.asarray(mlp.layers[1].weight))
     np.testing.assert_allclose(mlp(jnp.asarray(x)), expected, rtol=1e-5)
     assert not np.array_equal(mlp.layers[0].weight[:2, :2], mlp.layers[1].weight[:2, :2])
+
+
+def test_uniform_layers_have_the_spread_of_torch():
+    """PyTorch draws weights and biases of a linear layer from ``±1/sqrt(in)``, whose variance is ``1/(3 in)``."""
+    layer = Linear(25, 4_000, UniformLayer(), KEY)
+    for values in (np.asarray(layer.weight), np.asarray(layer.bias)):
+        assert 0.19 < np.abs(values).max() <= 0.2
+        np.testing.assert_allclose(values.var(), 1 / 75, rtol=0.05)
+    assert abs(np.corrcoef(layer.weight[0], layer.bias)[0, 1]) < 0.1
 
 
 def test_orthogonal_weights_are_orthogonal():

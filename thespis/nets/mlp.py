@@ -5,6 +5,7 @@ Weights are ``[in, out]`` and activations static, so every leaf of a network is 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -26,15 +27,30 @@ def uniform_fan_in(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, 
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
+@dataclasses.dataclass(frozen=True)
+class UniformLayer:
+    """Uniform initializer in ``±1/sqrt(in)`` of a layer's weights and biases alike: PyTorch's of linear layers."""
+
+    def __call__(self, key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "in out"]:
+        """The weights."""
+        return uniform_fan_in(key, shape)
+
+    def draw_bias(self, key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, " out"]:
+        """The biases of the layer with the weights of this ``key`` and shape."""
+        bound = shape[0] ** -0.5
+        return jax.random.uniform(jax.random.fold_in(key, 1), shape[1:], minval=-bound, maxval=bound)
+
+
 class Linear(eqx.Module):
-    """Linear layer ``x @ weight + bias``."""
+    """Linear layer ``x @ weight + bias``; biases are 0 at first, except with :class:`UniformLayer`."""
 
     weight: Float[Array, "in out"]
     bias: Float[Array, " out"]
 
     def __init__(self, in_size: int, out_size: int, init: Initializer, key: Key[Array, ""]):
-        self.weight = init(key, (in_size, out_size))
-        self.bias = jnp.zeros(out_size)
+        shape = in_size, out_size
+        self.weight = init(key, shape)
+        self.bias = init.draw_bias(key, shape) if isinstance(init, UniformLayer) else jnp.zeros(out_size)
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         """One vector in, one vector out."""

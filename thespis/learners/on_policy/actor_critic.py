@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -28,12 +28,16 @@ from thespis.critics.value_functions import StateValue, critic_observation, crit
 from thespis.learners.optim.normalizers import AnyObsNormalizer, AnyRewardNormalizer
 from thespis.nets.body import GRU, Body, ObservationEncoder, build_encoder, count_features, unroll
 from thespis.nets.elstm import ELSTM
-from thespis.nets.mlp import orthogonal
+from thespis.nets.mlp import Initializer, UniformLayer, orthogonal
 from thespis.nets.set_attention import SetAttention
 from thespis.objectives.decision_points import restrict_to_decisions
 from thespis.objectives.returns import gae
 
 DEFAULT_POLICY_HEAD = Gaussian()
+
+
+InitializerName = Literal["orthogonal", "uniform"]
+"""Initial weights of an actor-critic's linear layers."""
 
 
 @runtime_checkable
@@ -86,7 +90,11 @@ class ActorCritic(eqx.Module):
         set_encoder: SetAttention | None = None,
         encoder: ObservationEncoder | None = None,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
+        initializer: InitializerName = "orthogonal",
     ):
+        def init(scale: float) -> Initializer:
+            return orthogonal(scale) if initializer == "orthogonal" else UniformLayer()
+
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
         def body(space, key):
@@ -94,7 +102,7 @@ class ActorCritic(eqx.Module):
                 space,
                 hidden_sizes,
                 key,
-                init=orthogonal(2**0.5),
+                init=init(2**0.5),
                 activation=activation,
                 memory=memory,
                 set_encoder=set_encoder,
@@ -104,9 +112,9 @@ class ActorCritic(eqx.Module):
         self.carries_critic_memory = spec.privileged_space is None
         self.body = body(spec.observation_space, body_key)
         self.policy_head = PolicyHead(
-            spec.action_space, self.body.feature_size, head_key, init=orthogonal(0.01), continuous_head=policy_head
+            spec.action_space, self.body.feature_size, head_key, init=init(0.01), continuous_head=policy_head
         )
-        self.critic = StateValue(body(critic_spec(spec).observation_space, critic_key), orthogonal(1.0), value_key)
+        self.critic = StateValue(body(critic_spec(spec).observation_space, critic_key), init(1.0), value_key)
 
     def init_memory(self, n: int) -> Any:
         """Initial recurrent states of actor and critic for ``n`` fresh episodes, and the actor's noise, if any."""
@@ -162,6 +170,7 @@ class SharedEncoderActorCritic(eqx.Module):
         set_encoder: SetAttention | None = None,
         encoder: ObservationEncoder | None = None,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
+        initializer: InitializerName = "orthogonal",
     ):
         if spec.privileged_space is not None:
             raise UserError(f"the critic of {spec.name} has observations of its own: share_encoder must be false")
@@ -171,7 +180,13 @@ class SharedEncoderActorCritic(eqx.Module):
         features = Box((count_features(self.encoder, space),), -math.inf, math.inf)
         spec = dataclasses.replace(spec, observation_space=features)
         self.actor_critic = ActorCritic(
-            spec, hidden_sizes, key, memory=memory, activation=activation, policy_head=policy_head
+            spec,
+            hidden_sizes,
+            key,
+            memory=memory,
+            activation=activation,
+            policy_head=policy_head,
+            initializer=initializer,
         )
 
     def encode(self, views: View) -> View:

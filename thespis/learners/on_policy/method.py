@@ -26,6 +26,7 @@ from thespis.learners.on_policy.actor_critic import (
     DEFAULT_POLICY_HEAD,
     ActorCritic,
     ActorCriticNetwork,
+    InitializerName,
     NormalizerStates,
     OnPolicyActor,
     RolloutProcessor,
@@ -140,6 +141,9 @@ class OnPolicyMethod(eqx.Module):
     policy_head: Gaussian | StateDependentNoise = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
     """Distribution head of the actor for boxes: Gaussian (with log_std_init, in canonical units) or StateDependentNoise
     (gSDE: smooth exploration by noise that depends on the state)."""
+    initializer: InitializerName = eqx.field(static=True, default="orthogonal")
+    """Initial weights of linear layers: orthogonal (times sqrt(2) in hidden layers, 0.01 in the policy's last and 1 in
+    the value's; biases 0), or uniform in ±1/sqrt(inputs), biases too, as in PyTorch (ortho_init=False in SB3)."""
     share_encoder: bool = eqx.field(static=True, default=False)
     """Whether actor and critic share one encoder, as is usual for images: it is passed once instead of twice."""
 
@@ -155,6 +159,7 @@ class OnPolicyMethod(eqx.Module):
             set_encoder=self.set_encoder,
             encoder=self.encoder,
             policy_head=self.policy_head,
+            initializer=self.initializer,
         )
         return self.init_from(spec, network)
 
