@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from own_network import SquareFeatures, square_image
-from small_envs import Stacks, Walk
+from small_envs import BOX, Stacks, Walk
 
 import thespis
 from thespis.core.errors import UserError
+from thespis.core.feeds import Replay
+from thespis.core.laws.components import check_method_shapes
 from thespis.core.records import View
 from thespis.core.spaces import Box, Discrete
+from thespis.critics.hypernetwork import HypernetworkCritic
 from thespis.learners.on_policy.actor_critic import ActorCritic, RolloutWithAdvantages, SharedEncoderActorCritic
 from thespis.learners.on_policy.method import evaluate_rollout
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.sac import SAC
+from thespis.methods.online.td3 import TD3
 from thespis.nets.body import GRU, Body
 from thespis.nets.cnn import ImpalaCNN, ImpalaNetwork, MinAtarCNN, NatureCNN
 from thespis.nets.mlp import orthogonal
@@ -71,13 +78,24 @@ def test_too_small_images_are_refused():
         NatureCNN()((20, 20, 3), KEY)
 
 
-@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
-def test_own_encoder_is_trained_stored_and_loaded(name, tmp_path):
+REPLAY = ["feed.learning_starts=64", "feed.batch_size=8"]
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "settings"),
+    [
+        ("ppo", "CartPole-v1", []),
+        ("sac", "Pendulum-v1", ["layer_norm=true", *REPLAY]),
+        pytest.param("dqn", "CartPole-v1", ["layer_norm=true"], marks=pytest.mark.slow),
+        pytest.param("td3", "Pendulum-v1", REPLAY, marks=pytest.mark.slow),
+    ],
+)
+def test_own_encoder_is_trained_stored_and_loaded(name, env, settings, tmp_path):
     run = thespis.train(
         name,
-        "CartPole-v1",
+        env,
         steps=256,
-        settings=["encoder=own_network:SquareFeatures", "hidden_sizes=8"],
+        settings=["encoder=own_network:SquareFeatures", "hidden_sizes=8", *settings],
         episodes=2,
         out=tmp_path,
     )
@@ -86,9 +104,31 @@ def test_own_encoder_is_trained_stored_and_loaded(name, tmp_path):
         for x in jax.tree.leaves(run.states, is_leaf=lambda x: isinstance(x, SquareFeatures))
         if isinstance(x, SquareFeatures)
     ]
-    assert networks and not np.array_equal(np.ravel(networks[0].weight)[-4:], SquareFeatures(Box((4,)), KEY).weight)
+    assert len(networks) >= 2 or name == "dqn"  # actor and critic
+    size = 4 if env == "CartPole-v1" else 3
+    for network in networks:
+        assert not np.array_equal(np.ravel(network.weight)[-size:], SquareFeatures(Box((size,)), KEY).weight)
     again = thespis.load(tmp_path)
     assert again.method.encoder is SquareFeatures and np.isfinite(again.evaluate(2)["greedy"]["scores"]).all()
+
+
+@pytest.mark.parametrize("method", [SAC, TD3])
+def test_actor_and_critics_see_images_through_the_encoder(method):
+    spec = Stacks(Walk(BOX)).spec
+    small = method(hidden_sizes=(5,), feed=Replay(batch_size=2))
+    check_method_shapes(dataclasses.replace(small, encoder=ImpalaCNN((2,)), layer_norm=True), spec)
+
+    def count(network):
+        return sum(x.size for x in jax.tree.leaves(eqx.filter_eval_shape(network.init, spec, KEY)) if x.ndim >= 4)
+
+    wide = dataclasses.replace(small, encoder=MinAtarCNN(num_filters=32))
+    assert count(wide) == 2 * count(dataclasses.replace(small, encoder=MinAtarCNN(num_filters=16)))
+
+
+def test_a_critic_with_networks_of_its_own_refuses_an_encoder():
+    method = SAC(critic=HypernetworkCritic((4,), 4), hidden_sizes=(5,), layer_norm=True)
+    with pytest.raises(UserError, match="networks of its own: leave activation, encoder and layer_norm out"):
+        method.init(Walk(BOX).spec, KEY)
 
 
 def test_encoder_that_returns_no_vector_is_refused():
@@ -168,8 +208,6 @@ def test_weights_are_orthogonal_or_uniform_as_asked(share_encoder):
 
 
 def test_shared_encoder_needs_one_observation_for_both():
-    import dataclasses
-
     spec = dataclasses.replace(Walk().spec, privileged_space=Box((2,)))
     with pytest.raises(UserError, match="share_encoder must be false"):
         SharedEncoderActorCritic(spec, (5,), KEY)

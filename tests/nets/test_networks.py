@@ -33,6 +33,17 @@ def test_linear_and_mlp_against_numpy():
     assert not np.array_equal(mlp.layers[0].weight[:2, :2], mlp.layers[1].weight[:2, :2])
 
 
+def test_layer_norm_against_numpy():
+    mlp = MLP(3, (4, 2), orthogonal(1.0), jnp.tanh, KEY, layer_norm=True)
+    mlp = eqx.tree_at(lambda m: (m.norms[0].weight, m.norms[1].bias), mlp, (jnp.arange(4.0), jnp.array([1.0, -1.0])))
+    x = np.array([0.5, -1.0, 2.0])
+    for layer, norm in zip(mlp.layers, mlp.norms, strict=True):
+        x = x @ np.asarray(layer.weight, "float64")
+        x = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
+        x = np.tanh(x * np.asarray(norm.weight) + np.asarray(norm.bias))
+    np.testing.assert_allclose(mlp(jnp.array([0.5, -1.0, 2.0])), x, rtol=1e-4)
+
+
 def test_uniform_layers_have_the_spread_of_torch():
     """PyTorch draws weights and biases of a linear layer from ``±1/sqrt(in)``, whose variance is ``1/(3 in)``."""
     layer = Linear(25, 4_000, UniformLayer(), KEY)

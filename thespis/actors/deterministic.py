@@ -26,7 +26,7 @@ from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, Number, View
 from thespis.core.spaces import Box, Discrete, random_action
-from thespis.nets.body import Body
+from thespis.nets.body import DEFAULT_NETWORK, Body, NetworkOptions
 from thespis.nets.mlp import Linear, uniform_fan_in
 
 
@@ -37,7 +37,14 @@ class DeterministicActor(eqx.Module):
     out: Linear
     space: Box = eqx.field(static=True)
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: tuple[int, ...], key: Key[Array, ""]):
+    def __init__(
+        self,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        *,
+        options: NetworkOptions = DEFAULT_NETWORK,
+    ):
         if not isinstance(spec.action_space, Box):
             raise UserError(
                 f"a deterministic policy gradient needs one box of continuous actions, {spec.name} has "
@@ -46,7 +53,15 @@ class DeterministicActor(eqx.Module):
         require_bounded(spec.action_space)
         self.space = spec.action_space
         body_key, out_key = jax.random.split(key)
-        self.body = Body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in, activation=jax.nn.relu)
+        self.body = Body(
+            spec.observation_space,
+            hidden_sizes,
+            body_key,
+            init=uniform_fan_in,
+            activation=options.activation,
+            encoder=options.encoder,
+            layer_norm=options.layer_norm,
+        )
         self.out = Linear(self.body.feature_size, math.prod(self.space.shape), uniform_fan_in, out_key)
 
     def __call__(self, observation: PyTree) -> Float[Array, "*action"]:

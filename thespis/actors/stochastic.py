@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -15,7 +14,7 @@ from thespis.actors.state_dependent_noise import ExplorationNoise
 from thespis.core.contracts import Mode
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import random_action
-from thespis.nets.body import Body
+from thespis.nets.body import DEFAULT_NETWORK, Body, NetworkOptions
 from thespis.nets.mlp import uniform_fan_in
 
 DEFAULT_POLICY_HEAD = SquashedGaussian()
@@ -59,11 +58,19 @@ class SoftActor(eqx.Module):
         hidden_sizes: tuple[int, ...],
         key: Key[Array, ""],
         *,
-        activation: Callable[[Array], Array] = jax.nn.relu,
+        options: NetworkOptions = DEFAULT_NETWORK,
         continuous_head: ContinuousHead = DEFAULT_POLICY_HEAD,
     ):
         body_key, head_key = jax.random.split(key)
-        self.body = Body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in, activation=activation)
+        self.body = Body(
+            spec.observation_space,
+            hidden_sizes,
+            body_key,
+            init=uniform_fan_in,
+            activation=options.activation,
+            encoder=options.encoder,
+            layer_norm=options.layer_norm,
+        )
         self.head = PolicyHead(
             spec.action_space, self.body.feature_size, head_key, init=uniform_fan_in, continuous_head=continuous_head
         )

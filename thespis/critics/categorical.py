@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key, PyTree, Shaped
 
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Discrete
-from thespis.nets.body import Body, ObservationEncoder
+from thespis.nets.body import DEFAULT_NETWORK, Body, NetworkOptions
 from thespis.nets.mlp import Linear, uniform_fan_in
 
 
@@ -34,7 +34,7 @@ class CategoricalQ(eqx.Module):
         v_min: float = -10.0,
         v_max: float = 10.0,
         num_atoms: int = 51,
-        encoder: ObservationEncoder | None = None,
+        options: NetworkOptions = DEFAULT_NETWORK,
     ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key = jax.random.split(key)
@@ -44,8 +44,9 @@ class CategoricalQ(eqx.Module):
             hidden_sizes,
             body_key,
             init=uniform_fan_in,
-            activation=jax.nn.relu,
-            encoder=encoder,
+            activation=options.activation,
+            encoder=options.encoder,
+            layer_norm=options.layer_norm,
         )
         self.out = Linear(self.body.feature_size, spec.action_space.n * num_atoms, uniform_fan_in, out_key)
 

@@ -18,7 +18,7 @@ from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box
 from thespis.critics.value_functions import QFunction, build_q_function, critic_spec
-from thespis.nets.body import Encoder, flatten
+from thespis.nets.body import DEFAULT_NETWORK, Encoder, NetworkOptions, flatten
 from thespis.nets.mlp import Initializer, Linear
 
 
@@ -110,9 +110,15 @@ class ConcatCritic(eqx.Module):
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=())
     """Units of each hidden layer; empty: those of the method."""
 
-    def build(self, spec: EnvSpec, hidden_sizes: tuple[int, ...], key: Key[Array, ""]) -> QFunction:
+    def build(
+        self,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        options: NetworkOptions = DEFAULT_NETWORK,
+    ) -> QFunction:
         """Build a critic with fresh parameters."""
-        return build_q_function(spec, self.hidden_sizes or hidden_sizes, key)
+        return build_q_function(spec, self.hidden_sizes or hidden_sizes, key, options)
 
 
 class HypernetworkCritic(eqx.Module):
@@ -123,8 +129,16 @@ class HypernetworkCritic(eqx.Module):
     hidden_size: int = eqx.field(static=True, default=256)
     """Hidden units of the generated network."""
 
-    def build(self, spec: EnvSpec, hidden_sizes: tuple[int, ...], key: Key[Array, ""]) -> QFunction:
-        """A fresh critic. Raises ``UserError`` unless the action is a box."""
+    def build(
+        self,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        options: NetworkOptions = DEFAULT_NETWORK,
+    ) -> QFunction:
+        """A fresh critic. Raises ``UserError`` unless the action is a box and all options are the usual ones."""
+        if options != DEFAULT_NETWORK:
+            raise UserError("HypernetworkCritic has networks of its own: leave activation, encoder and layer_norm out")
         return HypernetworkQ(critic_spec(spec), self.hypernet_sizes, self.hidden_size, key)
 
 

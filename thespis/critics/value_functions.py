@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key, PyTree, Shaped
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Discrete
-from thespis.nets.body import Body, Encoder, ObservationEncoder, flatten
+from thespis.nets.body import DEFAULT_NETWORK, Body, Encoder, NetworkOptions, build_encoder, count_features, flatten
 from thespis.nets.mlp import MLP, Initializer, Linear, uniform_fan_in
 
 
@@ -50,7 +50,7 @@ class DiscreteQ(eqx.Module):
         key: Key[Array, ""],
         *,
         dueling: bool = False,
-        encoder: ObservationEncoder | None = None,
+        options: NetworkOptions = DEFAULT_NETWORK,
     ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key, state_key = jax.random.split(key, 3)
@@ -59,8 +59,9 @@ class DiscreteQ(eqx.Module):
             hidden_sizes,
             body_key,
             init=uniform_fan_in,
-            activation=jax.nn.relu,
-            encoder=encoder,
+            activation=options.activation,
+            encoder=options.encoder,
+            layer_norm=options.layer_norm,
         )
         self.advantage_out = Linear(self.body.feature_size, spec.action_space.n, uniform_fan_in, out_key)
         self.value_out = Linear(self.body.feature_size, 1, uniform_fan_in, state_key) if dueling else None
@@ -79,20 +80,26 @@ class DiscreteQ(eqx.Module):
 class ContinuousQ(eqx.Module):
     """Q-network ``Q(o, a)`` of a continuous action, which is concatenated with the encoded observation."""
 
-    encoder: Encoder
+    encoder: Callable[[PyTree], Array]
     mlp: MLP
     out: Linear
     space: Box = eqx.field(static=True)
 
     def __init__(
-        self, spec: EnvSpec, hidden_sizes: tuple[int, ...], key: Key[Array, ""], *, activation: Callable = jax.nn.relu
+        self,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        *,
+        options: NetworkOptions = DEFAULT_NETWORK,
     ):
         assert isinstance(spec.action_space, Box)
         encoder_key, mlp_key, out_key = jax.random.split(key, 3)
         self.space = spec.action_space
-        self.encoder = Encoder(spec.observation_space, encoder_key)
-        width = self.encoder.feature_size + flatten(self.space, jnp.zeros(self.space.shape)).shape[0]
-        self.mlp = MLP(width, hidden_sizes, uniform_fan_in, activation, mlp_key)
+        self.encoder = build_encoder(spec.observation_space, encoder_key, options.encoder)
+        width = count_features(self.encoder, spec.observation_space)
+        width += flatten(self.space, jnp.zeros(self.space.shape)).shape[0]
+        self.mlp = MLP(width, hidden_sizes, uniform_fan_in, options.activation, mlp_key, options.layer_norm)
         self.out = Linear(hidden_sizes[-1], 1, uniform_fan_in, out_key)
 
     def __call__(self, observation: PyTree, actions: Float[Array, "k *action"]) -> Float[Array, " k"]:
@@ -179,16 +186,18 @@ class QFunction(Protocol):
 Critic = TypeVar("Critic", bound=QFunction)
 
 
-def build_q_function(spec: EnvSpec, hidden_sizes: tuple[int, ...], key: Key[Array, ""]) -> QFunction:
+def build_q_function(
+    spec: EnvSpec, hidden_sizes: tuple[int, ...], key: Key[Array, ""], options: NetworkOptions = DEFAULT_NETWORK
+) -> QFunction:
     """Q-network of the critic input that fits the action space.
 
     Raises ``UserError`` for vectors and trees of choices.
     """
     match spec.action_space:
         case Discrete():
-            return DiscreteQ(critic_spec(spec), hidden_sizes, key)
+            return DiscreteQ(critic_spec(spec), hidden_sizes, key, options=options)
         case Box():
-            return ContinuousQ(critic_spec(spec), hidden_sizes, key)
+            return ContinuousQ(critic_spec(spec), hidden_sizes, key, options=options)
         case other:
             raise UserError(
                 f"this method's critic needs one discrete choice or one box of actions, {spec.name} has {other}: "

@@ -149,6 +149,22 @@ class GRU:
         return eqx.nn.GRUCell(in_size, self.hidden_size, key=key)
 
 
+@dataclasses.dataclass(frozen=True)
+class NetworkOptions:
+    """How the networks of a method are built, apart from their sizes."""
+
+    activation: Callable[[Array], Array] = jax.nn.relu
+    """Activation of the hidden layers."""
+    encoder: ObservationEncoder | None = None
+    """Encoder before the hidden layers; ``None``: flattened observations, and images by their size."""
+    layer_norm: bool = False
+    """Whether the outputs of hidden layers are normalized before the activation."""
+
+
+DEFAULT_NETWORK = NetworkOptions()
+"""What methods use without options."""
+
+
 class Body(eqx.Module):
     """Encoder, hidden layers and an optional recurrent core: ``features, memory = body(memory, observation)``."""
 
@@ -169,11 +185,12 @@ class Body(eqx.Module):
         image_encoder: ImageEncoderFactory | None = CNN,
         set_encoder: SetAttention | None = None,
         encoder: ObservationEncoder | None = None,
+        layer_norm: bool = False,
     ):
         encoder_key, mlp_key, core_key = jax.random.split(key, 3)
         self.encoder = build_encoder(space, encoder_key, encoder, image_encoder, set_encoder)
         self.num_encoded = count_features(self.encoder, space)
-        self.mlp = MLP(self.num_encoded, hidden_sizes, init, activation, mlp_key)
+        self.mlp = MLP(self.num_encoded, hidden_sizes, init, activation, mlp_key, layer_norm)
         size = hidden_sizes[-1] if hidden_sizes else self.num_encoded
         self.core = memory.build(size, core_key) if memory else None
 

@@ -6,6 +6,7 @@ Weights are ``[in, out]`` and activations static, so every leaf of a network is 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -58,9 +59,13 @@ class Linear(eqx.Module):
 
 
 class MLP(eqx.Module):
-    """Multi-layer perceptron without an output layer: linear layers, each followed by the activation."""
+    """Multi-layer perceptron without an output layer: linear layers, each followed by the activation.
+
+    With ``layer_norm``, each layer's outputs are normalized before the activation (Ba et al., 2016).
+    """
 
     layers: tuple[Linear, ...]
+    norms: tuple[eqx.nn.LayerNorm, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
 
     def __init__(
@@ -70,14 +75,17 @@ class MLP(eqx.Module):
         init: Initializer,
         activation: Callable[[Array], Array],
         key: Key[Array, ""],
+        layer_norm: bool = False,
     ):
         sizes = (in_size, *hidden_sizes)
         keys = jax.random.split(key, max(len(hidden_sizes), 1))
         self.layers = tuple(Linear(a, b, init, k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=False))
+        self.norms = tuple(eqx.nn.LayerNorm(size) for size in hidden_sizes) if layer_norm else ()
         self.activation = activation
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         """Features of one vector; the vector itself if there are no layers."""
-        for layer in self.layers:
-            x = self.activation(layer(x))
+        for layer, norm in itertools.zip_longest(self.layers, self.norms):
+            x = layer(x)
+            x = self.activation(x if norm is None else norm(x))
         return x

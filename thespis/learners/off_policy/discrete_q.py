@@ -32,7 +32,7 @@ from thespis.core.records import Critique, EnvSpec, Number, Transition, View
 from thespis.core.spaces import Discrete
 from thespis.critics.value_functions import DiscreteQ, init_ensemble
 from thespis.learners.optim.optimizers import Optimizer, polyak_update
-from thespis.nets.body import ObservationEncoder
+from thespis.nets.body import NetworkOptions, ObservationEncoder
 
 
 @runtime_checkable
@@ -70,9 +70,16 @@ class DiscreteQMethod(eqx.Module):
     """Dueling network: separate streams of state value and advantage."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer."""
+    layer_norm: bool = eqx.field(static=True, default=False)
+    """Layer normalization in the hidden layers, before the activation."""
     encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
     own module:Class, built with (observation_space, key)."""
+
+    @property
+    def network_options(self) -> NetworkOptions:
+        """How the Q-networks are built."""
+        return NetworkOptions(encoder=self.encoder, layer_norm=self.layer_norm)
 
     @property
     @abc.abstractmethod
@@ -97,7 +104,7 @@ class DiscreteQMethod(eqx.Module):
 
     def init_network(self, spec: EnvSpec, key: Key[Array, ""]) -> Any:
         """Q-network of one fresh member."""
-        return DiscreteQ(spec, self.hidden_sizes, key, dueling=self.dueling, encoder=self.encoder)
+        return DiscreteQ(spec, self.hidden_sizes, key, dueling=self.dueling, options=self.network_options)
 
     def judge(self, state: DiscreteQState, episode: Transition) -> Critique:
         """Value, advantage over the greedy action, and disagreement of the members, for the actions taken.

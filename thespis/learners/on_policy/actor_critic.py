@@ -91,6 +91,7 @@ class ActorCritic(eqx.Module):
         encoder: ObservationEncoder | None = None,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
         initializer: InitializerName = "orthogonal",
+        layer_norm: bool = False,
     ):
         def init(scale: float) -> Initializer:
             return orthogonal(scale) if initializer == "orthogonal" else UniformLayer()
@@ -107,6 +108,7 @@ class ActorCritic(eqx.Module):
                 memory=memory,
                 set_encoder=set_encoder,
                 encoder=encoder,
+                layer_norm=layer_norm,
             )
 
         self.carries_critic_memory = spec.privileged_space is None
@@ -171,6 +173,7 @@ class SharedEncoderActorCritic(eqx.Module):
         encoder: ObservationEncoder | None = None,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
         initializer: InitializerName = "orthogonal",
+        layer_norm: bool = False,
     ):
         if spec.privileged_space is not None:
             raise UserError(f"the critic of {spec.name} has observations of its own: share_encoder must be false")
@@ -187,6 +190,7 @@ class SharedEncoderActorCritic(eqx.Module):
             activation=activation,
             policy_head=policy_head,
             initializer=initializer,
+            layer_norm=layer_norm,
         )
 
     def encode(self, views: View) -> View:

@@ -141,6 +141,8 @@ class OnPolicyMethod(eqx.Module):
     policy_head: Gaussian | StateDependentNoise = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
     """Distribution head of the actor for boxes: Gaussian (with log_std_init, in canonical units) or StateDependentNoise
     (gSDE: smooth exploration by noise that depends on the state)."""
+    layer_norm: bool = eqx.field(static=True, default=False)
+    """Layer normalization in the hidden layers, before the activation."""
     initializer: InitializerName = eqx.field(static=True, default="orthogonal")
     """Initial weights of linear layers: orthogonal (times sqrt(2) in hidden layers, 0.01 in the policy's last and 1 in
     the value's; biases 0), or uniform in ±1/sqrt(inputs), biases too, as in PyTorch (ortho_init=False in SB3)."""
@@ -160,6 +162,7 @@ class OnPolicyMethod(eqx.Module):
             encoder=self.encoder,
             policy_head=self.policy_head,
             initializer=self.initializer,
+            layer_norm=self.layer_norm,
         )
         return self.init_from(spec, network)
 

@@ -97,7 +97,7 @@ class C51(EpsilonGreedy, DiscreteQMethod):
                 f"{self.name} has no dueling streams, and needs num_atoms >= 2 and v_max > v_min: change these settings"
             )
         support = {"v_min": self.v_min, "v_max": self.v_max, "num_atoms": self.num_atoms}
-        return CategoricalQ(spec, self.hidden_sizes, key, **support, encoder=self.encoder)
+        return CategoricalQ(spec, self.hidden_sizes, key, **support, options=self.network_options)
 
     def update(self, state: DiscreteQState, batch: Batch, key: Key[Array, ""]) -> tuple[DiscreteQState, Report]:
         """One gradient step of every member; targets are copied every ``target_update_interval`` updates."""

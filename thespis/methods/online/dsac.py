@@ -33,6 +33,7 @@ from thespis.learners.off_policy.soft_actor_critic import ActionEvaluation, Soft
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.learners.optim.normalizers import IDENTITY
 from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, polyak_update
+from thespis.nets.body import NetworkOptions
 
 
 class DSACState(eqx.Module):
@@ -97,7 +98,7 @@ class DSAC(SoftActorCritic):
         actor_key, critic_key = jax.random.split(key)
         critic = GaussianReturnQ(critic_spec(spec), self.hidden_sizes, critic_key, activation=jax.nn.gelu)
         head = SquashedGaussian(log_std_min=-5.0, log_std_max=1.0)
-        actor = SoftActor(spec, self.hidden_sizes, actor_key, activation=jax.nn.gelu, continuous_head=head)
+        actor = SoftActor(spec, self.hidden_sizes, actor_key, options=NetworkOptions(jax.nn.gelu), continuous_head=head)
         opt_states = (
             build_optimizer(self.optimizer, self.actor_learning_rate).init(actor),
             build_optimizer(self.optimizer, self.critic_learning_rate).init(critic),

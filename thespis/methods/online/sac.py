@@ -13,6 +13,7 @@ actor's.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
@@ -43,6 +44,7 @@ from thespis.learners.off_policy.target_filters import NO_FILTER, TargetFilter
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.learners.optim.normalizers import IDENTITY
 from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, polyak_update
+from thespis.nets.body import NetworkOptions, ObservationEncoder
 
 
 class SACState(eqx.Module):
@@ -89,6 +91,13 @@ class SAC(SoftActorCritic):
     """Resets of network weights during training: None or DormantReset (blends networks with fresh ones)."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor and critics."""
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.relu)
+    """Activation of the hidden layers."""
+    layer_norm: bool = eqx.field(static=True, default=False)
+    """Layer normalization in the hidden layers, before the activation."""
+    encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
+    """Encoder of each network before the hidden layers: None (images: by size), NatureCNN, MinAtarCNN, ImpalaCNN,
+    ResNet or your own module:Class, built with (observation_space, key)."""
     feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
@@ -108,10 +117,12 @@ class SAC(SoftActorCritic):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SACState:
         """Initialize actor, critics and temperature."""
         actor_key, critic_key = jax.random.split(key)
-        critics = init_ensemble(lambda k: self.critic.build(spec, self.hidden_sizes, k), self.num_critics, critic_key)
-        return self.init_from(
-            spec, SoftActor(spec, self.hidden_sizes, actor_key, continuous_head=self.policy_head), critics
+        options = NetworkOptions(self.activation, self.encoder, self.layer_norm)
+        critics = init_ensemble(
+            lambda k: self.critic.build(spec, self.hidden_sizes, k, options), self.num_critics, critic_key
         )
+        actor = SoftActor(spec, self.hidden_sizes, actor_key, options=options, continuous_head=self.policy_head)
+        return self.init_from(spec, actor, critics)
 
     def init_from(self, spec: EnvSpec, actor: StochasticActor, critics: QFunction) -> SACState:
         """Initialize the state from existing networks; ``critics`` is an ensemble."""

@@ -9,6 +9,7 @@ Source: Fujimoto et al., 2018, algorithm 1. Each measure can be switched off: ``
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
@@ -30,6 +31,7 @@ from thespis.learners.optim.optimizers import (
     gradient_step,
     polyak_update,
 )
+from thespis.nets.body import NetworkOptions, ObservationEncoder
 from thespis.objectives.statistics import masked_mean
 
 
@@ -75,6 +77,13 @@ class TD3(DPGMethod):
     """Critic architecture: ConcatCritic or HypernetworkCritic."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor and critics."""
+    activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.relu)
+    """Activation of the hidden layers."""
+    layer_norm: bool = eqx.field(static=True, default=False)
+    """Layer normalization in the hidden layers, before the activation."""
+    encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
+    """Encoder of each network before the hidden layers: None (images: by size), NatureCNN, MinAtarCNN, ImpalaCNN,
+    ResNet or your own module:Class, built with (observation_space, key)."""
     feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
@@ -92,8 +101,11 @@ class TD3(DPGMethod):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> TD3State:
         """Initialize actor, critics and target networks."""
         actor_key, critic_key = jax.random.split(key)
-        actor = DeterministicActor(spec, self.hidden_sizes, actor_key)
-        critics = init_ensemble(lambda k: self.critic.build(spec, self.hidden_sizes, k), self.num_critics, critic_key)
+        options = NetworkOptions(self.activation, self.encoder, self.layer_norm)
+        actor = DeterministicActor(spec, self.hidden_sizes, actor_key, options=options)
+        critics = init_ensemble(
+            lambda k: self.critic.build(spec, self.hidden_sizes, k, options), self.num_critics, critic_key
+        )
         optimizer = build_optimizer(self.optimizer, self.learning_rate)
         delayed = TD3DelayedState(actor, actor, critics, optimizer.init(actor), jnp.zeros(()))
         return TD3State(delayed, critics, optimizer.init(critics), jnp.zeros((), "int32"))
