@@ -52,7 +52,7 @@ test-docs: $(VENV)/for-tests
 	XLA_FLAGS= $(PYTEST) -m "docs or not docs" tests/test_docs.py $(TESTS)
 
 test-readme: $(VENV)/for-tests
-	XLA_FLAGS= $(BIN)/python -m pytest -m "docs or not docs" tests/test_docs.py -k README
+	XLA_FLAGS= $(BIN)/python -m pytest -m "docs or not docs" tests/test_docs.py -k "README or methods_page"
 
 # A new user's first day, command by command, in an environment of its own. STEPS="report data" for some of it.
 first-day:

@@ -158,7 +158,7 @@ PPO_WITH_MEMORY = PPO(
     minibatch_size=16,
     memory=GRU(4),
     obs_normalizer=RunningMeanStd(),
-    reward_normalizer=ReturnNormalizer(),
+    reward_normalizer=ReturnNormalizer(across_rollouts=True),
     feed=Rollouts(8, num_envs=3),
 )
 

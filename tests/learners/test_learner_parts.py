@@ -110,6 +110,27 @@ def test_return_normalizer_uses_the_std_of_discounted_returns():
     assert ended.any()
 
 
+def test_sums_of_returns_go_on_across_rollouts_if_asked():
+    """Three rollouts of four steps against one episode after the other, as Gymnasium's wrapper sees them."""
+    reward, ended = rng().normal(size=(12, 2)).astype("float32"), rng(1).uniform(size=(12, 2)) < 0.2
+    returns, total = [], np.zeros(2)
+    for t in range(12):
+        total = 0.9 * total + reward[t]
+        returns.append(total)
+        total = np.where(ended[t], 0.0, total)
+    normalizer = ReturnNormalizer(across_rollouts=True)
+    update = jax.jit(lambda state, reward, ended: normalizer.update(state, reward, ended, 0.9))
+    state = normalizer.init(2)
+    for start in (0, 4, 8):
+        state = update(state, reward[start : start + 4], ended[start : start + 4])
+    assert normalizer.reward_scale(state) == pytest.approx(np.std(returns), rel=1e-3)
+    np.testing.assert_allclose(state.sums, total, rtol=1e-5)
+    rows_are_agents = update(normalizer.init(1), reward, ended)
+    plain = ReturnNormalizer()
+    expected = jax.jit(lambda reward, ended: plain.update(plain.init(), reward, ended, 0.9))(reward, ended)
+    np.testing.assert_allclose(normalizer.reward_scale(rows_are_agents), plain.reward_scale(expected), rtol=1e-6)
+
+
 # -- gradients ---------------------------------------------------------------------------------------------
 
 

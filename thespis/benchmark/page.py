@@ -62,6 +62,8 @@ def _section(suite: Suite, results: Path) -> str:
         lines += ["| cell | steps | ours | 95% interval | published | reached | seeds | time | CPU time |"]
         lines += ["| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |"]
         lines += [_row(cell, result_by_cell[cell]) for cell in current]
+        notes = [f"- `{cell.name}`: {cell.note}" for cell in current if cell.note]
+        lines += ["", *notes] if notes else []
     untrained = [f"`{cell.name}`" for cell in suite.cells if cell not in current]
     lines += ["", f"Not trained yet, or with other settings: {', '.join(untrained)}."] if untrained else []
     return "\n".join([*lines, ""])

@@ -54,6 +54,8 @@ class Cell:
     steps: int | None = None
     play: str = "greedy"
     episodes: int = 20
+    note: str = ""
+    """What the page says below the table: why a published result is not reached, and what was tried."""
 
     @property
     def env_name(self) -> str:

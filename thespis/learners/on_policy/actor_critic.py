@@ -326,11 +326,13 @@ class RolloutProcessor(eqx.Module):
     reward_normalizer: AnyRewardNormalizer
     discount: Number
     gae_lambda: Number
+    num_envs: int = eqx.field(static=True, default=1)
+    """Environments of a rollout."""
 
     def init_normalizers(self, spec: EnvSpec) -> NormalizerStates:
         """Initial states of the observation and reward normalizers."""
         privileged = () if spec.privileged_space is None else self.obs_normalizer.init(spec.privileged_space)
-        return self.obs_normalizer.init(spec.observation_space), self.reward_normalizer.init(), privileged
+        return self.obs_normalizer.init(spec.observation_space), self.reward_normalizer.init(self.num_envs), privileged
 
     def compute_values(
         self, network: ActorCriticNetwork, normalizer_states: NormalizerStates, batch: Batch

@@ -20,6 +20,7 @@ from thespis.actors.distributions import Distribution
 from thespis.actors.policy_heads import Gaussian
 from thespis.actors.state_dependent_noise import StateDependentNoise
 from thespis.core.contracts import Mode
+from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
 from thespis.critics.value_functions import critic_observation
 from thespis.learners.on_policy.actor_critic import (
@@ -114,6 +115,7 @@ class OnPolicyMethod(eqx.Module):
     learning_rate: eqx.AbstractVar[LearningRate]
     gae_lambda: eqx.AbstractVar[Number]
     optimizer: eqx.AbstractVar[Literal["adam", "rmsprop"] | OptaxOptimizer]
+    feed: eqx.AbstractVar[Rollouts]
 
     discount: Number = 0.99
     """Discount per step, in [0, 1]."""
@@ -202,7 +204,11 @@ class OnPolicyMethod(eqx.Module):
     def rollout_processor(self) -> RolloutProcessor:
         """The processor that turns a rollout into values, advantages and targets."""
         return RolloutProcessor(
-            self.obs_normalizer or IDENTITY, self.reward_normalizer or RAW_REWARD, self.discount, self.gae_lambda
+            self.obs_normalizer or IDENTITY,
+            self.reward_normalizer or RAW_REWARD,
+            self.discount,
+            self.gae_lambda,
+            self.feed.num_envs,
         )
 
     def update_full_batch(

@@ -99,7 +99,7 @@ def _is_normalized(space: Space) -> bool:
 class _RawReward(eqx.Module):
     """No reward normalization: rewards pass unchanged."""
 
-    def init(self) -> PyTree:
+    def init(self, num_envs: int = 1) -> PyTree:
         """An empty state: nothing has to be kept."""
         return ()
 
@@ -120,18 +120,31 @@ RAW_REWARD = _RawReward()
 """What ``reward_normalizer=None`` does."""
 
 
+class CarriedReturns(eqx.Module):
+    """State of a return normalizer whose sums outlast a rollout."""
+
+    moments: RunningMoments
+    sums: Float[Array, " env"]
+    """Discounted reward sum of each environment's episode so far."""
+
+
 class ReturnNormalizer(eqx.Module):
     """Reward normalizer: divides by the running standard deviation of discounted reward sums, and clips.
 
-    Source: Engstrom et al., 2020. The sums restart at each rollout and each episode, so for rollouts shorter than the
-    horizon the scale is smaller than the published one.
+    Source: Engstrom et al., 2020. A sum restarts with each episode.
     """
 
     clip: float = eqx.field(static=True, default=10.0)
+    """Bound of a normalized reward."""
+    across_rollouts: bool = eqx.field(static=True, default=False)
+    """Whether a sum goes on in the environment's next rollout, as in SB3 and Gymnasium; otherwise it restarts with each
+    rollout, which makes rewards larger if rollouts are shorter than the horizon. With shared parameters, whose rows are
+    agents, sums always restart."""
 
-    def init(self) -> PyTree:
-        """Initial moments of the discounted sums."""
-        return init_moments(())
+    def init(self, num_envs: int = 1) -> PyTree:
+        """Initial moments of the discounted sums, and each environment's sum so far if it is carried on."""
+        moments = init_moments(())
+        return CarriedReturns(moments, jnp.zeros(num_envs)) if self.across_rollouts else moments
 
     def normalize(self, state: PyTree, reward: Float[Array, "..."]) -> Float[Array, "..."]:
         """Rewards divided by the scale, clipped."""
@@ -139,7 +152,8 @@ class ReturnNormalizer(eqx.Module):
 
     def reward_scale(self, state: PyTree) -> Float[Array, ""]:
         """Factor from the learner's units of reward to the environment's: the standard deviation of the sums."""
-        return jnp.sqrt(state.variance + 1e-8)
+        moments = state.moments if isinstance(state, CarriedReturns) else state
+        return jnp.sqrt(moments.variance + 1e-8)
 
     def update(
         self,
@@ -156,8 +170,12 @@ class ReturnNormalizer(eqx.Module):
             total = discount * total + reward
             return jnp.where(ended, 0.0, total), total
 
-        _, totals = jax.lax.scan(step, jnp.zeros(reward.shape[1]), (reward, done))
-        return state.merge(totals.ravel(), None if mask is None else mask.ravel())
+        carries = isinstance(state, CarriedReturns) and state.sums.shape == reward.shape[1:]
+        sums, totals = jax.lax.scan(step, state.sums if carries else jnp.zeros(reward.shape[1:]), (reward, done))
+        added = totals.ravel(), None if mask is None else mask.ravel()
+        if not isinstance(state, CarriedReturns):
+            return state.merge(*added)
+        return CarriedReturns(state.moments.merge(*added), sums if carries else state.sums)
 
 
 class RewardCentering(eqx.Module):
@@ -170,7 +188,7 @@ class RewardCentering(eqx.Module):
     ema_rate: float | Float[Array, ""] = 0.1
     """Weight of the newest rollout in the running mean; the first rollout counts fully."""
 
-    def init(self) -> PyTree:
+    def init(self, num_envs: int = 1) -> PyTree:
         """The mean, and whether there has been a rollout."""
         return jnp.zeros(()), jnp.zeros((), bool)
 
