@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, MultiAgentMethod, OpponentCurriculum
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay
+from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay, Rollouts
 from thespis.core.records import EnvSpec
 from thespis.core.renames import notice
 from thespis.envs import registry
@@ -391,11 +391,16 @@ def resolve_config(
     feedback, curriculum = make_feedback(feedback), make_curriculum(curriculum, parse_opponents)
     check_ranges(feedback, "feedback.")
     check_ranges(curriculum, "curriculum.")
-    method = (
-        curriculum.make_learner(method) if isinstance(curriculum, OpponentCurriculum) else wrap_multi_agent(method, env)
-    )
-    is_offline = isinstance(method.feed, OFFLINE_FEEDS) or kind == "logged"
-    envs_per_seed = 1 if is_offline else num_envs or _default_num_envs(env, len(seeds), method)
+
+    def wrap(method: Method) -> Method:
+        if isinstance(curriculum, OpponentCurriculum):
+            return curriculum.make_learner(method)
+        return wrap_multi_agent(method, env)
+
+    wrapped = wrap(method)
+    is_offline = isinstance(wrapped.feed, OFFLINE_FEEDS) or kind == "logged"
+    envs_per_seed = 1 if is_offline else num_envs or _default_num_envs(env, len(seeds), wrapped)
+    method = wrap(_with_num_envs(method, envs_per_seed))
     components: tuple[Any, ...] = (method, feedback, curriculum)
     for name, component in zip(("method", "feedback", "curriculum"), components, strict=True):
         check_storable(component, name)
@@ -416,6 +421,13 @@ def resolve_config(
         "details": list(method.details),
         "bibliography": citations,
     }
+
+
+def _with_num_envs(method: Any, num_envs: int) -> Any:
+    """The method with a feed of rollouts of that many environments, if its rollouts are a setting of its own."""
+    if not (isinstance(method.feed, Rollouts) and any(field.name == "feed" for field in dataclasses.fields(method))):
+        return method
+    return dataclasses.replace(method, feed=dataclasses.replace(method.feed, num_envs=num_envs))
 
 
 def _default_num_envs(env: Any, num_seeds: int, method: Any) -> int:

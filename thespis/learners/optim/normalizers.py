@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from thespis.core.errors import UserError
 from thespis.core.spaces import Box, Space, map_space, space_shape
 from thespis.objectives.statistics import masked_mean
 
@@ -138,8 +139,8 @@ class ReturnNormalizer(eqx.Module):
     """Bound of a normalized reward."""
     across_rollouts: bool = eqx.field(static=True, default=False)
     """Whether a sum goes on in the environment's next rollout, as in SB3 and Gymnasium; otherwise it restarts with each
-    rollout, which makes rewards larger if rollouts are shorter than the horizon. With shared parameters, whose rows are
-    agents, sums always restart."""
+    rollout, which makes rewards larger if rollouts are shorter than the horizon. Needs one row of the rollout per
+    environment: agents with shared parameters have more."""
 
     def init(self, num_envs: int = 1) -> PyTree:
         """Initial moments of the discounted sums, and each environment's sum so far if it is carried on."""
@@ -163,19 +164,27 @@ class ReturnNormalizer(eqx.Module):
         discount: Any,
         mask: Bool[Array, "time row"] | None = None,
     ) -> PyTree:
-        """Moments after the discounted sums of a rollout are added where ``mask`` is true."""
+        """Moments after the discounted sums of a rollout are added where ``mask`` is true.
+
+        Raises ``UserError`` if sums are carried and there are not as many rows as in ``init``.
+        """
+        sums = state.sums if isinstance(state, CarriedReturns) else jnp.zeros(reward.shape[1:])
+        if sums.shape != reward.shape[1:]:
+            raise UserError(
+                f"reward_normalizer.across_rollouts needs a row of the rollout for each of feed.num_envs={len(sums)} "
+                f"environments, and there are {reward.shape[1]} rows: set across_rollouts=false"
+            )
 
         def step(total, inputs):
             reward, ended = inputs
             total = discount * total + reward
             return jnp.where(ended, 0.0, total), total
 
-        carries = isinstance(state, CarriedReturns) and state.sums.shape == reward.shape[1:]
-        sums, totals = jax.lax.scan(step, state.sums if carries else jnp.zeros(reward.shape[1:]), (reward, done))
+        sums, totals = jax.lax.scan(step, sums, (reward, done))
         added = totals.ravel(), None if mask is None else mask.ravel()
-        if not isinstance(state, CarriedReturns):
-            return state.merge(*added)
-        return CarriedReturns(state.moments.merge(*added), sums if carries else state.sums)
+        if isinstance(state, CarriedReturns):
+            return CarriedReturns(state.moments.merge(*added), sums)
+        return state.merge(*added)
 
 
 class RewardCentering(eqx.Module):
