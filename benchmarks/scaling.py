@@ -47,9 +47,9 @@ def measure(work: dict[str, Any], seconds: float) -> dict[str, float]:
     from thespis.envs import registry
     from thespis.feedback.environment import EnvironmentReward
     from thespis.runtime.memory_budget import tree_bytes
-    from thespis.training.assembly import make_method
     from thespis.training.compiled_loop import CompiledLoop
     from thespis.training.components import Components
+    from thespis.training.run_config import make_method
 
     parts = Components(make_method(work["method"], work["settings"]), EnvironmentReward(), FixedCurriculum())
     seeds = list(range(work["seeds"]))

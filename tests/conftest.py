@@ -168,7 +168,7 @@ DRAWING_TESTS = {"evaluation", "browser", "test_commands.py", "test_docs.py"}
 
 @pytest.fixture(autouse=True, scope="module")
 def undrawn_figures(request):
-    """Reports with an empty drawing for every figure: drawing them takes as long as the rest of a short run."""
+    """Reports with an empty drawing for every figure: drawing takes a good part of the time of a short run."""
     if DRAWING_TESTS & {request.path.parent.name, request.path.name}:
         yield
         return

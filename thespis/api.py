@@ -42,8 +42,6 @@ from thespis.training.assembly import (
     assemble_run,
     check_extension,
     enable_compilation_cache,
-    resolve_config,
-    run_metadata,
     schedule_from,
     set_cpu_threads,
 )
@@ -53,6 +51,7 @@ from thespis.training.driver import TrainingLoop, run_loop, save_best, save_chec
 from thespis.training.initial_states import InitialStates, load_initial_states
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
+from thespis.training.run_config import resolve_config, run_metadata
 
 
 def train(

@@ -13,7 +13,7 @@ from thespis.core.spaces import Box, Discrete, dict_space
 from thespis.evaluation.run_view import train_command
 from thespis.feedback.count_bonus import CountBonus
 from thespis.runs.config import to_config
-from thespis.training.assembly import make_feedback
+from thespis.training.run_config import make_feedback
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

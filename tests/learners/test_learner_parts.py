@@ -91,13 +91,19 @@ def test_running_mean_std_leaves_images_and_discrete_values_alone():
     assert far["numbers"].tolist() == [10.0, 10.0, 10.0]
 
 
+def running_returns(reward, ended):
+    """Discounted sums of rewards after each step, and those with which the next step starts; the discount is 0.9."""
+    returns, total = [], np.zeros(reward.shape[1])
+    for step_reward, step_ended in zip(reward, ended, strict=True):
+        total = 0.9 * total + step_reward
+        returns.append(total)
+        total = np.where(step_ended, 0.0, total)
+    return returns, total
+
+
 def test_return_normalizer_uses_the_std_of_discounted_returns():
     reward, ended = rng().normal(size=(7, 2)).astype("float32"), rng(1).uniform(size=(7, 2)) < 0.3
-    returns, total = [], np.zeros(2)
-    for t in range(7):
-        total = 0.9 * total + reward[t]
-        returns.append(total)
-        total = np.where(ended[t], 0.0, total)
+    returns, _ = running_returns(reward, ended)
     normalizer = ReturnNormalizer()
 
     @jax.jit
@@ -114,11 +120,7 @@ def test_return_normalizer_uses_the_std_of_discounted_returns():
 def test_sums_of_returns_go_on_across_rollouts_if_asked():
     """Three rollouts of four steps against one episode after the other, as Gymnasium's wrapper sees them."""
     reward, ended = rng().normal(size=(12, 2)).astype("float32"), rng(1).uniform(size=(12, 2)) < 0.2
-    returns, total = [], np.zeros(2)
-    for t in range(12):
-        total = 0.9 * total + reward[t]
-        returns.append(total)
-        total = np.where(ended[t], 0.0, total)
+    returns, total = running_returns(reward, ended)
     normalizer = ReturnNormalizer(across_rollouts=True)
     update = jax.jit(lambda state, reward, ended: normalizer.update(state, reward, ended, 0.9))
     state = normalizer.init(2)

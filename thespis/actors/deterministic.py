@@ -53,15 +53,7 @@ class DeterministicActor(eqx.Module):
         require_bounded(spec.action_space)
         self.space = spec.action_space
         body_key, out_key = jax.random.split(key)
-        self.body = Body(
-            spec.observation_space,
-            hidden_sizes,
-            body_key,
-            init=uniform_fan_in,
-            activation=options.activation,
-            encoder=options.encoder,
-            layer_norm=options.layer_norm,
-        )
+        self.body = options.build_body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in)
         self.out = Linear(self.body.feature_size, math.prod(self.space.shape), uniform_fan_in, out_key)
 
     def __call__(self, observation: PyTree) -> Float[Array, "*action"]:

@@ -62,15 +62,7 @@ class SoftActor(eqx.Module):
         continuous_head: ContinuousHead = DEFAULT_POLICY_HEAD,
     ):
         body_key, head_key = jax.random.split(key)
-        self.body = Body(
-            spec.observation_space,
-            hidden_sizes,
-            body_key,
-            init=uniform_fan_in,
-            activation=options.activation,
-            encoder=options.encoder,
-            layer_norm=options.layer_norm,
-        )
+        self.body = options.build_body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in)
         self.head = PolicyHead(
             spec.action_space, self.body.feature_size, head_key, init=uniform_fan_in, continuous_head=continuous_head
         )

@@ -39,15 +39,7 @@ class CategoricalQ(eqx.Module):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key = jax.random.split(key)
         self.v_min, self.v_max, self.num_atoms = v_min, v_max, num_atoms
-        self.body = Body(
-            spec.observation_space,
-            hidden_sizes,
-            body_key,
-            init=uniform_fan_in,
-            activation=options.activation,
-            encoder=options.encoder,
-            layer_norm=options.layer_norm,
-        )
+        self.body = options.build_body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in)
         self.out = Linear(self.body.feature_size, spec.action_space.n * num_atoms, uniform_fan_in, out_key)
 
     @property

@@ -54,15 +54,7 @@ class DiscreteQ(eqx.Module):
     ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key, state_key = jax.random.split(key, 3)
-        self.body = Body(
-            spec.observation_space,
-            hidden_sizes,
-            body_key,
-            init=uniform_fan_in,
-            activation=options.activation,
-            encoder=options.encoder,
-            layer_norm=options.layer_norm,
-        )
+        self.body = options.build_body(spec.observation_space, hidden_sizes, body_key, init=uniform_fan_in)
         self.advantage_out = Linear(self.body.feature_size, spec.action_space.n, uniform_fan_in, out_key)
         self.value_out = Linear(self.body.feature_size, 1, uniform_fan_in, state_key) if dueling else None
 

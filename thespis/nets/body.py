@@ -160,6 +160,29 @@ class NetworkOptions:
     layer_norm: bool = False
     """Whether the outputs of hidden layers are normalized before the activation."""
 
+    def build_body(
+        self,
+        space: Space,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        *,
+        init: Initializer,
+        memory: GRU | ELSTM | None = None,
+        set_encoder: SetAttention | None = None,
+    ) -> Body:
+        """A body with fresh parameters."""
+        return Body(
+            space,
+            hidden_sizes,
+            key,
+            init=init,
+            activation=self.activation,
+            memory=memory,
+            set_encoder=set_encoder,
+            encoder=self.encoder,
+            layer_norm=self.layer_norm,
+        )
+
 
 DEFAULT_NETWORK = NetworkOptions()
 """What methods use without options."""

@@ -15,7 +15,7 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import Replay, Rollouts
 from thespis.presets.preset import AUTO, NONE, Preset, find_preset
 from thespis.runs.config import apply_settings
-from thespis.training.assembly import make_method
+from thespis.training.run_config import make_method
 
 DEFAULT_STEPS = 100_000
 """Environment steps per seed of a run that says nothing about it and has no preset."""

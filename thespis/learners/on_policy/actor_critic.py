@@ -26,7 +26,7 @@ from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, V
 from thespis.core.spaces import Box
 from thespis.critics.value_functions import StateValue, critic_observation, critic_spec
 from thespis.learners.optim.normalizers import AnyObsNormalizer, AnyRewardNormalizer
-from thespis.nets.body import GRU, Body, ObservationEncoder, build_encoder, count_features, unroll
+from thespis.nets.body import GRU, Body, NetworkOptions, build_encoder, count_features, unroll
 from thespis.nets.elstm import ELSTM
 from thespis.nets.mlp import Initializer, UniformLayer, orthogonal
 from thespis.nets.set_attention import SetAttention
@@ -34,6 +34,8 @@ from thespis.objectives.decision_points import restrict_to_decisions
 from thespis.objectives.returns import gae
 
 DEFAULT_POLICY_HEAD = Gaussian()
+TANH_NETWORK = NetworkOptions(jnp.tanh)
+"""What actor-critic networks use without options."""
 
 
 InitializerName = Literal["orthogonal", "uniform"]
@@ -86,12 +88,10 @@ class ActorCritic(eqx.Module):
         key: Key[Array, ""],
         *,
         memory: GRU | ELSTM | None = None,
-        activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
-        encoder: ObservationEncoder | None = None,
+        options: NetworkOptions = TANH_NETWORK,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
         initializer: InitializerName = "orthogonal",
-        layer_norm: bool = False,
     ):
         def init(scale: float) -> Initializer:
             return orthogonal(scale) if initializer == "orthogonal" else UniformLayer()
@@ -99,16 +99,8 @@ class ActorCritic(eqx.Module):
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
         def body(space, key):
-            return Body(
-                space,
-                hidden_sizes,
-                key,
-                init=init(2**0.5),
-                activation=activation,
-                memory=memory,
-                set_encoder=set_encoder,
-                encoder=encoder,
-                layer_norm=layer_norm,
+            return options.build_body(
+                space, hidden_sizes, key, init=init(2**0.5), memory=memory, set_encoder=set_encoder
             )
 
         self.carries_critic_memory = spec.privileged_space is None
@@ -168,18 +160,16 @@ class SharedEncoderActorCritic(eqx.Module):
         key: Key[Array, ""],
         *,
         memory: GRU | ELSTM | None = None,
-        activation: Callable[[Array], Array] = jnp.tanh,
         set_encoder: SetAttention | None = None,
-        encoder: ObservationEncoder | None = None,
+        options: NetworkOptions = TANH_NETWORK,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
         initializer: InitializerName = "orthogonal",
-        layer_norm: bool = False,
     ):
         if spec.privileged_space is not None:
             raise UserError(f"the critic of {spec.name} has observations of its own: share_encoder must be false")
         encoder_key, key = jax.random.split(key)
         space = spec.observation_space
-        self.encoder = build_encoder(space, encoder_key, encoder, set_encoder=set_encoder)
+        self.encoder = build_encoder(space, encoder_key, options.encoder, set_encoder=set_encoder)
         features = Box((count_features(self.encoder, space),), -math.inf, math.inf)
         spec = dataclasses.replace(spec, observation_space=features)
         self.actor_critic = ActorCritic(
@@ -187,10 +177,9 @@ class SharedEncoderActorCritic(eqx.Module):
             hidden_sizes,
             key,
             memory=memory,
-            activation=activation,
+            options=dataclasses.replace(options, encoder=None),
             policy_head=policy_head,
             initializer=initializer,
-            layer_norm=layer_norm,
         )
 
     def encode(self, views: View) -> View:

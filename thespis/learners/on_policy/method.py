@@ -46,7 +46,7 @@ from thespis.learners.optim.optimizers import (
     build_optimizer,
     gradient_step,
 )
-from thespis.nets.body import GRU, ObservationEncoder
+from thespis.nets.body import GRU, NetworkOptions, ObservationEncoder
 from thespis.nets.elstm import ELSTM
 from thespis.nets.set_attention import SetAttention
 from thespis.objectives.policy_losses import policy_gradient_loss
@@ -159,12 +159,10 @@ class OnPolicyMethod(eqx.Module):
             self.hidden_sizes,
             key,
             memory=self.memory,
-            activation=self.activation,
             set_encoder=self.set_encoder,
-            encoder=self.encoder,
+            options=NetworkOptions(self.activation, self.encoder, self.layer_norm),
             policy_head=self.policy_head,
             initializer=self.initializer,
-            layer_norm=self.layer_norm,
         )
         return self.init_from(spec, network)
 
