@@ -57,6 +57,8 @@ def random_method(number: int):
     rng = np.random.default_rng(number)
     method, env = METHODS[0] if rng.random() < 0.5 else METHODS[rng.integers(1, len(METHODS))]
     chosen = {name: rng.choice(sorted(classes)) for name, classes in part_choices(type(method)).items()}
+    if chosen.get("critic") == "HypernetworkCritic":
+        del chosen["encoder"]  # its networks are its own: an encoder is refused
     parts = {name: part_choices(type(method))[name][choice] for name, choice in chosen.items()}
     chosen_parts = {
         name: None if part is type(None) else SMALL_PARTS.get(part) or part() for name, part in parts.items()
