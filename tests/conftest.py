@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
+import functools
 import gc
+import inspect
 import itertools
 import os
 import sys
@@ -40,21 +43,43 @@ sys.dont_write_bytecode = False
 gc.set_threshold(100_000, 20, 100)
 
 
-def _check_shapes_of_named_functions() -> None:
-    """Leave functions inside functions unchecked: they would be decorated anew at every call, a millisecond each time.
+def _check_shapes_of_called_functions() -> None:
+    """Decorate a function for checking at its first call: of ten thousand functions, a worker calls a part.
 
-    The arrays that they compute are checked where the function around them returns.
+    Functions inside functions stay unchecked: they would be decorated anew at every call, a millisecond each time. The
+    arrays that they compute are checked where the function around them returns.
     """
     check = jaxtyping.jaxtyped
 
     def jaxtyped(*args, **kwargs):
         decorate = check(*args, **kwargs)
-        return lambda item: item if "<locals>" in item.__qualname__ else decorate(item)
+
+        def decorate_at_first_call(item):
+            if "<locals>" in item.__qualname__:
+                return item
+            if not inspect.isfunction(item) or item.__code__.co_flags & NOT_PLAIN:
+                return decorate(item)
+            checked = None
+
+            @functools.wraps(item)
+            def call(*args, **kwargs):
+                nonlocal checked
+                if checked is None:
+                    checked = decorate(item)
+                return checked(*args, **kwargs)
+
+            call.__code__ = call.__code__.replace(co_filename=jaxtyping.__file__)  # as that of a checked function
+            return call
+
+        return decorate_at_first_call
 
     jaxtyping.jaxtyped = jaxtyped  # the import hook looks it up at every decoration
 
 
-_check_shapes_of_named_functions()
+NOT_PLAIN = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Functions that others recognize by these flags, which a wrapper would not have."""
+
+_check_shapes_of_called_functions()
 
 MARKER_BY_FOLDER = {"papers": "papers", "browser": "browser"}
 """The marker of each folder of tests that is a separate tier."""
@@ -99,7 +124,6 @@ def _group(item) -> str:
 
 def pytest_collection_finish():
     """Exclude imported objects, which stay alive, from garbage collection."""
-    gc.collect()
     gc.freeze()
 
 
@@ -162,20 +186,34 @@ def _share_lowering_contexts() -> None:
     mlir.make_ir_context = shared_context
 
 
-DRAWING_TESTS = {"evaluation", "browser", "test_commands.py", "test_docs.py"}
+DRAWING_TESTS = {"browser", "test_report.py", "test_comparison.py", "test_commands.py", "test_docs.py"}
 """Folders and files of tests in which figures are drawn."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def undrawn_figures(request):
-    """Reports with an empty drawing for every figure: drawing takes a good part of the time of a short run."""
-    if DRAWING_TESTS & {request.path.parent.name, request.path.name}:
-        yield
-        return
+@contextlib.contextmanager
+def _empty_figures():
+    """An empty drawing in place of every figure: drawing takes a good part of the time of a short run."""
     from thespis.evaluation import plots
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "render_figure", lambda figure, image_format: b'<svg viewBox="0 0 1 1"></svg>')
+        yield
+
+
+@pytest.fixture
+def empty_figures():
+    """Empty figures in one test of a file in which figures are drawn."""
+    with _empty_figures():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def undrawn_figures(request):
+    """Empty figures wherever figures are not tested."""
+    if DRAWING_TESTS & {request.path.parent.name, request.path.name}:
+        yield
+        return
+    with _empty_figures():
         yield
 
 

@@ -575,7 +575,7 @@ CASES = {
 FAST = {"bc", "dqn", "ppo", "sac"}
 """Cases whose contract checks are in the default tier: logged and replayed data, rollouts, continuous actions."""
 
-FAST_IN_LOOPS = {"dqn", "impala"}
+FAST_IN_LOOPS = {"dqn"}
 """The same for the training loops, where a case costs two compiled runs."""
 
 

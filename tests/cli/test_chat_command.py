@@ -37,6 +37,7 @@ def chat(directory: Path, *words: str, lines: list[str]) -> subprocess.Completed
     )
 
 
+@pytest.mark.slow
 def test_a_person_plays_the_environment(run, monkeypatch, capfd):
     """The actor answers as in its environment; unknown words are named, an empty line starts a new conversation."""
     space = run.spec.observation_space

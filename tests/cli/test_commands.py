@@ -73,8 +73,8 @@ def test_the_best_checkpoint_can_be_evaluated(trained, thespis):
     "command",
     [
         ("evaluate", "--episodes", 1),
-        ("report",),
-        ("resume", "--quiet"),
+        pytest.param(("report",), marks=pytest.mark.slow),
+        pytest.param(("resume", "--quiet"), marks=pytest.mark.slow),
         ("record",),
         ("collect", "--episodes", 3, "--out", "data"),
     ],

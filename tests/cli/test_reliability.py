@@ -97,6 +97,7 @@ def quick_run(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_writing_resumes_exactly(quick_run, tmp_path):
     assert train_with_kills(QUICK, tmp_path / "run", tmp_path, kills=1, seed=0) == 1
     assert outcome(tmp_path / "run") == outcome(quick_run)

@@ -89,6 +89,7 @@ def test_an_error_in_a_compiled_environment_is_the_users_too(module, thespis):
     assert message.startswith("thespis: KeyError: 'missing' (--traceback shows everything)")
 
 
+@pytest.mark.slow
 def test_a_callback_that_raises_ends_the_run_saved_and_it_resumes_to_the_same_bits(tmp_path):
     method = PPO(hidden_sizes=(8,), num_epochs=1, feed=Rollouts(num_steps=16, num_envs=2))
     options = {"steps": 320, "episodes": 2, "checkpoint_seconds": 1e9, "report_every": 64}

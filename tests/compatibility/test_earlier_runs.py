@@ -45,6 +45,7 @@ def test_a_recorded_configuration_trains_to_the_same_bits(name, tmp_path, same_m
     check(run.path, RUNS[name], same_machine)
 
 
+@pytest.mark.laws
 def test_a_recorded_stopped_run_resumes_to_the_bits_of_an_uninterrupted_one(tmp_path, same_machine):
     directory = tmp_path / "run"
     shutil.copytree(HERE / "stopped", directory)

@@ -60,6 +60,7 @@ def test_envs_with_get_state_and_set_state():
     assert make_host(lambda: Counted(user_envs.Stateful()), 1).get_state() is None
 
 
+@pytest.mark.slow
 def test_a_stateful_env_resumes_bit_for_bit(tmp_path):
     """A run that was stopped equals the straight one, in every row of metrics and in the state of the learner."""
     method = thespis.PPO(hidden_sizes=(4,), num_epochs=1, feed=Rollouts(num_steps=16, num_envs=2))

@@ -133,16 +133,9 @@ def play_episodes(name: str, rows: int, kind: int, seed: int) -> np.ndarray:
     return returns
 
 
-ALL_SETTINGS = "household of three homes that hints"
-"""All settings of this task at once; each of them alone is a slow test."""
-
-
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if "household " in name and name != ALL_SETTINGS else [])
-        for name in MIXED
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] if "household " in name else []) for name in MIXED],
 )
 def test_dialogues_match_the_reference(name):
     perfect, scripted, corrupted, random_returns, _ = (play_episodes(name, 24, kind, kind) for kind in range(5))

@@ -162,7 +162,7 @@ def _init_learners(method: SPIRAL, env):
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
-        ("tictactoe-duel", 1),
+        pytest.param("tictactoe-duel", 1, marks=pytest.mark.slow),
         *(pytest.param(name, 2, marks=pytest.mark.slow) for name in ("tictactoe-duel", "kuhn-duel")),
     ],
 )

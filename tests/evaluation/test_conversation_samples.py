@@ -37,6 +37,7 @@ def run(tmp_path_factory):
     return thespis.train(method, WordCountEnv, steps=STEPS, episodes=2, out=out)
 
 
+@pytest.mark.slow
 def test_samples_are_kept_at_three_times(run):
     samples = run.directory.conversations()
     assert [sample["step"] for sample in samples] == [0, STEPS // 2, STEPS]
@@ -57,6 +58,7 @@ def test_samples_are_kept_at_three_times(run):
     assert not any(values[0]) and any(values[2]), "an untrained critic predicts 0"
 
 
+@pytest.mark.slow
 def test_samples_equal_the_responses_of_the_actor(run):
     """The last samples, played again."""
     (sample,) = [m for m in run.directory.conversations() if m["step"] == STEPS]
@@ -68,6 +70,7 @@ def test_samples_equal_the_responses_of_the_actor(run):
     assert responses == [turn["response"] for turn in sample["conversations"][0]["turns"]]
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_samples(run):
     page = (run.path / "report.html").read_text()
     assert "<h2>Conversations</h2>" in page and page.count('<div class="dialogues">') == conversation.NUM_SAMPLES

@@ -100,6 +100,7 @@ def with_seeds(n: int, games: int, rng: np.random.Generator) -> list[MatchRecord
     return matches
 
 
+@pytest.mark.slow
 def test_intervals_over_seeds_cover_where_intervals_over_games_do_not():
     """Many games per seed do not reduce the uncertainty about the strength of another seed."""
     rng, hits, narrow = np.random.default_rng(5), [], []

@@ -77,6 +77,7 @@ def test_one_file_without_network_or_scripts(tmp_path):
     assert set(re.findall(r"var\(--(\w+)", text)) <= set(re.findall(r"--(\w+):", text))
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_the_report_contains_the_results_and_settings(tmp_path):
     run = make_run(tmp_path / "run", seeds=5)
     greedy = RunDirectory.open(run).read_json("final.json")["greedy"]
@@ -96,16 +97,19 @@ def test_the_report_contains_the_results_and_settings(tmp_path):
     assert "over-estimates" not in text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_an_over_estimating_critic_is_flagged(tmp_path):
     text = Outline(report(tmp_path, make_run(tmp_path / "run", bias=1.0))).text
     assert "The critic over-estimates (see below)." in text and "predicted values exceed realised returns" in text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_one_seed_has_no_interval(tmp_path):
     text = Outline(report(tmp_path, make_run(tmp_path / "run", seeds=1))).text
     assert "over 1 training seed (too few seeds for an interval)" in text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_unfinished_and_empty_runs(tmp_path):
     text = Outline(report(tmp_path, make_run(tmp_path / "half", finished=False))).text
     assert "Not finished: 10,000 of 20,000 environment steps per seed so far. Training return" in text
@@ -114,12 +118,14 @@ def test_unfinished_and_empty_runs(tmp_path):
     assert "Not finished: 0 of 20,000" in Outline(report(tmp_path, empty)).text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_minimal_run_has_a_report(tmp_path):
     run = RunDirectory.create(tmp_path / "bare", {"format": 1, "seeds": [0]}, ())
     run.append_metrics([{"step": 5, "seed": 0, "episode_return": 1.0}])
     assert "Not finished: 5 environment steps" in Outline(report(tmp_path, run.path)).text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_names_are_escaped(tmp_path):
     name = '</title><script>alert(1)</script>"&$x_1$' + "long" * 60
     runs = [make_run(tmp_path / "a", method=name, details=[name]), make_run(tmp_path / "b", method="td3")]
@@ -132,6 +138,7 @@ def test_equal_runs_give_equal_bytes(tmp_path):
     assert first == second
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_diverged_seed_does_not_hide_the_others(tmp_path):
     config = {"format": 1, "seeds": [0, 1], "method_name": "sac"}
     run = RunDirectory.create(tmp_path / "run", config, ("loss",))
@@ -142,6 +149,7 @@ def test_a_diverged_seed_does_not_hide_the_others(tmp_path):
     assert "Training return −1." in text and "Metrics" not in text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_several_runs_are_compared_first(tmp_path):
     runs = [make_run(tmp_path / "a", seeds=5), make_run(tmp_path / "b", seeds=5, method="ddpg", end=-400.0)]
     text = Outline(report(tmp_path, *runs)).text
@@ -150,12 +158,14 @@ def test_several_runs_are_compared_first(tmp_path):
     assert "probability of improvement" in text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_runs_that_cannot_be_compared_are_shown_with_the_reason(tmp_path):
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", env="gymnax:CartPole-v1")]
     text = Outline(report(tmp_path, *runs)).text
     assert "Not compared: " in text and "sac on gymnax:CartPole-v1" in text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_seeds_with_equal_settings_are_combined(tmp_path):
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", seeds=4)]
     final = RunDirectory.open(runs[1]).read_json("run.json") | {"seeds": [3, 4, 5, 6]}
@@ -163,6 +173,7 @@ def test_seeds_with_equal_settings_are_combined(tmp_path):
     assert "All runs have the same settings, sac: 7 seeds together." in Outline(report(tmp_path, *runs)).text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_mistakes_are_one_line(tmp_path):
     with pytest.raises(UserError, match="at least one"):
         write_report([], tmp_path / "report.html")
@@ -287,6 +298,7 @@ def test_format_bytes():
     ]
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_run_from_data_without_an_environment_is_said_to_be_finished(tmp_path):
     data = Path(__file__).parents[1] / "compatibility" / "steps"
     settings = {"hidden_sizes": "8", "batch_size": 4}
@@ -328,6 +340,7 @@ def moving_frames(count: int, size: int = 64) -> list[np.ndarray]:
     return [np.roll(noise, i, axis=1) for i in range(count)]
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_film_is_embedded_and_bounded(tmp_path, monkeypatch):
     from PIL import Image
 

@@ -120,7 +120,8 @@ def respond():
     return answer
 
 
-@pytest.mark.parametrize("player", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("player", [0, 1])
 def test_a_language_model_is_evaluated_over_all_games(player):
     """Responses of a pretrained model; some of them are not cells."""
     expected = expected_results(respond(), player)

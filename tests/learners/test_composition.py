@@ -66,7 +66,8 @@ def random_method(number: int):
     return dataclasses.replace(method, **chosen_parts), env, chosen
 
 
-@pytest.mark.parametrize("number", [pytest.param(i, marks=[] if i == 1 else [pytest.mark.slow]) for i in range(20)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(20))
 def test_random_components_train_equally_in_both_loops(number):
     method, env, chosen = random_method(number)
     components, seeds = Components(method, EnvironmentReward(), FixedCurriculum()), [0, 3]

@@ -85,7 +85,7 @@ REPLAY = ["feed.learning_starts=64", "feed.batch_size=8"]
     ("name", "env", "settings"),
     [
         ("ppo", "CartPole-v1", []),
-        ("sac", "Pendulum-v1", ["layer_norm=true", *REPLAY]),
+        pytest.param("sac", "Pendulum-v1", ["layer_norm=true", *REPLAY], marks=pytest.mark.slow),
         pytest.param("dqn", "CartPole-v1", ["layer_norm=true"], marks=pytest.mark.slow),
         pytest.param("td3", "Pendulum-v1", REPLAY, marks=pytest.mark.slow),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from thespis.envs.text.echo import Echo
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.model_init import ModelInit, init_tiny_model, pretrain
@@ -10,6 +12,7 @@ from thespis.runtime.keys import seed_key
 from thespis.training.demonstrations import demonstration_returns
 
 
+@pytest.mark.slow
 def test_longer_pretraining_is_better_and_cached_separately():
     env = TextEnv(Echo(demonstrator_noise=0.0))
     examples, losses = demonstration_returns(env, 64)[:3], []

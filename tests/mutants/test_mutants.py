@@ -95,6 +95,7 @@ def write_mutant(root, name, old, new, tests="tests/test_sums.py", tier="test"):
     (root / mutants.FOLDER / f"{name}.patch").write_text(text)
 
 
+@pytest.mark.slow
 def test_tested_mutant_is_caught_and_untested_is_not(tree, tmp_path, capsys):
     report = tmp_path / "report.json"
     assert mutants.main(["--json", str(report)], tree) == 1
@@ -108,6 +109,7 @@ def test_tested_mutant_is_caught_and_untested_is_not(tree, tmp_path, capsys):
     assert "a + b" in (tree / "sums" / "both.py").read_text(), "the checkout was changed"
 
 
+@pytest.mark.slow
 def test_whole_tier_runs_if_named_tests_pass(tree, capsys):
     write(tree / "tests" / "test_none.py", "def test_nothing():\n    pass\n")
     write_mutant(tree, "adds-wrongly", "return a + b", "return a * b", tests="tests/test_none.py")
@@ -116,6 +118,7 @@ def test_whole_tier_runs_if_named_tests_pass(tree, capsys):
     assert lines[-1] == "1 of 1 caught by test plus laws, 1 by test alone" and lines[1].endswith("::test_add")
 
 
+@pytest.mark.slow
 def test_broken_mutants_are_reported(tree, capsys):
     write_mutant(tree, "adds-wrongly", "return a + b", "return a +")
     write_mutant(tree, "takes-wrongly", "return a - b", "return b - a", tests="tests/test_nowhere.py")

@@ -193,7 +193,7 @@ def test_recurrent_critic_judges_a_whole_episode():
         ("ppo", "ending", {"learning_rate": 1e-2}, 20_000),
         ("dqn", "ending", {}, 8_000),
         ("sac", "ending-continuous", {}, 8_000),
-        ("vdn", "shifts", {}, 8_000),
+        pytest.param("vdn", "shifts", {}, 8_000, marks=pytest.mark.slow),
     ],
 )
 def test_one_method_of_each_family_learns(method, probe, special, steps):

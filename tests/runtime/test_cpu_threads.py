@@ -18,7 +18,8 @@ print(names.count("tf_XLAEigen"))
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux names its threads there")
-@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 3])
 def test_number_of_xla_threads(count, tmp_path):
     process = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(count), str(tmp_path / "run")], capture_output=True, text=True

@@ -106,6 +106,7 @@ def test_malformed_requests_are_never_server_errors(url):
     assert httpx.post(f"{url}/chat/completions", json=GOOD, timeout=60).status_code == 200
 
 
+@pytest.mark.slow
 def test_slow_heads_are_closed_and_slow_responses_are_not():
     """Clients that send nothing, or their head byte by byte, also after a first request, lose their connection."""
     answer = None

@@ -60,6 +60,7 @@ def stop_server(process: subprocess.Popen, number: int) -> str:
     return err
 
 
+@pytest.mark.slow
 def test_a_served_response_equals_that_of_the_engine(run, monkeypatch):
     monkeypatch.setenv("THE_KEY", KEY)
     request = GenerationConfig(0.0, max_tokens=20)

@@ -24,6 +24,7 @@ def run(tmp_path_factory):
     return thespis.train(method, "text:maze", steps=768, episodes=2, out=tmp_path_factory.mktemp("run") / "run")
 
 
+@pytest.mark.slow
 def test_a_served_run_responds_as_its_actor(run):
     (steps,) = run.play(2, num_kept=1).episodes[0]  # as many as its evaluation played: the same program
     known, observations = run.spec.action_space.vocabulary.words, np.asarray(steps.view.observation)

@@ -125,6 +125,7 @@ def test_the_sweep_directory_is_recognized_by_its_id(tmp_path):
     assert make_plan(tmp_path / "s").id == sweep.id
 
 
+@pytest.mark.slow
 def test_a_returned_run_is_complete(remote_job):
     """It can be evaluated, resumed and compared, and equals the run of ``thespis train``."""
     sweep, result = remote_job

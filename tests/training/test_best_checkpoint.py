@@ -79,6 +79,7 @@ def test_evaluation_changes_no_bit_of_training(evaluated, tmp_path):
     assert thespis.load(plain.path, checkpoint="best").step == plain.step  # the only one with a score
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_best_checkpoint(evaluated, tmp_path):
     stop = [lambda event: event.kind == "metrics" and event.step >= 160]
     path = train(tmp_path / "run", evaluate_every=32, callbacks=stop).path

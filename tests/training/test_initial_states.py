@@ -53,7 +53,10 @@ def first_states(out, like):
     return checkpoint.load(out / "checkpoints" / checkpoint.checkpoint_name(0), like, METHOD_STATE_PATH)[0]
 
 
-@pytest.mark.parametrize("name", ["on-policy", pytest.param("host-loop", marks=pytest.mark.slow), "data"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("on-policy", marks=pytest.mark.slow), pytest.param("host-loop", marks=pytest.mark.slow), "data"],
+)
 def test_the_first_checkpoint_holds_the_parameters_of_the_other_run(name, sources, tmp_path):
     source, out = sources[name], tmp_path / "run"
     states = []
@@ -85,6 +88,7 @@ def test_the_first_checkpoint_holds_the_parameters_of_the_other_run(name, source
     )
 
 
+@pytest.mark.slow
 def test_a_run_of_one_seed_starts_all_seeds(sources, tmp_path):
     stop = [lambda event: event.kind == "metrics"]
     source = sources["on-policy"]
@@ -122,7 +126,12 @@ def test_another_optimizer_starts_anew_with_a_warning(sources, tmp_path):
             {"settings": {"num_steps": 16, "hidden_sizes": "16"}},
             r"does not fit: .*float32\[1, 2, 8\] there, expected float32\[1, 2, 16\]",
         ),
-        ("on-policy", {"seeds": 1, "envs": 2, "source": "host-loop"}, "was trained by dqn, not by ppo"),
+        pytest.param(
+            "on-policy",
+            {"seeds": 1, "envs": 2, "source": "host-loop"},
+            "was trained by dqn, not by ppo",
+            marks=pytest.mark.slow,
+        ),
         ("host-loop", {"seeds": 3}, "has 2 seeds and this run 3"),
         ("on-policy", {"source": None}, "does not exist"),
     ],

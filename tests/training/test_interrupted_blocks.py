@@ -54,9 +54,8 @@ def slow_blocks(patch: pytest.MonkeyPatch, loop: str, interrupted_block: int) ->
     return release
 
 
-@pytest.mark.parametrize(
-    "loop", [pytest.param(loop, marks=[pytest.mark.slow] if loop == "host" else []) for loop in LOOPS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", LOOPS)
 def test_an_interrupt_inside_a_block_saves_the_state_before_it(loop, tmp_path):
     whole = train(tmp_path / "whole", loop)
     events = []

@@ -50,7 +50,7 @@ def numpy_state(loop: HostLoop, carry: Any) -> Any:
     return to_numpy((loop.learner_state(carry), carry.metric_sums, carry.policies, carry.env_state))
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def ray():
     """One Ray connection for all tests of this file."""
     connection = connect(None, 3)
@@ -82,6 +82,7 @@ def test_results_do_not_depend_on_timing(two_workers, uninterrupted):
     assert loop.pop_warnings() == []
 
 
+@pytest.mark.slow
 def test_one_worker_equals_no_worker(uninterrupted):
     local_loop = make_loop(registry.make_host(ENV, len(SEEDS) * ENVS))
     expected = numpy_state(local_loop, local_loop.advance(local_loop.init(), BLOCKS))
@@ -94,6 +95,7 @@ def test_one_worker_equals_no_worker(uninterrupted):
     np.testing.assert_array_equal(*first)  # initial states do not depend on the number of workers
 
 
+@pytest.mark.slow
 def test_resumed_equals_uninterrupted(loop, uninterrupted, tmp_path):
     carry = loop.advance(loop.init(), 4)
     checkpoint.save(tmp_path / "a.ckpt", loop.snapshot(carry), {})
@@ -111,6 +113,7 @@ def run_with_lost_worker(loop: HostLoop, vector_env: RayVectorEnv) -> Any:
     return loop.advance(carry, BLOCKS - LOST)
 
 
+@pytest.mark.slow
 def test_killed_worker_is_replaced_and_every_step_counts_once(loop, two_workers, uninterrupted):
     carry = run_with_lost_worker(loop, two_workers)
     assert loop.pop_warnings() == ["worker 1 was lost and is replaced: its 4 environments begin new episodes"]
@@ -171,7 +174,8 @@ def test_repeated_loss_of_a_worker_ends_the_run(two_workers):
     assert ray.get(two_workers._workers[0].get_state.remote())
 
 
-def test_worker_errors_are_one_line(monkeypatch):
+@pytest.mark.slow
+def test_worker_errors_are_one_line(ray, monkeypatch):
     for env, message in (
         ((lambda file: lambda: file)(sys.stderr), "cannot be sent to workers; give its name"),
         ("gymnasium:Nope-v0", "worker 0: unknown environment 'gymnasium:Nope-v0'"),
