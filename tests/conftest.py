@@ -44,10 +44,11 @@ gc.set_threshold(100_000, 20, 100)
 
 
 def _check_shapes_of_called_functions() -> None:
-    """Decorate a function for checking at its first call: of ten thousand functions, a worker calls a part.
+    """Check the first calls of a function in each test, and decorate it at the first of all.
 
-    Functions inside functions stay unchecked: they would be decorated anew at every call, a millisecond each time. The
-    arrays that they compute are checked where the function around them returns.
+    Of ten thousand functions a worker calls a part, and some of them thousands of times in one test. Functions inside
+    functions stay unchecked: they would be decorated anew at every call, a millisecond each time. The arrays that they
+    compute are checked where the function around them returns.
     """
     check = jaxtyping.jaxtyped
 
@@ -59,11 +60,16 @@ def _check_shapes_of_called_functions() -> None:
                 return item
             if not inspect.isfunction(item) or item.__code__.co_flags & NOT_PLAIN:
                 return decorate(item)
-            checked = None
+            checked, test, left = None, -1, 0
 
             @functools.wraps(item)
             def call(*args, **kwargs):
-                nonlocal checked
+                nonlocal checked, test, left
+                if test != COSTS["tests"]:
+                    test, left = COSTS["tests"], CHECKED_CALLS
+                if not left:
+                    return item(*args, **kwargs)
+                left -= 1
                 if checked is None:
                     checked = decorate(item)
                 return checked(*args, **kwargs)
@@ -79,6 +85,11 @@ def _check_shapes_of_called_functions() -> None:
 NOT_PLAIN = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Functions that others recognize by these flags, which a wrapper would not have."""
 
+CHECKED_CALLS = 3
+"""Calls of a function that are checked in each test."""
+COSTS: collections.Counter[str] = collections.Counter()
+"""Tests begun, compiled programs, cache hits, seconds of compiling and reading, memory of the largest worker."""
+
 _check_shapes_of_called_functions()
 
 MARKER_BY_FOLDER = {"papers": "papers", "browser": "browser"}
@@ -92,6 +103,11 @@ MIN_GROWTH = 400_000_000
 """Bytes that a worker must have grown by before it deletes programs again within a file."""
 RESIDENT_AFTER_CLEARING = collections.Counter()
 """Resident bytes after the last deletion."""
+
+
+def pytest_runtest_setup(item):
+    """Count tests."""
+    COSTS["tests"] += 1
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -218,9 +234,6 @@ def undrawn_figures(request):
 
 
 # -- compilation costs -------------------------------------------------------------------------------------
-
-COSTS: collections.Counter[str] = collections.Counter()
-"""Compiled programs, cache hits, seconds of compiling and reading, and memory of the largest worker, in this run."""
 
 
 def pytest_configure(config):

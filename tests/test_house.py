@@ -190,6 +190,7 @@ def test_starting_does_not_import_jax(command):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_control_runs_import_no_language_code(tmp_path):
     check = (
         "import sys, thespis; "

@@ -96,6 +96,7 @@ def test_a_checkpoint_can_chat_but_has_no_environment(tmp_path):
     assert process.returncode == 2 and "is a checkpoint and has no environment" in process.stderr
 
 
+@pytest.mark.slow
 def test_at_a_terminal(run):
     """The prompt is shown, the actor responds, Ctrl-D quits."""
     terminal, child_side = pty.openpty()
