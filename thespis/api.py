@@ -12,11 +12,13 @@ import jax
 from jaxtyping import PyTree
 
 from thespis.arena.fixed_opponents import parse_opponents
+from thespis.arena.random_opponents import results_against_random
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text, leaf_spaces
 from thespis.envs.registry import with_env_args
+from thespis.evaluation.baseline import random_baseline, untrained_baseline
 from thespis.evaluation.conversation import sample_conversations
 from thespis.evaluation.report import write_report
 from thespis.evaluation.run import Run, resolve_env
@@ -314,6 +316,7 @@ def _train_run(
 
         if step == 0 and not run.conversations():
             log_conversations(step, loop.learner_state(carry).method)
+            _evaluate_untrained(run, assembled, method, gather_arrays(loop.learner_state(carry).method))
         end = run_loop(loop, carry, schedule_from(config, interval), run, bus, evaluate, log_conversations)
         step, reason, trained = end.step, end.reason, time.perf_counter()
         if reason != "interrupted":
@@ -322,7 +325,7 @@ def _train_run(
             if make_envs is not None:
                 score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
                 greedy, sampled = (score[mode]["scores"] for mode in ("greedy", "sampled"))
-                run.write_json("final.json", {"step": step} | score)
+                run.write_json("final.json", {"step": step} | score | _baselines(run, assembled))
                 _warn_of_values(watch, bus, step, score["calibration"], greedy)
                 if interval or run.best is not None:  # else the latest checkpoint is the only one with a score
                     save_best(run, step, greedy, states)
@@ -339,6 +342,26 @@ def _train_run(
         bus.emit("done", step, reason=reason, seconds=ended - began)
     finally:
         run.unlock()
+
+
+def _evaluate_untrained(run: RunDirectory, assembled: AssembledRun, method: Method, states: PyTree) -> None:
+    """Write untrained.json where actions are texts: random ones say nothing, the model before training does."""
+    options = options_from(run.config)
+    if assembled.make_envs is not None:
+        result = untrained_baseline(method, states, assembled.make_envs, run.config["seeds"], options.episodes)
+        if result is not None:
+            run.write_json("untrained.json", result)
+
+
+def _baselines(run: RunDirectory, assembled: AssembledRun) -> dict[str, Any]:
+    """What stands beside the final result: random or untrained play, and random opponents."""
+    assert assembled.make_envs is not None
+    baselines = {
+        "random": random_baseline(assembled.make_envs, run.config["seeds"], options_from(run.config).episodes),
+        "untrained": run.read_json("untrained.json"),
+        "vs_random": results_against_random(run),
+    }
+    return {name: result for name, result in baselines.items() if result}
 
 
 def _warn_of_values(watch: ValueWatch, bus: EventBus, step: int, values: Any, returns: list[list[float]]) -> bool:

@@ -13,7 +13,7 @@ from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import AgentGroup, Space, map_groups, random_action, unscale_action
 from thespis.envs.games.game_tree import build_game_tree, uniform_policy
 from thespis.evaluation.exploitability import ExploitabilityResult, evaluate_method, evaluate_policy_table
-from thespis.runtime.keys import fold
+from thespis.runtime.keys import computed_once, fold
 
 
 @runtime_checkable
@@ -87,7 +87,7 @@ class UniformRandomPlayer(eqx.Module):
         """Actions drawn uniformly from the legal ones."""
         alive: Any = view.alive
         num_games = next(iter(alive.values())).shape[0]
-        keys = {group.name: fold(key, group.name) for group in self.groups}
+        keys = {group.name: fold(computed_once(key), group.name) for group in self.groups}
 
         def sample(space: Space, axes: tuple[int, ...], legal: PyTree, key: Key[Array, ""]) -> PyTree:
             sample_each = jax.vmap(jax.vmap(lambda key, legal: random_action(space, key, legal)))

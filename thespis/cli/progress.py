@@ -336,18 +336,17 @@ class LiveDisplay:
 
 
 def final_table(final: dict[str, Any]) -> RenderableType:
-    """The content of a final.json as a table: greedy and sampled play with IQM, interval, seeds."""
+    """The content of a final.json as a table: greedy and sampled play, and baselines, with IQM, interval, seeds."""
     table = Table(title="Final play", title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for name in ("play", "IQM", "95% interval", "seeds", "episodes", "length"):
         table.add_column(name, justify="left" if name == "play" else "right")
-    for mode in ("greedy", "sampled"):
-        if result := final.get(mode):
-            table.add_row(
-                mode,
-                Text(formatting.format_number(result["iqm"]), style="bold"),
-                formatting.format_interval(result["interval"]),
-                str(result["seeds"]),
-                str(result["episodes"]),
-                formatting.format_number(mean(formatting.episode_lengths(result)), 3),
-            )
+    for name, result in formatting.final_results(final):
+        table.add_row(
+            name,
+            Text(formatting.format_number(result["iqm"]), style="bold"),
+            formatting.format_interval(result["interval"]),
+            str(result["seeds"]),
+            str(result["episodes"]),
+            formatting.format_number(mean(formatting.episode_lengths(result)), 3),
+        )
     return table

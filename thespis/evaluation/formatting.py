@@ -93,6 +93,13 @@ def format_scores(result: dict[str, Any]) -> str:
     return f"IQM return {format_number(result['iqm'])} over {seeds} ({spread})"
 
 
+def final_results(final: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Results in final.json with their names: greedy and sampled play, baselines, seats against random opponents."""
+    named = [(name, final.get(name)) for name in ("greedy", "sampled", "random", "untrained")]
+    seats = [(f"seat {i + 1} against random", result) for i, result in enumerate(final.get("vs_random") or [])]
+    return [(name, result) for name, result in [*named, *seats] if result]
+
+
 def format_final_scores(final: dict[str, Any]) -> str:
     """Content of final.json in one or two sentences; empty if there was no evaluation."""
     greedy, sampled = final.get("greedy"), final.get("sampled")

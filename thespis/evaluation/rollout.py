@@ -7,6 +7,7 @@ than long ones. Acting is jitted and vmapped over seeds; environments are steppe
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -14,12 +15,29 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.core.contracts import HostEnvironment, Method, Mode
+from thespis.core.contracts import HostEnvironment, Mode
 from thespis.core.records import Transition, View
 from thespis.core.spaces import Space, unscale_action
 from thespis.runtime.keys import env_seed, fold, root_keys
 
 MAX_EPISODE_STEPS = 100_000  # steps after which an episode that does not end is cut, and counted as it is
+
+
+@runtime_checkable
+class Actor(Protocol):
+    """The part of a method that plays, see :class:`thespis.core.contracts.Method`."""
+
+    def policy(self, state: Any, mode: Mode) -> Any:
+        """The policy of a training state."""
+        ...
+
+    def init_memory(self, policy: Any, n: int) -> Any:
+        """The memory of ``n`` fresh episodes."""
+        ...
+
+    def act(self, policy: Any, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """Canonical actions for ``n`` environments, the memory after them, and extras."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +54,7 @@ class RolloutResult:
 
 
 def play_episodes(
-    method: Method,
+    method: Actor,
     states: PyTree,
     envs: HostEnvironment,
     seeds: list[int],
@@ -92,7 +110,7 @@ def play_episodes(
 
 
 @eqx.filter_jit
-def _init_policies(method: Method, states: PyTree, num_envs: int, mode: Mode) -> tuple[PyTree, PyTree]:
+def _init_policies(method: Actor, states: PyTree, num_envs: int, mode: Mode) -> tuple[PyTree, PyTree]:
     """Policies and initial memories ``[seed, ...]``."""
 
     def per_seed(state: PyTree) -> tuple[PyTree, PyTree]:
@@ -104,7 +122,7 @@ def _init_policies(method: Method, states: PyTree, num_envs: int, mode: Mode) ->
 
 @eqx.filter_jit
 def _act(
-    method: Method,
+    method: Actor,
     action_space: Space,
     policy: PyTree,
     memory: PyTree,

@@ -143,14 +143,14 @@ def _final_section(run: RunView) -> str:
         ["play", "IQM", "95% interval over seeds", "seeds", "episodes per seed", "episode length"],
         [
             [
-                mode,
+                name,
                 formatting.format_number(result["iqm"]),
                 formatting.format_interval(result["interval"]),
                 str(result["seeds"]),
                 str(result.get("episodes", "–")),
                 formatting.format_number(_finite_mean(formatting.episode_lengths(result))),
             ]
-            for mode, result in available
+            for name, result in formatting.final_results(run.final or {})
         ],
         numeric_columns=range(1, 6),
     )

@@ -8,6 +8,7 @@
 ``held_out.jsonl``        one line per evaluation on held-out data: ``{"step", "metrics": {name: [per seed]}}``
 ``conversations.jsonl``   sample conversations: ``{"step", "conversations": [{"return", "turns"}]}``
 ``checkpoints/``          the latest two, and ``best.ckpt``: the best one by evaluation (the method's state alone)
+``untrained.json``        sampled play before training, where actions are texts
 ``final.json`` ...        files written by :meth:`RunDirectory.write_json`
 ========================  ===========================================================================
 

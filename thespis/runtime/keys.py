@@ -109,6 +109,15 @@ def indexed_keys(key: Key[Array, ""], n: int) -> Key[Array, " n"]:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(n))
 
 
+def computed_once(key: Key[Array, "*shape"]) -> Key[Array, "*shape"]:
+    """The same key, computed before what uses it.
+
+    XLA repeats a short computation in each of its users. Keys are chains of hashes, which use their inputs several
+    times: where a key of a long chain gives several random numbers, compiling can take minutes and gigabytes.
+    """
+    return jax.lax.optimization_barrier(key)
+
+
 def env_seed(root: Key[Array, ""], index: int) -> int:
     """A 31-bit seed for host environment ``index``: host simulators take it in place of a key."""
     bits: UInt32[Array, ""] = jax.random.bits(fold(root, "world", index), dtype="uint32")
