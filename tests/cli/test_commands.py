@@ -23,6 +23,7 @@ def test_train_prints_the_evaluation_and_the_next_commands(training):
     assert result.out.startswith("device: cpu")
     for words in (
         "planned memory",
+        "working memory",
         "evaluation at 512",
         "greedy",
         "sampled",

@@ -55,7 +55,7 @@ def test_device_and_planned_memory_are_printed_before_the_first_step():
     lines = play(make_console(), [START, progress(500)]).splitlines()
     assert lines[0] == "device: cpu (2 cores)"
     assert "sac on gymnax:Pendulum-v1 | 1,000 environment steps per seed | 2 seeds (0, 1)" in lines[1]
-    assert lines[2] == "planned memory: 812 MB" and "500/1,000 steps (50%)" in lines[-1]
+    assert lines[2] == "planned memory: 812 MB for parameters and stored data" and "500/1,000 steps (50%)" in lines[-1]
 
 
 def test_plain_lines_are_ascii_and_contain_the_numbers():

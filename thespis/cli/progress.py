@@ -264,6 +264,9 @@ class LiveDisplay:
         match event.kind:
             case "start":
                 self._start(event)
+            case "memory":
+                text = formatting.format_bytes(event.data["working_bytes"])
+                self._print(f"working memory: {text} for intermediate results of the largest program", "dim")
             case "warning":
                 self._print(f"warning: {event.data['message']}", "bold yellow")
             case "done":
@@ -285,7 +288,8 @@ class LiveDisplay:
             self._print(device if device.startswith("device:") else f"device: {device}")
         self._print(self.progress.headline())
         if data.get("planned_bytes"):
-            self._print(f"planned memory: {formatting.format_bytes(data['planned_bytes'])}", "dim")
+            text = f"planned memory: {formatting.format_bytes(data['planned_bytes'])} for parameters and stored data"
+            self._print(text, "dim")
         if data.get("run"):
             self._print(f"run directory: {data['run']}", "dim")
         if self.plain:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-EVENT_KINDS = ("start", "progress", "metrics", "evaluation", "held_out", "checkpoint", "warning", "done")
+EVENT_KINDS = ("start", "memory", "progress", "metrics", "evaluation", "held_out", "checkpoint", "warning", "done")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Event:
     ``data`` holds plain numbers, strings, lists and dictionaries that fit into JSON:
 
     - ``start``: ``config`` (the content of run.json), ``device``, ``planned_bytes``, ``run`` (directory);
+    - ``memory``: ``working_bytes``, memory for intermediate results of the largest program, known once it is compiled;
     - ``progress``: ``fraction`` in [0, 1], ``steps_per_second`` (all seeds together), ``seconds_left``,
       ``elapsed`` (seconds);
     - ``metrics``: ``rows``, one dictionary per seed with ``step``, ``seed``, ``episodes``,

@@ -14,6 +14,8 @@ class PhaseTimer:
 
     def __init__(self, *purposes: str):
         self.seconds = dict.fromkeys(("compile", *purposes), 0.0)
+        self.working_bytes = 0
+        """Bytes that the largest program needs while it runs, beside its arguments: intermediate results."""
         self._programs: dict[Any, Any] = {}
         self._compiling = threading.RLock()
 
@@ -31,7 +33,9 @@ class PhaseTimer:
             with self._compiling:
                 if name not in self._programs:
                     with self.measure_compile():
-                        self._programs[name] = jitted.lower(*args, **static).compile()  # pyright: ignore[reportFunctionMemberAccess]
+                        program = jitted.lower(*args, **static).compile()  # pyright: ignore[reportFunctionMemberAccess]
+                    self.working_bytes = max(self.working_bytes, _working_bytes(program))
+                    self._programs[name] = program
         return self._programs[name](*args)
 
     @contextlib.contextmanager
@@ -40,3 +44,14 @@ class PhaseTimer:
         began = time.perf_counter()
         yield
         self.seconds["compile"] += time.perf_counter() - began
+
+
+def _working_bytes(program: Any) -> int:
+    """Bytes of a compiled program's intermediate results and of results with memory of their own; 0 if not known."""
+    try:
+        memory = program.memory_analysis()
+    except NotImplementedError:  # not every backend tells
+        return 0
+    if memory is None:
+        return 0
+    return memory.temp_size_in_bytes + max(memory.output_size_in_bytes - memory.alias_size_in_bytes, 0)

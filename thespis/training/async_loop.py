@@ -51,12 +51,8 @@ class AsyncLoop:
         self.workers = workers
         for loop in workers[1:]:
             loop.timer = first.timer  # compiled programs are shared
-        self.kind, self.seeds, self.metric_names, self.timing = (
-            first.kind,
-            first.seeds,
-            first.metric_names,
-            first.timing,
-        )
+        self.kind, self.seeds, self.metric_names = first.kind, first.seeds, first.metric_names
+        self.timer, self.timing = first.timer, first.timing
         self.steps_per_block, self.parallel_blocks = first.steps_per_block, len(workers)
         self.warmup_blocks = first.warmup_blocks * len(workers)
 

@@ -25,6 +25,7 @@ from thespis.runs.events import EventBus
 from thespis.runs.store import RunDirectory
 from thespis.runtime.distributed import any_process, gather_arrays, is_main_process
 from thespis.runtime.interrupts import NO_WATCH, AbandonedError, InterruptWatch, Watch, catch_interrupts
+from thespis.runtime.timer import PhaseTimer
 from thespis.training.components import LearnerSnapshot, LearnerState, MetricSums
 from thespis.training.pacing import Pace, copy_state
 from thespis.training.vector_env import CollectionError
@@ -47,6 +48,7 @@ class TrainingLoop(Protocol):
     parallel_blocks: int
     """Blocks that are computed at the same time."""
     timing: dict[str, float]
+    timer: PhaseTimer
 
     def shapes(self) -> PyTree:
         """Shapes of the state on the device; nothing is allocated."""
@@ -156,7 +158,7 @@ def run_loop(
     total = math.ceil(schedule.total_steps / loop.steps_per_block)
     chunk = schedule.blocks_per_chunk(loop.steps_per_block)
     meter, done = _ProgressMeter(loop, loop.num_steps(carry)), loop.num_steps(carry) // loop.steps_per_block
-    saved, saved_at, saved_step, reason = None, -math.inf, -1, "finished"
+    saved, saved_at, saved_step, reason, working_bytes = None, -math.inf, -1, "finished", 0
     with catch_interrupts() as interrupted:
         stretch = _Stretch(loop, run, bus, interrupted, lambda step: meter.progress(step, schedule.total_steps))
         while done < total:
@@ -169,6 +171,9 @@ def run_loop(
             if ran < blocks:
                 reason = "interrupted"
                 break
+            if loop.timer.working_bytes > working_bytes:
+                working_bytes = loop.timer.working_bytes
+                bus.emit("memory", step, working_bytes=working_bytes)
             carry, metric_sums = loop.pop_metric_sums(carry)
             rows = metric_rows(metric_sums, step, loop.seeds)
             check_finite(rows, loop.learner_state(carry), step, loop.seeds, saved)
