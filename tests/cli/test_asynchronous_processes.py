@@ -40,6 +40,8 @@ DQN = (
     "CartPole-v1",
     "--steps",
     400,
+    "--preset",
+    "none",
     "--seeds",
     2,
     "--episodes",
