@@ -84,7 +84,7 @@ METHODS = {
     "ddpg": DDPG(**_with_critic_rate(_OFF | _SLOWER)),
     "td3": TD3(**_OFF | _SLOWER),
     "crossq": CrossQ(  # statistics of batches are noise in its values, which smaller and smaller steps average
-        **_BASE | {"learning_rate": LinearSchedule(5e-3, 4_000.0)},
+        **_BASE | {"learning_rate": LinearSchedule(5e-3, 8_000.0)},
         critic_hidden_sizes=(32, 32),
         temperature=FixedTemperature(0.0),
         feed=dataclasses.replace(REPLAY, batch_size=256),
@@ -133,7 +133,7 @@ STEPS = {
     "mappo": 20_000,
     "ddpg": 32_000,
     "td3": 32_000,
-    "crossq": 32_000,
+    "crossq": 64_000,
     "sac": 32_000,
     "sac-v": 32_000,
     "dsac": 32_000,
