@@ -40,7 +40,9 @@ def make_loop(name: str, seeds: list[int], envs: int, devices: int) -> CompiledL
     method = case.method
     # sizes divisible by the number of devices, so that updates are sharded too
     if name.startswith("ppo"):
-        method = dataclasses.replace(method, minibatch_size=16)
+        method = dataclasses.replace(
+            method, minibatch_size=16, feed=dataclasses.replace(method.feed, num_envs=envs)
+        )  # as a run does
     elif method.feed.collect_steps and name in ("sac", "dqn"):
         method = dataclasses.replace(method, feed=dataclasses.replace(method.feed, batch_size=8, buffer_size=80))
     return CompiledLoop(
