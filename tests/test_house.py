@@ -35,6 +35,7 @@ LAYERS = (
     {"presets"},
     {"evaluation"},
     {"arena", "deployment", "serving"},
+    {"train_run"},
     {"api"},
     {"sweeps"},
     {"benchmark", "evidence", "papers"},

@@ -192,7 +192,7 @@ def test_a_closed_stdout_prints_no_error(command):
 
 
 def test_an_unexpected_error_keeps_its_traceback_and_names_the_run(trained, thespis, monkeypatch):
-    monkeypatch.setattr("thespis.api.run_loop", operator.truediv)  # no user's function: those are named alone
+    monkeypatch.setattr("thespis.train_run.run_loop", operator.truediv)  # no user's function: those are named alone
     result = thespis("resume", trained, "--quiet", code=1)
     assert "Traceback" in result.err and "TypeError: truediv expected 2 arguments" in result.err
     assert result.err.splitlines()[-1].startswith("thespis: unexpected error")

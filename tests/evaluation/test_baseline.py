@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from word_count_env import WordCountEnv
 
 import thespis
 from thespis.arena.random_opponents import NUM_GAMES, results_against_random
@@ -88,19 +89,6 @@ def test_baselines_stand_beside_the_final_result(game_run):
     assert final["vs_random"] == results_against_random(game_run.directory)
     page = (game_run.path / "report.html").read_text()
     assert "<td>random</td>" in page and "seat 2 against random" in page
-
-
-class WordCountEnv:
-    """Pays a reward for each word of a response."""
-
-    words = "yes no maybe well so then"
-    max_turns, max_message_tokens, max_response_tokens = 3, 4, 4
-
-    def reset(self, rng):
-        return " ".join(rng.choice(self.words.split(), 3))
-
-    def step(self, response):
-        return "well then", 0.5 + len(response.split()), response == "no"
 
 
 @pytest.mark.parametrize("moves", [False, True])

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from word_count_env import WordCountEnv
 
 import thespis
 from thespis.core.feeds import Episodes
@@ -15,19 +16,6 @@ from thespis.methods.language.ppo_lm import LanguagePPO
 
 SMALL = {"model": "blank", "num_layers": 1, "hidden_size": 32, "minibatch_size": 8, "learning_rate": 0.01}
 STEPS = 8 * 3 * 4
-
-
-class WordCountEnv:
-    """Pays a reward for each word of a response; its first message is random."""
-
-    words = "yes no maybe well so then"
-    max_turns, max_message_tokens, max_response_tokens = 3, 4, 4
-
-    def reset(self, rng):
-        return " ".join(rng.choice(self.words.split(), 3))
-
-    def step(self, response):
-        return "well then", 0.5 + len(response.split()), response == "no"
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ PAPER = Paper(
 def no_reports():
     """Write no reports of single runs: they take longer than the runs, and no test reads them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thespis.api, "write_report", lambda runs, out: out)
+        patch.setattr("thespis.train_run.write_report", lambda runs, out: out)
         yield
 
 

@@ -23,7 +23,7 @@ SETTINGS = {"num_steps": 16, "hidden_sizes": "8", "num_epochs": 1, "learning_rat
 def no_reports():
     """Write no reports: they take longer than the runs, and no test reads them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thespis.api.write_report", lambda runs, out: out)
+        patch.setattr("thespis.train_run.write_report", lambda runs, out: out)
         yield
 
 

@@ -21,7 +21,7 @@ from thespis.training.assembly import METHOD_STATE_PATH
 def no_reports():
     """Write no reports: they take longer than the runs, and no test reads them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thespis.api.write_report", lambda runs, out: out)
+        patch.setattr("thespis.train_run.write_report", lambda runs, out: out)
         yield
 
 

@@ -23,7 +23,7 @@ BLOCK = 32
 
 @pytest.fixture(autouse=True)
 def no_reports(monkeypatch):
-    monkeypatch.setattr("thespis.api.write_report", lambda runs, out: out)
+    monkeypatch.setattr("thespis.train_run.write_report", lambda runs, out: out)
 
 
 def train(out, loop: str, **options):

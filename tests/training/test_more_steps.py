@@ -31,7 +31,7 @@ STEPS = 70  # no multiple of a block
 def no_reports():
     """Write no reports: they take longer than the runs, and no test reads them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("thespis.api.write_report", lambda runs, out: out)
+        patch.setattr("thespis.train_run.write_report", lambda runs, out: out)
         yield
 
 

@@ -10,10 +10,10 @@ from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import Game, Method, Mode
 from thespis.core.records import EnvSpec, View
-from thespis.core.spaces import AgentGroup, Space, map_groups, random_action, unscale_action
+from thespis.core.spaces import AgentGroup, Space, unscale_action
 from thespis.envs.games.game_tree import build_game_tree, uniform_policy
+from thespis.evaluation.baseline import RandomPolicy
 from thespis.evaluation.exploitability import ExploitabilityResult, evaluate_method, evaluate_policy_table
-from thespis.runtime.keys import computed_once, fold
 
 
 @runtime_checkable
@@ -85,12 +85,5 @@ class UniformRandomPlayer(eqx.Module):
 
     def act(self, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any]:
         """Actions drawn uniformly from the legal ones."""
-        alive: Any = view.alive
-        num_games = next(iter(alive.values())).shape[0]
-        keys = {group.name: fold(computed_once(key), group.name) for group in self.groups}
-
-        def sample(space: Space, axes: tuple[int, ...], legal: PyTree, key: Key[Array, ""]) -> PyTree:
-            sample_each = jax.vmap(jax.vmap(lambda key, legal: random_action(space, key, legal)))
-            return unscale_action(space, sample_each(jax.random.split(key, (num_games, *axes)), legal))
-
-        return map_groups(self.groups, self.action_space, sample, view.action_mask, keys), memory
+        action, memory, _ = RandomPolicy(self.action_space, self.groups).act((), memory, view, key)
+        return unscale_action(self.action_space, action), memory

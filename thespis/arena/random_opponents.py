@@ -12,9 +12,9 @@ from thespis.arena.player_names import resolve_match_env, resolve_player
 from thespis.arena.players import UniformRandomPlayer
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.spaces import contains_text
 from thespis.envs.games.self_play import PLAYER_GROUP
 from thespis.envs.return_bounds import return_bounds
-from thespis.evaluation.baseline import can_play_randomly
 from thespis.evaluation.rollout import RolloutResult
 from thespis.evaluation.score import summarize_returns
 from thespis.runs.store import RunDirectory
@@ -31,9 +31,7 @@ def results_against_random(run: RunDirectory) -> list[dict[str, Any]]:
     """
     try:
         name, env = resolve_match_env([str(run.path)], None)
-        if PLAYER_GROUP not in {group.name for group in env.spec.groups}:
-            return []
-        if not can_play_randomly(env.spec.action_space):
+        if PLAYER_GROUP not in {group.name for group in env.spec.groups} or contains_text(env.spec.action_space):
             return []
         learned = resolve_player(str(run.path), env, name, Mode.EXPLOIT, all_seeds=True)
     except UserError:

@@ -154,6 +154,11 @@ def leaf_spaces(space: Space) -> list[Space]:
     return [space]
 
 
+def contains_text(space: Space) -> bool:
+    """Whether a value of the space contains a text."""
+    return any(isinstance(leaf, Text) for leaf in leaf_spaces(space))
+
+
 def space_dtype(space: Space) -> str:
     """The dtype of a leaf space's values."""
     return space.dtype if isinstance(space, Box) else "int32"

@@ -12,11 +12,11 @@ from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.records import View
-from thespis.core.spaces import AgentGroup, Space, Text, leaf_spaces, map_groups, random_action
+from thespis.core.spaces import AgentGroup, Space, map_groups, random_action
 from thespis.envs.return_bounds import return_bounds
-from thespis.evaluation.rollout import play_episodes
+from thespis.evaluation.rollout import Actor, play_episodes
 from thespis.evaluation.score import summarize_returns
-from thespis.runtime.keys import computed_once
+from thespis.runtime.keys import computed_once, fold
 
 MAX_RANDOM_STEPS = 10_000
 """Steps after which an episode of random actions is cut: some never end, where a trained policy's do."""
@@ -40,50 +40,38 @@ class RandomPolicy(eqx.Module):
         self, policy: PyTree, memory: PyTree, view: View, key: Key[Array, ""]
     ) -> tuple[PyTree, PyTree, dict[str, Array]]:
         """Canonical actions ``[env, ...]``, drawn uniformly from the legal ones; normal where a box is unbounded."""
-        num_envs = len(jax.tree.leaves(view.observation)[0])
+        num_envs, key = len(jax.tree.leaves(view.observation)[0]), computed_once(key)
 
-        def sample(space: Space, axes: tuple[int, ...], legal: PyTree, index: int) -> PyTree:
-            draw: Callable[..., Any] = lambda key, legal: random_action(space, key, legal)  # noqa: E731
-            for _ in range(1 + len(axes)):
+        def sample(space: Space, axes: tuple[int, ...], legal: PyTree, key: Key[Array, ""]) -> PyTree:
+            def draw(key: Key[Array, ""], legal: PyTree) -> PyTree:
+                return random_action(space, key, legal)
+
+            for _ in ("env", *axes):
                 draw = jax.vmap(draw)
-            return draw(jax.random.split(jax.random.fold_in(computed_once(key), index), (num_envs, *axes)), legal)
+            return draw(jax.random.split(key, (num_envs, *axes)), legal)
 
-        indices = {group.name: i for i, group in enumerate(self.groups)} or 0
-        return map_groups(self.groups, self.action_space, sample, view.action_mask, indices), memory, {}
-
-
-def can_play_randomly(space: Space) -> bool:
-    """Whether random actions are a sensible baseline: not where they are texts."""
-    return not any(isinstance(leaf, Text) for leaf in leaf_spaces(space))
+        keys: Any = {group.name: fold(key, group.name) for group in self.groups} if self.groups else key
+        return map_groups(self.groups, self.action_space, sample, view.action_mask, keys), memory, {}
 
 
-def random_baseline(
-    make_envs: Callable[[int], HostEnvironment], seeds: list[int], num_episodes: int
-) -> dict[str, Any] | None:
-    """Returns of uniformly random actions, summarized as those of a policy; ``None`` where actions are texts."""
+def random_baseline(make_envs: Callable[[int], HostEnvironment], seeds: list[int], num_episodes: int) -> dict[str, Any]:
+    """Returns of uniformly random actions, summarized as those of a policy."""
     envs = make_envs(len(seeds) * num_episodes)
-    try:
-        spec = envs.spec
-        if not can_play_randomly(spec.action_space):
-            return None
-        states = np.arange(len(seeds))
-        policy = RandomPolicy(spec.action_space, spec.groups)
-        result = play_episodes(policy, states, envs, seeds, Mode.SAMPLE, stream="random", max_steps=MAX_RANDOM_STEPS)
-    finally:
-        envs.close()
-    return summarize_returns(result, return_bounds(spec.name, spec.return_bounds))
+    policy, states = RandomPolicy(envs.spec.action_space, envs.spec.groups), np.arange(len(seeds))
+    return _summary(envs, policy, states, seeds, stream="random", max_steps=MAX_RANDOM_STEPS)
 
 
 def untrained_baseline(
     method: Method, states: PyTree, make_envs: Callable[[int], HostEnvironment], seeds: list[int], num_episodes: int
-) -> dict[str, Any] | None:
-    """Returns of sampled play before training, where actions are texts; else ``None``."""
-    envs = make_envs(len(seeds) * num_episodes)
+) -> dict[str, Any]:
+    """Returns of sampled play with ``states`` from before training, in the episodes of the final evaluation."""
+    return _summary(make_envs(len(seeds) * num_episodes), method, states, seeds)
+
+
+def _summary(envs: HostEnvironment, actor: Actor, states: PyTree, seeds: list[int], **options: Any) -> dict[str, Any]:
+    """Results of sampled play. Closes ``envs``."""
     try:
-        spec = envs.spec
-        if can_play_randomly(spec.action_space):
-            return None
-        result = play_episodes(method, states, envs, seeds, Mode.SAMPLE)
+        result = play_episodes(actor, states, envs, seeds, Mode.SAMPLE, **options)
     finally:
         envs.close()
-    return summarize_returns(result, return_bounds(spec.name, spec.return_bounds))
+    return summarize_returns(result, return_bounds(envs.spec.name, envs.spec.return_bounds))

@@ -48,10 +48,7 @@ class PhaseTimer:
 
 def _working_bytes(program: Any) -> int:
     """Bytes of a compiled program's intermediate results and of results with memory of their own; 0 if not known."""
-    try:
-        memory = program.memory_analysis()
-    except NotImplementedError:  # not every backend tells
-        return 0
-    if memory is None:
+    memory = program.memory_analysis()
+    if memory is None:  # some backends do not tell
         return 0
     return memory.temp_size_in_bytes + max(memory.output_size_in_bytes - memory.alias_size_in_bytes, 0)
