@@ -48,6 +48,24 @@ def test_an_exported_policy_runs_where_jax_and_thespis_cannot_be_imported(file_f
     assert json.loads(result.stdout) == expected and len(set(expected)) == 2
 
 
+def test_a_policy_for_a_batch_is_compared_row_by_row(trained, thespis):
+    words = ("export", trained, "--format", "numpy", "--out", "batch", "--batch-size", 8, "--observations", 50)
+    result = thespis(*words, "--json")
+    certificate = result.document["certificate"]
+    assert certificate["passed"] and certificate["observations"] == 56  # whole batches
+    assert certificate["latency_ms"]["what"].startswith("8 observations in one call")
+    script = (
+        'import json, sys; sys.path.insert(0, "batch")\nimport numpy as np\nfrom policy import Policy\n'
+        "policy = Policy()\n"
+        'x = np.random.default_rng(0).normal(scale=2.0, size=(64, 4)).astype("float32")\n'
+        "print(json.dumps([int(a) for rows in x.reshape(8, 8, 4) for a in policy(rows)]))"
+    )
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    actor = package.load(trained).actor()
+    assert json.loads(output) == [int(actor(x)) for x in OBSERVATIONS]
+    assert "control policies" in thespis("export", trained, "--out", "c", "--batch-size", 8, code=2).err
+
+
 def test_a_difference_beyond_the_tolerance_is_a_failure(trained, thespis, monkeypatch):
     from thespis.deployment import export
 

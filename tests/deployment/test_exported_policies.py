@@ -72,9 +72,9 @@ class OnnxPolicy:
         return outputs
 
 
-def check(name, tmp_path):
+def check(name, tmp_path, batch_size=1):
     case = CASES[name]
-    function = PolicyFunction(case.method, random_state(case), case.env.spec)
+    function = PolicyFunction(case.method, random_state(case), case.env.spec, batch_size)
     policy = export_policy(function)
     players = []
     for file_format in ("numpy", "safetensors", "onnx"):
@@ -84,7 +84,7 @@ def check(name, tmp_path):
         players.append(OnnxPolicy(directory) if file_format == "onnx" else load_exported(directory))
     original, memory, rng = reference(function), function.initial_memory, np.random.default_rng(1)
     for i in range(STEPS):
-        view = random_view(case.env.spec, rng, (1,))
+        view = random_view(case.env.spec, rng, (batch_size,))
         expected, memory = original(view, memory, jax.random.key(i))
         inputs = {key: np.asarray(value) for key, value in named_view(view).items()}
         for player in players:
@@ -103,6 +103,27 @@ def test_an_exported_policy_acts_as_the_original(name, tmp_path):
             check(name, tmp_path)
     else:
         check(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ppo with memory", pytest.param("sac", marks=pytest.mark.slow)])
+def test_an_exported_policy_acts_for_a_batch(name, tmp_path):
+    check(name, tmp_path, batch_size=3)
+
+
+def test_resetting_some_environments_of_a_batch_clears_their_memory_only(tmp_path):
+    case = CASES["ppo with memory"]
+    policy = export_policy(PolicyFunction(case.method, random_state(case), case.env.spec, 2))
+    write_files(tmp_path, "numpy", policy, describe(case.method.name, case.env.spec, policy))
+    exported = load_exported(tmp_path)
+    view = random_view(case.env.spec, np.random.default_rng(0), (2,))
+    exported.step({key: np.asarray(value) for key, value in named_view(view).items()})
+    carried = exported.memory
+    exported.reset([True, False])
+    fresh = load_exported(tmp_path).memory
+    for name, value in exported.memory.items():
+        np.testing.assert_array_equal(value[0], fresh[name][0])
+        np.testing.assert_array_equal(value[1], carried[name][1])
+        assert np.any(value[1] != fresh[name][1])
 
 
 def test_a_language_model_is_no_program():

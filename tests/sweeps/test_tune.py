@@ -100,7 +100,7 @@ def run_interrupted(path):
     listener = tuning._TrialListener.__call__
 
     def interrupt(self, event):
-        if self._trial.number == 1 and event.kind == "progress":
+        if (path / "trial-0001").is_dir() and event.kind == "progress":
             signal.raise_signal(signal.SIGINT)
         return listener(self, event)
 
@@ -132,7 +132,7 @@ def test_the_best_trial_becomes_a_preset(study):
 
 
 def test_the_best_preset_keeps_what_was_not_tuned(tmp_path):
-    study = tuning._Study(tmp_path, "ppo", "CartPole-v1", (), {"settings": ["vf_coef=0.1"]}, 4096, 0)
+    study = tuning.Study(tmp_path, "ppo", "CartPole-v1", (), {"settings": ["vf_coef=0.1"]}, 4096, 0)
     best = tuning.TrialResult(0, {"learning_rate.init_value": 0.5, "discount": 0.75}, 9.0, "complete")
     preset = tuning._best_preset(study, {"seeds": [0], "envs": 8}, best, 1)
     assert preset.settings["learning_rate"] == {"linear_from": 0.5}
@@ -141,27 +141,19 @@ def test_the_best_preset_keeps_what_was_not_tuned(tmp_path):
     assert "not tuned: ppo/CartPole-v1" in preset.source
 
 
-class PruningTrial:
-    """A trial that is below the median from its second report on."""
-
-    def __init__(self):
-        self.reports: list[tuple[float, int]] = []
-
-    def report(self, value, step):
-        self.reports.append((value, step))
-
-    def should_prune(self):
-        return len(self.reports) == 2
-
-
 def test_a_trial_below_the_median_is_stopped():
     from thespis.runs.events import Event
 
-    trial = PruningTrial()
-    listener = tuning._TrialListener(trial)
+    reports = []
+
+    def below_the_median_at_the_second_report(step, score):
+        reports.append((score, step))
+        return len(reports) == 2
+
+    listener = tuning._TrialListener(below_the_median_at_the_second_report)
     assert listener(Event("evaluation", 8, {"greedy": [[1.0, 3.0], [4.0, 4.0], [2.0, 4.0]]})) is False
     assert listener(Event("evaluation", 16, {"greedy": [[0.0]] * 3})) is True and listener.pruned
-    assert trial.reports == [(pytest.approx(3.0), 8), (0.0, 16)]
+    assert reports == [(pytest.approx(3.0), 8), (0.0, 16)]
 
 
 def test_a_directory_that_is_no_study_is_refused(tmp_path):
@@ -179,3 +171,42 @@ def test_several_processes_share_a_study(tmp_path):
     assert {trial.state for trial in result.trials} <= {"complete", "pruned"}
     again = tune("a2c", "probe:constant", trials=4, seeds=3, names=NAMES, out=tmp_path / "study", **FAST)
     assert [dataclasses.asdict(trial) for trial in again.trials] == [dataclasses.asdict(t) for t in result.trials]
+
+
+@pytest.fixture
+def ray_of_this_process():
+    """A connected Ray with two CPUs, which stands for a cluster."""
+    from thespis.runtime.ray_cluster import connect
+
+    connection = connect(None, 2)
+    yield
+    connection.disconnect()
+
+
+@pytest.mark.slow
+def test_a_study_in_a_cluster_gets_its_runs_back(tmp_path, ray_of_this_process):
+    from thespis import api
+
+    seen = []
+    options = FAST | {"names": NAMES, "seeds": 3, "out": tmp_path / "study", "cluster": "auto"}
+    result = tune("a2c", "probe:constant", trials=3, callbacks=[seen.append], **options)
+    assert (result.reason, len(result.trials)) == ("finished", 3)
+    assert [event.kind for event in seen] == ["start", *["done"] * 3]
+    best = result.best
+    assert best is not None and best.score == 10.0
+    run = api.load(tmp_path / "study" / f"trial-{best.number:04d}")
+    assert run.step >= 80 and run.config["method"]["discount"] == best.settings["discount"]
+    assert tune("a2c", "probe:constant", trials=3, **options).trials == result.trials
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_stop_bad_trials_early(tmp_path, ray_of_this_process, monkeypatch):
+    """A trial with a high discount is stopped at its first evaluation."""
+    import optuna
+
+    below = lambda self, study, trial: trial.user_attrs["settings"]["discount"] > 0.5  # noqa: E731
+    monkeypatch.setattr(optuna.pruners.MedianPruner, "prune", below)
+    options = FAST | {"names": ["discount=0.0..0.9"], "seeds": 1, "cluster": "auto"}
+    result = tune("a2c", "probe:constant", trials=5, out=tmp_path / "study", **options)
+    states = {trial.settings["discount"] > 0.5: trial.state for trial in result.trials}
+    assert states == {True: "pruned", False: "complete"}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -39,18 +40,23 @@ MAX_EPISODES = 1024
 
 @dataclasses.dataclass(frozen=True)
 class ObservationSequence:
-    """Views ``[step, ...]`` in the order of play; ``is_first`` where an episode starts; where they come from."""
+    """Views ``[step, batch, ...]`` in the order of play; ``is_first`` where an episode starts; where they are from."""
 
     views: View
     is_first: np.ndarray
     source: str
 
 
-def collect_observations(run: Run, seed: int, count: int) -> ObservationSequence:
-    """``count`` views of greedy play, or random ones from the space for a run without an environment."""
+def collect_observations(run: Run, seed: int, count: int, batch_size: int) -> ObservationSequence:
+    """``count`` views of greedy play, or random ones from the space for a run without an environment.
+
+    They are played back as ``batch_size`` sequences side by side; ``count`` is rounded up to a multiple of it.
+    """
+    count = -(-count // batch_size) * batch_size
     if run.config["env"] is None:
         views = random_view(run.spec, np.random.default_rng(0), (count,))
-        return ObservationSequence(views, np.ones(count, bool), "random values of the observation space")
+        source = "random values of the observation space"
+        return _side_by_side(ObservationSequence(views, np.ones(count, bool), source), batch_size)
     states, pieces, firsts, total, episodes = run.states_for_seeds([seed]), [], [], 0, 4
     while total < count and episodes <= MAX_EPISODES:
         envs = run.make_envs(episodes)
@@ -75,7 +81,17 @@ def collect_observations(run: Run, seed: int, count: int) -> ObservationSequence
     views = jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *pieces)
     is_first = np.concatenate(firsts)[:count]
     source = f"greedy play of seed {seed} in {run.spec.name}, {int(is_first.sum())} episodes"
-    return ObservationSequence(views, is_first, source)
+    return _side_by_side(ObservationSequence(views, is_first, source), batch_size)
+
+
+def _side_by_side(sequence: ObservationSequence, batch_size: int) -> ObservationSequence:
+    """A sequence ``[step, ...]`` cut into ``batch_size`` pieces, each of which starts with an empty memory."""
+    views, is_first = jax.tree.map(
+        lambda x: np.asarray(x).reshape(batch_size, -1, *x.shape[1:]).swapaxes(0, 1),
+        (sequence.views, sequence.is_first),
+    )
+    is_first[0] = True
+    return ObservationSequence(views, is_first, sequence.source)
 
 
 def certify(
@@ -92,7 +108,7 @@ def certify(
 
     Raises :class:`UserError` if the original's action is random, so that there is nothing to compare with.
     """
-    sequence = collect_observations(run, seed, count)
+    sequence = collect_observations(run, seed, count, policy.batch_size)
     expected = _play_original(function, policy, sequence, "first")
     again = _play_original(function, policy, sequence, "second")
     if any(not np.array_equal(expected[name], again[name], equal_nan=True) for name in expected):
@@ -102,7 +118,7 @@ def certify(
     milliseconds = 1e3 * actual["seconds"]
     return {
         "passed": all(output["passed"] for output in outputs.values()),
-        "observations": len(sequence.is_first),
+        "observations": sequence.is_first.size,
         "source": sequence.source,
         "tolerance": tolerance,
         "min_equal_share": MIN_EQUAL_SHARE,
@@ -110,7 +126,7 @@ def certify(
         "latency_ms": {
             "median": float(np.median(milliseconds)),
             "p99": float(np.percentile(milliseconds, 99)),
-            "what": "one observation, on one core, by a process without JAX",
+            "what": f"{_observations(policy.batch_size)}, on one core, by a process without JAX",
         },
         "versions": package_versions() | _optional_versions(),
     }
@@ -123,21 +139,31 @@ def _play_original(
     step, memory, rows = reference(function), function.initial_memory, []
     key, numbers = fold(seed_key(0), stream), [int(part.input.split(".")[1]) for part in policy.memory]
     for i, first in enumerate(sequence.is_first):
-        view = jax.tree.map(lambda x, i=i: x[i : i + 1], sequence.views)
-        outputs, memory = step(view, function.initial_memory if first else memory, fold(key, "act", i))
+        view = jax.tree.map(lambda x, i=i: x[i], sequence.views)
+        memory = _restart(first, function.initial_memory, memory)
+        outputs, memory = step(view, memory, fold(key, "act", i))
         leaves = jax.tree.leaves(memory)
         parts = {part.output: leaves[n] for part, n in zip(policy.memory, numbers, strict=True)}
         rows.append({name: np.asarray(value) for name, value in (outputs | parts).items()})
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
+def _restart(is_first: np.ndarray, initial: PyTree, memory: PyTree) -> PyTree:
+    """``memory`` ``[batch, ...]`` with the initial one where an episode starts."""
+    return jax.tree.map(
+        lambda start, kept: jnp.where(is_first.reshape(-1, *[1] * (start.ndim - 1)), start, kept), initial, memory
+    )
+
+
+def _observations(count: int) -> str:
+    return "one observation" if count == 1 else f"{count} observations in one call"
+
+
 def _play_exported(policy: ExportedPolicy, sequence: ObservationSequence, directory: Path) -> dict[str, np.ndarray]:
     """Outputs of the exported policy, stacked, and ``seconds``."""
     memory = {part.input for part in policy.memory}
     names = {tensor.name for tensor in policy.graph.inputs} - memory
-    columns: PyTree = {
-        name: np.asarray(column)[:, None] for name, column in named_view(sequence.views).items() if name in names
-    }
+    columns: PyTree = {name: np.asarray(column) for name, column in named_view(sequence.views).items() if name in names}
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with tempfile.TemporaryDirectory() as temporary:
         inputs, outputs = Path(temporary) / "inputs.npz", Path(temporary) / "outputs.npz"

@@ -35,10 +35,13 @@ def export_run(
     file_format: Format,
     seed: int | None = None,
     *,
+    batch_size: int = 1,
     count: int = NUM_OBSERVATIONS,
     tolerance: float = TOLERANCE,
 ) -> dict[str, Any]:
     """Export the policy of one training seed (the first if ``None``); returns the certificate.
+
+    ``batch_size``: the number of observations for which it acts in one call.
 
     Files: ``policy.json`` (inputs, outputs, memory, spaces, settings), ``certificate.json``, and ``policy.onnx``; or
     ``policy.py`` with ``policy.npz`` or ``policy.safetensors``. The files are also there if the certificate's
@@ -54,7 +57,7 @@ def export_run(
     chosen: int = run.config["seeds"][0] if seed is None else seed
     _require_libraries(file_format)
     state = jax.tree.map(lambda x: x[0], run.states_for_seeds([chosen]))
-    function = PolicyFunction(run.method, state, run.spec)
+    function = PolicyFunction(run.method, state, run.spec, batch_size)
     policy = export_policy(function)
     origin = {"thespis": thespis.__version__, "run": str(run.path), "step": run.step, "seed": chosen}
     description = describe(run.method.name, run.spec, policy) | origin | {"settings": run.config["method"]}

@@ -9,6 +9,9 @@ This file is complete: it needs neither JAX nor the package that trained the pol
     policy.reset()  # at the start of every episode
     action = policy(observation)  # in the environment's units
 
+A policy that was exported for a batch acts for ``batch_size`` environments in one call: arrays have a leading axis of
+that size, and ``policy.reset(done)`` clears the memory of those whose episode has ended.
+
 ``policy.json`` describes the program: its operators are those of ONNX (opset 18) with all static arguments as
 attributes, in the order in which they run.
 """
@@ -45,9 +48,13 @@ class Policy:
         self._results = program["results"]
         self.reset()
 
-    def reset(self) -> None:
-        """Start an episode: clear the memory of a recurrent policy."""
-        self.memory = initial_memory(self.description)
+    def reset(self, done: Any = None) -> None:
+        """Start an episode: clear the memory of a recurrent policy.
+
+        ``done`` ``[batch_size]``: the environments that start one; by default all of them.
+        """
+        start = initial_memory(self.description)
+        self.memory = start if done is None else select_rows(np.asarray(done, bool), start, self.memory)
 
     def run(self, inputs: Arrays) -> Arrays:
         """All outputs by name for all inputs by name, memory included: a pure function, leading axis the batch."""
@@ -65,10 +72,16 @@ class Policy:
         return outputs
 
     def __call__(self, observation: Any, action_mask: Any = None, alive: Any = None) -> Any:
-        """The action for one observation without batch axis (needs ``batch_size`` 1), as nested as the action space."""
-        view = {"observation": observation, "action_mask": action_mask, "alive": alive}
-        inputs = {name: np.asarray(value)[None] for name, value in flatten(view).items()}
-        return unflatten(self.description["action"], {name: value[0] for name, value in self.step(inputs).items()})
+        """The action for an observation, as nested as the action space.
+
+        With ``batch_size`` 1 without batch axis, else for observations ``[batch_size, ...]``.
+        """
+        view = flatten({"observation": observation, "action_mask": action_mask, "alive": alive})
+        inputs = {name: np.asarray(value) for name, value in view.items()}
+        if self.batch_size > 1:
+            return unflatten(self.description["action"], self.step(inputs))
+        outputs = self.step({name: value[None] for name, value in inputs.items()})
+        return unflatten(self.description["action"], {name: value[0] for name, value in outputs.items()})
 
 
 def flatten(value: Any, name: str = "") -> dict[str, Any]:
@@ -99,6 +112,13 @@ def initial_memory(description: dict[str, Any]) -> Arrays:
             np.asarray(memory["initial"], shapes[memory["input"]][1]), shapes[memory["input"]][0]
         )
         for memory in description["memory"]
+    }
+
+
+def select_rows(rows: np.ndarray, chosen: Arrays, others: Arrays) -> Arrays:
+    """Arrays ``[batch_size, ...]`` by name: those of ``chosen`` in the marked rows, those of ``others`` elsewhere."""
+    return {
+        name: np.where(rows.reshape(-1, *[1] * (value.ndim - 1)), value, others[name]) for name, value in chosen.items()
     }
 
 

@@ -1,8 +1,8 @@
 """Runs an exported policy where neither JAX nor Thespis can be imported, on one core; a script of its own.
 
 ``python -I parity_process.py DIRECTORY INPUTS OUTPUTS``: ``INPUTS`` (npz) has every input except memory,
-``[step, 1, ...]``, and ``is_first`` ``[step]``, where an episode starts. ``OUTPUTS`` gets every output, stacked, and
-``seconds`` of each step.
+``[step, batch, ...]``, and ``is_first`` ``[step, batch]``, where an episode starts. ``OUTPUTS`` gets every output,
+stacked, and ``seconds`` of each step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def main(directory: Path, inputs: Path, outputs: Path) -> None:
     rows, seconds, memory = [], [], start
     run({name: column[0] for name, column in steps.items()} | start)  # loads what is loaded at the first call
     for i, first in enumerate(is_first):
-        step_inputs = {name: column[i] for name, column in steps.items()} | (start if first else memory)
+        memory = {
+            name: np.where(first.reshape(-1, *[1] * (value.ndim - 1)), value, memory[name])
+            for name, value in start.items()
+        }
+        step_inputs = {name: column[i] for name, column in steps.items()} | memory
         before = time.perf_counter()
         result = run(step_inputs)
         seconds.append(time.perf_counter() - before)

@@ -14,7 +14,7 @@ import dataclasses
 import multiprocessing
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class TuneResult:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Study:
+class Study:
     """What every process of a study needs to know."""
 
     path: Path
@@ -85,6 +85,10 @@ class _Study:
     steps: int
     seed: int
 
+    def trial_path(self, number: int) -> Path:
+        """The directory of a trial's run."""
+        return self.path / f"trial-{number:04d}"
+
 
 def tune(
     method: str,
@@ -93,7 +97,8 @@ def tune(
     trials: int,
     names: Sequence[str] = (),
     seeds: int | list[int] = 3,
-    jobs: int = 1,
+    jobs: int | None = None,
+    cluster: str | None = None,
     out: str | Path | None = None,
     callbacks: Iterable[Callback] = (),
     **train_args: Any,
@@ -101,16 +106,17 @@ def tune(
     """Try settings of a method until ``trials`` of them are done; the score is the IQM of the seeds' greedy returns.
 
     ``names``: the settings to tune, with ``=LOW..HIGH`` for an interval of your own; by default the usual ones
-    (:mod:`thespis.sweeps.search_space`). ``jobs``: local processes that try settings at the same time. ``train_args``:
-    as in :func:`thespis.train`; its ``preset`` and ``settings`` hold what is not tuned. ``callbacks``: functions of the
-    events ``start`` (``run``: the study's directory, ``trials``, ``finished``) and ``done`` (``trial``: a
-    :class:`TrialResult`); with several jobs the latter come at the end.
+    (:mod:`thespis.sweeps.search_space`). ``jobs``: trials at the same time, in processes of this machine (1), or in
+    those of a Ray ``cluster``, as in :func:`thespis.runtime.ray_cluster.connect` (as many as it has CPUs).
+    ``train_args``: as in :func:`thespis.train`; its ``preset`` and ``settings`` hold what is not tuned. ``callbacks``:
+    functions of the events ``start`` (``run``: the study's directory, ``trials``, ``finished``) and ``done``
+    (``trial``: a :class:`TrialResult`); with several local jobs the latter come at the end.
 
     Raises:
         UserError: for whatever the user can mend, in one line. A trial whose training fails is listed as ``failed``.
     """
     _import_optuna()
-    if trials < 1 or jobs < 1:
+    if trials < 1 or (jobs is not None and jobs < 1):
         raise UserError(f"--trials {trials} and --jobs {jobs}: both must be at least 1")
     if not isinstance(method, str) or not isinstance(env, str):
         raise UserError("a study needs the names of a method and an environment: module:Class for your own")
@@ -118,19 +124,25 @@ def tune(
     space = search_space(from_config(config["method"]), names)
     path = Path(out) if out else new_run_path(f"tune-{method}", config["env"])
     _check_directory(path)
-    study = _Study(path, method, env, tuple(space), train_args | {"seeds": seeds}, config["steps"], 0)
+    study = Study(path, method, env, tuple(space), train_args | {"seeds": seeds}, config["steps"], 0)
     bus = EventBus(callbacks)
     done = _requeue_unfinished(study)
     bus.emit("start", 0, run=str(path), trials=trials, finished=done)
-    reason = _work_in_processes(study, trials - done, jobs, bus)
+    missing = max(trials - done, 0)
+    if cluster is None:
+        reason = _work_in_processes(study, missing, jobs or 1, bus)
+    else:
+        from thespis.sweeps.ray_trials import work_in_cluster
+
+        reason = work_in_cluster(study, open_study(study), missing, jobs, cluster, bus)
     return _collect(study, config, reason)
 
 
-def _work_in_processes(study: _Study, num_trials: int, jobs: int, bus: EventBus) -> str:
+def _work_in_processes(study: Study, num_trials: int, jobs: int, bus: EventBus) -> str:
     """Do the missing trials in this process or in several; the reason of the end."""
     jobs = min(jobs, num_trials)
     if jobs < 2:
-        for result in _work(study, max(num_trials, 0)):
+        for result in _work(study, num_trials):
             if result is None:
                 return "interrupted"
             bus.emit("done", study.steps, trial=result)
@@ -159,60 +171,85 @@ def _work_in_processes(study: _Study, num_trials: int, jobs: int, bus: EventBus)
 _EXIT_INTERRUPTED = 130
 
 
-def _work_share(study: _Study, num_trials: int) -> None:
+def _work_share(study: Study, num_trials: int) -> None:
     """Do ``num_trials`` trials in a process of its own."""
     if any(result is None for result in _work(study, num_trials)):
         os._exit(_EXIT_INTERRUPTED)
 
 
-def _work(study: _Study, num_trials: int) -> Iterator[TrialResult | None]:
+def _work(study: Study, num_trials: int) -> Iterator[TrialResult | None]:
     """Do ``num_trials`` trials, and yield their results; ``None`` if interrupted, and no more."""
-    optuna = _import_optuna()
-    opened = _open(study)
+    opened = open_study(study)
     for _ in range(num_trials):
         trial = opened.ask()
-        try:
-            score, state = _run_trial(study, trial)
-        except UserError as error:
-            trial.set_user_attr("error", str(error))
-            score, state = None, "failed"
-        if state == "interrupted":
+        values = suggest_settings(study, trial)
+
+        def report(step: int, score: float, trial: Any = trial) -> bool:
+            trial.report(score, step)
+            return trial.should_prune()
+
+        outcome = train_trial(study, values, study.trial_path(trial.number), report)
+        if outcome.state == "interrupted":
             yield None
             return
-        states = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
-        trial.set_user_attr("score", score)
-        opened.tell(trial, score if state == "complete" else None, state=optuna.trial.TrialState[states[state]])
-        yield _to_result(opened.trials[trial.number])
+        yield end_trial(opened, trial, outcome)
 
 
-def _run_trial(study: _Study, trial: Any) -> tuple[float | None, str]:
-    """Train with the settings of a trial: its score and state; ``interrupted`` if the user stopped it."""
-    from thespis.training.driver import DivergenceError
-
+def suggest_settings(study: Study, trial: Any) -> dict[str, Any]:
+    """The settings that a new trial of Optuna tries."""
     values = {dimension.name: dimension.suggest(trial) for dimension in study.space}
     trial.set_user_attr("settings", values)
-    path = study.path / f"trial-{trial.number:04d}"
+    return values
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialOutcome:
+    """How a trial has ended: ``complete``, ``pruned``, ``failed`` (with its ``error``) or ``interrupted``."""
+
+    state: str
+    score: float | None = None
+    error: str | None = None
+
+
+def end_trial(opened: Any, trial: Any, outcome: TrialOutcome) -> TrialResult:
+    """Tell Optuna's study how a trial has ended."""
+    optuna = _import_optuna()
+    states = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
+    trial.set_user_attr("score", outcome.score)
+    if outcome.error is not None:
+        trial.set_user_attr("error", outcome.error)
+    score = outcome.score if outcome.state == "complete" else None
+    opened.tell(trial, score, state=optuna.trial.TrialState[states[outcome.state]])
+    return _to_result(opened.trials[trial.number])
+
+
+def train_trial(study: Study, values: dict[str, Any], path: Path, report: Callable[[int, float], bool]) -> TrialOutcome:
+    """Train with the settings of a trial in the directory ``path``.
+
+    ``report`` gets the step and score of each evaluation, and says whether to stop the trial early.
+    """
+    from thespis.training.driver import DivergenceError
+
     shutil.rmtree(path, ignore_errors=True)
-    listener = _TrialListener(trial)
+    listener = _TrialListener(report)
     settings = [*setting_texts(study.train_args.get("settings")), *(f"{name}={v!r}" for name, v in values.items())]
     arguments: dict[str, Any] = study.train_args | {"settings": settings, "steps": study.steps}
     if arguments.get("evaluate_every") is None:
         arguments["evaluate_every"] = max(study.steps // NUM_EVALUATIONS, 1)
     try:
         run = api.train(study.method, study.env, **arguments, out=path, callbacks=[listener])
-    except DivergenceError as error:
-        trial.set_user_attr("error", str(error))
-        return None, "failed"
+    except (DivergenceError, UserError) as error:
+        return TrialOutcome("failed", error=str(error))
     if listener.reason == "interrupted" or run.final_scores is None:
-        return None, "interrupted"
-    return float(run.final_scores["greedy"]["iqm"]), "pruned" if listener.pruned else "complete"
+        return TrialOutcome("interrupted")
+    return TrialOutcome("pruned" if listener.pruned else "complete", float(run.final_scores["greedy"]["iqm"]))
 
 
 class _TrialListener:
     """Callback that reports the evaluations of a run to its trial, and stops the run if the trial is to be pruned."""
 
-    def __init__(self, trial: Any):
-        self._trial = trial
+    def __init__(self, report: Callable[[int, float], bool]):
+        self._report = report
         self.pruned, self.reason = False, ""
 
     def __call__(self, event: Event) -> bool:
@@ -221,12 +258,11 @@ class _TrialListener:
             self.reason = event.data["reason"]
         if event.kind != "evaluation" or self.pruned:
             return False
-        self._trial.report(float(iqm([np.mean(episodes) for episodes in event.data["greedy"]])), event.step)
-        self.pruned = self._trial.should_prune()
+        self.pruned = self._report(event.step, float(iqm([np.mean(episodes) for episodes in event.data["greedy"]])))
         return self.pruned
 
 
-def _open(study: _Study) -> Any:
+def open_study(study: Study) -> Any:
     """The study of Optuna, new or with its earlier trials."""
     optuna = _import_optuna()
     from optuna.storages import JournalStorage
@@ -246,19 +282,19 @@ def _open(study: _Study) -> Any:
     )
 
 
-def _requeue_unfinished(study: _Study) -> int:
+def _requeue_unfinished(study: Study) -> int:
     """Put the settings of unfinished trials at the front of the study; returns the number of trials that are done."""
     optuna = _import_optuna()
-    opened, state = _open(study), optuna.trial.TrialState
+    opened, state = open_study(study), optuna.trial.TrialState
     for trial in opened.get_trials(states=(state.RUNNING,)):
         opened.enqueue_trial(trial.params)
         opened.tell(trial.number, state=state.FAIL)
-        shutil.rmtree(study.path / f"trial-{trial.number:04d}", ignore_errors=True)
+        shutil.rmtree(study.trial_path(trial.number), ignore_errors=True)
     return sum(trial.state != "requeued" for trial in _results(study))
 
 
-def _results(study: _Study) -> list[TrialResult]:
-    return [_to_result(trial) for trial in _open(study).trials if trial.state.is_finished()]
+def _results(study: Study) -> list[TrialResult]:
+    return [_to_result(trial) for trial in open_study(study).trials if trial.state.is_finished()]
 
 
 def _to_result(trial: Any) -> TrialResult:
@@ -272,7 +308,7 @@ def _to_result(trial: Any) -> TrialResult:
     )
 
 
-def _collect(study: _Study, config: dict[str, Any], reason: str) -> TuneResult:
+def _collect(study: Study, config: dict[str, Any], reason: str) -> TuneResult:
     trials = [trial for trial in _results(study) if trial.state != "requeued"]
     complete = [trial for trial in trials if trial.state == "complete"]
     best = max(complete, key=lambda trial: -np.inf if trial.score is None else trial.score, default=None)
@@ -283,7 +319,7 @@ def _collect(study: _Study, config: dict[str, Any], reason: str) -> TuneResult:
     return TuneResult(study.path, config["env"], study.space, tuple(trials), best, file, reason)
 
 
-def _best_preset(study: _Study, config: dict[str, Any], best: TrialResult, num_trials: int) -> Preset:
+def _best_preset(study: Study, config: dict[str, Any], best: TrialResult, num_trials: int) -> Preset:
     """The preset of the study's runs, with the user's settings and the best values in it."""
     from thespis.presets.preset import find_preset
 

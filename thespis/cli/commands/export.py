@@ -33,6 +33,8 @@ class ExportCommand:
     needs NumPy alone; safetensors: the same, with named weights as safetensors."""
     seed: Annotated[int | None, optional_arg("N")] = None
     """The training seed; by default the first."""
+    batch_size: Count = 1
+    """Number of observations for which an exported control policy acts in one call."""
     observations: Count = 1_000
     """Observations on which an exported control policy is compared with the original."""
     tolerance: Annotated[float, tyro.conf.arg(metavar="X")] = 1e-4
@@ -51,6 +53,10 @@ class ExportCommand:
 
         if self.observations < 1 or not self.tolerance >= 0:
             raise UserError("the comparison needs --observations 1 or more and a --tolerance of 0 or more")
+        if self.batch_size < 1:
+            raise UserError(f"--batch-size {self.batch_size}: it must be at least 1")
+        if self.batch_size > 1 and self.format == "checkpoint":
+            raise UserError("--batch-size is of exported control policies: add --format onnx, numpy or safetensors")
         if self.adapters and self.format != "checkpoint":
             raise UserError("--adapters are parts of language models: leave --format out")
         run = api.load(self.directory, checkpoint=self.checkpoint)
@@ -71,14 +77,21 @@ class ExportCommand:
 
         assert self.format != "checkpoint"
         certificate = export_run(
-            run, self.out, self.format, self.seed, count=self.observations, tolerance=self.tolerance
+            run,
+            self.out,
+            self.format,
+            self.seed,
+            batch_size=self.batch_size,
+            count=self.observations,
+            tolerance=self.tolerance,
         )
         out.print(f"policy of {run.path}, seed {certificate['seed']}, at step {run.step:,}: {self.out}")
         out.print(f"compared on {certificate['observations']:,} observations ({certificate['source']}):")
         for name, output in certificate["outputs"].items():
             out.print(f"  {name}: {_describe_output(output)}")
         latency = certificate["latency_ms"]
-        out.print(f"one observation on one core: median {latency['median']:.3g} ms, 99% {latency['p99']:.3g} ms")
+        called = "one observation" if self.batch_size == 1 else f"{self.batch_size} observations in one call"
+        out.print(f"{called} on one core: median {latency['median']:.3g} ms, 99% {latency['p99']:.3g} ms")
         out.write_result({"out": self.out, "certificate": certificate, "warnings": run.warnings})
         if certificate["passed"]:
             return 0

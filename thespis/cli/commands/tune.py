@@ -39,8 +39,10 @@ class TuneCommand(TrainArgs):
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME[=LOW..HIGH] ..")
     ] = ()
     """Settings to tune, with an interval or without; by default the usual ones (docs/tune.md)."""
-    jobs: Count = 1
-    """Number of processes that try settings at the same time."""
+    jobs: Annotated[Count | None, optional_arg("N")] = None
+    """Number of trials at the same time; by default 1, or one for each CPU of the cluster."""
+    cluster: Annotated[str | None, optional_arg("HOST:PORT")] = None
+    """The Ray cluster to run trials in, or auto for the one of this machine; by default processes of this machine."""
     out: Annotated[str | None, optional_arg("DIR")] = None
     """The directory of the study; by default a new one under runs/."""
     json: JsonFlag = False
@@ -59,6 +61,7 @@ class TuneCommand(TrainArgs):
             trials=self.trials,
             names=flatten_option(self.tune),
             jobs=self.jobs,
+            cluster=self.cluster,
             out=self.out,
             callbacks=[] if self.quiet else [_Listener(out, self.trials)],
         )

@@ -29,6 +29,7 @@ from thespis.training.components import Components
 from thespis.training.logged_loop import LoggedLoop
 
 _NUM_SEEDS = 3
+_CHECKS_PER_CLEARING = 24
 
 
 def check_installation(budget: TimeBudget, *, short: bool = False) -> list[CheckResult]:
@@ -74,8 +75,12 @@ def _run_checks(jobs: list[tuple[str, Callable[[], str]]], budget: TimeBudget) -
             longest = max(longest, check.seconds)
         return check
 
+    checks = []
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
-        return list(pool.map(run_job, jobs))
+        for start in range(0, len(jobs), _CHECKS_PER_CLEARING):
+            checks += pool.map(run_job, jobs[start : start + _CHECKS_PER_CLEARING])
+            jax.clear_caches()  # compiled programs of all checks together take gigabytes
+    return checks
 
 
 @contextlib.contextmanager
