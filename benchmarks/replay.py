@@ -43,8 +43,7 @@ def measure(work: dict[str, Any], transitions: int) -> dict[str, float]:
     import jax
     import jax.numpy as jnp
 
-    from thespis.core.feeds import Replay
-    from thespis.data.stores import make_store
+    from thespis.data.feeds import Replay
     from thespis.runtime.keys import seed_key
     from thespis.runtime.memory_budget import tree_bytes
 
@@ -52,7 +51,7 @@ def measure(work: dict[str, Any], transitions: int) -> dict[str, float]:
         work["every"],
         Replay(transitions, work["batch"], update_interval=work["every"], frame_stack=work["frames"]),
     )
-    store = make_store(feed, transitions)
+    store = feed.make_store(transitions)
     example = jax.tree.map(lambda x: x[0, 0], synthetic(work, jnp.zeros((1, 1), "int32")))
 
     def block(i, ring):

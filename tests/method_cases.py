@@ -8,12 +8,12 @@ import pytest
 from small_envs import BOX, TREE, TREE_ACTION, Crew, Walk
 
 from thespis.actors.mixture_of_experts import MixtureOfExperts
-from thespis.core.feeds import Episodes, LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay, Rollouts
 from thespis.core.spaces import Discrete, MultiDiscrete
 from thespis.critics.hypernetwork import HypernetworkCritic
 from thespis.critics.mixers import MonotonicMixer, SumMixer
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
+from thespis.data.feeds import Episodes, LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay, Rollouts
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
 from thespis.envs.text.correction import Correction

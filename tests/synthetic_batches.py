@@ -15,10 +15,10 @@ from jax.extend.random import define_prng_impl
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import Method
-from thespis.core.feeds import Rollouts
 from thespis.core.laws import method_run
 from thespis.core.laws.method_run import MethodFunctions
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition
+from thespis.data.feeds import Rollouts
 
 
 @jax.jit

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
+from thespis.data.feeds import Rollouts
 from thespis.envs import registry
 from thespis.methods.games.alphazero import AlphaZero
 from thespis.nets.resnet import ResNet

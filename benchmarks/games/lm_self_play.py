@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 import thespis
-from thespis.core.feeds import Episodes
+from thespis.data.feeds import Episodes
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.vs_random import evaluate_vs_random
 from thespis.evidence.measures import exploitability

@@ -22,7 +22,7 @@ import numpy as np
 import pyspiel
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
+from thespis.data.feeds import Rollouts
 from thespis.envs import registry
 from thespis.envs.games.game_tree import build_game_tree
 from thespis.evaluation.exploitability import method_probabilities

@@ -18,8 +18,8 @@ import statistics
 import tempfile
 
 import thespis
-from thespis.core.feeds import Rollouts
 from thespis.curricula.annealing import ParameterAnnealing
+from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import MinibatchNormalizer
 from thespis.methods.multi_agent.ippo import IPPO
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import thespis
-from thespis.core.feeds import Replay, Rollouts
+from thespis.data.feeds import Replay, Rollouts
 from thespis.envs import registry
 from thespis.evaluation.statistics import bootstrap_interval
 from thespis.learners.on_policy.method import MinibatchNormalizer

@@ -13,10 +13,10 @@ from small_envs import Walk
 
 from thespis.cli.doctor_checks.probe_training import train_on_probe
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, EnvSpec, TimeStep, View
 from thespis.core.spaces import Box, Discrete
+from thespis.data.feeds import Replay
 from thespis.envs.probes.probe import Probe
 from thespis.learners.optim.normalizers import RunningMeanStd
 from thespis.papers.meow.flow import AdditiveCouplingFlow, FlowActor

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs
-from thespis.data.samplers import make_sampler
+from thespis.data.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs
 from thespis.language import hf_weights
 from thespis.language.tokenizer import byte_tokenizer
 from thespis.nets.decoder import DecoderConfig, init_decoder
@@ -117,7 +116,7 @@ def test_a_full_pass_visits_everything_once():
     steps = Transition(View(number), number, number, done, ~done & False, View(number), first)
 
     def passed(feed, **options):
-        sampler = make_sampler(feed, steps, **options)
+        sampler = feed.make_sampler(steps, **options)
         return [(np.asarray(s.reward), np.asarray(m), w) for s, m, w in sampler.full_pass()]
 
     batches = passed(LoggedEpisodes(batch_size=3))

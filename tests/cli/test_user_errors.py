@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from thespis import load, resume, train
-from thespis.core.feeds import Rollouts
+from thespis.data.feeds import Rollouts
 from thespis.methods.online.ppo import PPO
 from thespis.runs.checkpoint import list_checkpoints
 

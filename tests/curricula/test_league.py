@@ -16,12 +16,12 @@ from small_envs import Walk
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.assertions import assert_same_bits
 from thespis.core.records import EnvSpec, EpisodeStats
 from thespis.core.spaces import AgentGroup, Discrete
 from thespis.curricula.league import League, matchmaking_probs
 from thespis.curricula.opponent_pool import OpponentPool
+from thespis.data.feeds import Rollouts
 from thespis.envs.games.game_tree import best_response_value, build_game_tree, expected_returns
 from thespis.envs.games.opponents import LEAGUE_GROUP, RANDOM_SEAT, OpponentParams
 from thespis.evaluation.exploitability import method_probabilities

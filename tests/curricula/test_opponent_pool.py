@@ -14,7 +14,6 @@ from synthetic_batches import quick_key
 import thespis
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.assertions import assert_same_bits
 from thespis.core.records import EpisodeStats
 from thespis.curricula.opponent_pool import (
@@ -24,6 +23,7 @@ from thespis.curricula.opponent_pool import (
     PFSPOpponent,
     UniformOpponent,
 )
+from thespis.data.feeds import Rollouts
 from thespis.envs.games.opponents import OpponentEnv
 from thespis.envs.games.pgx import Pgx
 from thespis.feedback.environment import EnvironmentReward

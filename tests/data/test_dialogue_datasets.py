@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes, PreferencePairs
 from thespis.core.laws.assertions import assert_same_bits
 from thespis.core.records import Transition, View
 from thespis.data.datasets import read_dataset, transitions_to_columns, write_dataset
 from thespis.data.dialogues import dialogue_transitions
-from thespis.data.samplers import make_sampler
+from thespis.data.feeds import LoggedEpisodes, PreferencePairs
 from thespis.envs.text.echo import Echo
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv
@@ -103,7 +102,7 @@ def test_invalid_tokens_are_refused(tmp_path, position, value, message):
 def test_episodes_are_sampled_uniformly():
     lengths = [1, 3, 2]
     data = numbered_episodes(lengths, [0.0, 1.0, 2.0], [0, 0, 1])
-    sampler = make_sampler(LoggedEpisodes(batch_size=3000), data)
+    sampler = LoggedEpisodes(batch_size=3000).make_sampler(data)
     batch, mask = sample(sampler, seed_key(0))
     assert batch.reward.shape == (3, 3000)
     episode = np.asarray(batch.action[0])
@@ -118,7 +117,7 @@ def test_preference_pairs_are_sampled_as_documented(group_size):
     """Uniform over episodes that have a partner, then uniform over partners: frequencies against enumeration."""
     returns, openings = np.array([1.0, 0.0, 0.0, 2.0, 5.0, 5.0, 0.0, 3.0]), np.array([0, 0, 0, 0, 1, 1, 2, 1])
     data = numbered_episodes([1, 2, 1, 3, 1, 1, 2, 1], returns, openings)
-    batch, _ = sample(make_sampler(PreferencePairs(batch_size=20_000), data, group_size), seed_key(1))
+    batch, _ = sample(PreferencePairs(batch_size=20_000).make_sampler(data, group_size), seed_key(1))
     number = np.asarray(batch.action[0]).reshape(-1, 2)
     group = np.arange(8) // 2 if group_size else openings
     partners = {i: [j for j in range(8) if group[j] == group[i] and returns[j] != returns[i]] for i in range(8)}
@@ -137,15 +136,15 @@ def test_preference_pairs_are_sampled_as_documented(group_size):
 def test_impossible_sampling_is_refused():
     data = numbered_episodes([1, 2], [1.0, 1.0], [0, 0])
     with pytest.raises(UserError, match="no two episodes"):
-        make_sampler(PreferencePairs(), data)
+        PreferencePairs().make_sampler(data)
     with pytest.raises(UserError, match=r"feed\.max_steps=2"):
-        make_sampler(LoggedEpisodes(max_steps=1), data)
+        LoggedEpisodes(max_steps=1).make_sampler(data)
 
 
 def test_padding_changes_no_dialogue():
     """Values after the end of an episode do not change the masked dialogues that losses use."""
     data = demonstration_dataset(ENV, 20)
-    batch, mask = sample(make_sampler(LoggedEpisodes(batch_size=8), data.steps), seed_key(0))
+    batch, mask = sample(LoggedEpisodes(batch_size=8).make_sampler(data.steps), seed_key(0))
     assert not bool(mask.all())
     changed = jax.tree.map(lambda x: np.where(mask.reshape(*mask.shape, *[1] * (x.ndim - 2)), x, x[::-1]), batch)
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Transition, View
 from thespis.data import frame_buffer, ring_buffer
-from thespis.data.stores import make_store
+from thespis.data.feeds import Replay
 from thespis.runtime.memory_budget import tree_bytes
 
 ENVS, CHUNK, COUNT = 3, 2, 4
@@ -177,7 +176,7 @@ def test_memory_of_a_million_frames():
     stack = jnp.zeros((4, 84, 84), "uint8")
     no, number, choice = jnp.zeros((), bool), jnp.zeros(()), jnp.zeros((), "int32")
     example = Transition(View(stack), choice, number, no, no, View(stack), no)
-    store = make_store(Replay(buffer_size=1_000_000, frame_stack=4, update_interval=4), total_steps=10_000_000)
+    store = Replay(buffer_size=1_000_000, frame_stack=4, update_interval=4).make_store(total_steps=10_000_000)
     shapes = jax.eval_shape(lambda: store.init(example, 4))
     assert 1_000_000 * 7_056 < tree_bytes(shapes) < 1.04 * 1_000_000 * 7_056
     assert shapes.num_rows == 250_000
@@ -206,7 +205,7 @@ def test_shapes_that_are_not_stacks_are_refused(shape, count, message):
     no, number = jnp.zeros((), bool), jnp.zeros(())
     example = Transition(View(jnp.zeros(shape)), number, number, no, no, View(jnp.zeros(shape)), no)
     with pytest.raises(UserError) as error:
-        make_store(Replay(frame_stack=count), total_steps=1000).init(example, 1)
+        Replay(frame_stack=count).make_store(total_steps=1000).init(example, 1)
     assert str(error.value) == message
 
 
@@ -245,7 +244,7 @@ def test_observations_that_are_not_stacks_are_reported(fault):
             wrong.extras,
         )
     _, frames = make_buffers(steps, 60, 1)
-    store = make_store(Replay(frame_stack=COUNT, update_interval=CHUNK), total_steps=60)
+    store = Replay(frame_stack=COUNT, update_interval=CHUNK).make_store(total_steps=60)
     add = jax.jit(lambda frames, steps, tick: store.add(frames, steps, tick))
     for t in range(0, 40, CHUNK):
         frames = add(frames, chunk(wrong, t), jnp.int32(t))

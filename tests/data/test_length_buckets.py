@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from thespis.core.feeds import LoggedEpisodes, PreferencePairs
 from thespis.data.dialogues import dialogue_transitions
-from thespis.data.length_buckets import BucketSampler, make_bucket_sampler
+from thespis.data.feeds import LoggedEpisodes, PreferencePairs
+from thespis.data.length_buckets import BucketSampler
 from thespis.data.samplers import EpisodeSampler
 from thespis.runtime.keys import seed_key
 
@@ -28,7 +28,7 @@ def seen(steps, mask):
 
 def test_one_long_dialogue_has_a_bucket_of_its_own():
     steps = dialogues([10, 30, 400, 20, 60, 70])
-    sampler = make_bucket_sampler(LoggedEpisodes(batch_size=3), steps)
+    sampler = LoggedEpisodes(batch_size=3).make_sampler(steps)
     assert isinstance(sampler, BucketSampler)
     np.testing.assert_allclose(np.exp(sampler.log_shares), [4 / 6, 1 / 6, 1 / 6], rtol=1e-6)
     batches = [part.sample(seed_key(0)) for part in sampler.samplers]
@@ -40,12 +40,12 @@ def test_one_long_dialogue_has_a_bucket_of_its_own():
 
 def test_similar_or_short_dialogues_have_no_buckets():
     for lengths in ([200, 10, 20], [300, 290, 260], [300] * 3 + [100]):
-        assert isinstance(make_bucket_sampler(LoggedEpisodes(), dialogues(lengths)), EpisodeSampler)
+        assert isinstance(LoggedEpisodes().make_sampler(dialogues(lengths)), EpisodeSampler)
 
 
 def test_pairs_stay_together():
     steps = dialogues([10, 20, 20, 300, 12, 11, 9, 9], [1, 0, 0, 1, 1, 0, 0, 1])
-    sampler = make_bucket_sampler(PreferencePairs(batch_size=4), steps, 2)
+    sampler = PreferencePairs(batch_size=4).make_sampler(steps, 2)
     assert isinstance(sampler, BucketSampler) and len(sampler.samplers) == 2
     short, long = (next(iter(part.full_pass())) for part in sampler.samplers)
     assert seen(*long[:2]) == [3, 2] and sorted(zip(seen(*short[:2])[::2], seen(*short[:2])[1::2], strict=True)) == [

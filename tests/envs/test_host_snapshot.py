@@ -9,7 +9,7 @@ import user_envs
 from random_play import equal, play
 
 import thespis
-from thespis.core.feeds import Rollouts
+from thespis.data.feeds import Rollouts
 from thespis.envs.host.vector import GymnasiumVectorEnv
 from thespis.envs.registry import make_host
 

@@ -6,10 +6,10 @@ import pytest
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.components import check_host_environment
 from thespis.core.laws.random_samples import random_legal_action
 from thespis.core.spaces import Discrete
+from thespis.data.feeds import Rollouts
 from thespis.envs import registry
 from thespis.envs.host.openspiel import GAME_NAMES, PLAYER_GROUP
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Episodes
 from thespis.core.laws.environments import check_environment
 from thespis.core.records import View
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Episodes
 from thespis.envs.games.game_tree import build_game_tree
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import PLAYER_GROUP

@@ -9,7 +9,7 @@ import pytest
 from word_count_env import WordCountEnv
 
 import thespis
-from thespis.core.feeds import Episodes
+from thespis.data.feeds import Episodes
 from thespis.evaluation import conversation
 from thespis.methods.language.grpo import GRPO
 from thespis.methods.language.ppo_lm import LanguagePPO

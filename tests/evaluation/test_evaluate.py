@@ -12,9 +12,9 @@ import pytest
 from small_envs import HostEnvAdapter, Walk
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Critique, Report
 from thespis.core.spaces import Discrete
+from thespis.data.feeds import Rollouts
 from thespis.evaluation.actor import Actor
 from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.score import summarize_returns

@@ -12,7 +12,7 @@ import pytest
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
+from thespis.data.feeds import Replay
 from thespis.evaluation import formatting, run_view
 from thespis.evaluation import policy_film as film
 from thespis.evaluation.comparison import compare_groups, group_runs

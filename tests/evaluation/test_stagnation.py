@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import thespis
-from thespis.core.feeds import Rollouts
+from thespis.data.feeds import Rollouts
 from thespis.evaluation.stagnation import describe_stagnation
 
 

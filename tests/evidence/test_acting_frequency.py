@@ -10,8 +10,8 @@ import pytest
 
 import thespis
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Replay
 from thespis.core.spaces import unscale_action
+from thespis.data.feeds import Replay
 from thespis.envs.compiled.swing_up import SwingUp
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.evidence.claims import Superiority

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import pytest
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Critique, EnvSpec, Report, TimeStep
 from thespis.core.spaces import Box
+from thespis.data.feeds import Rollouts
 from thespis.papers.hypernetwork_q_policy.measures import seed_gradient_cosine
 from thespis.runtime.keys import seed_key
 

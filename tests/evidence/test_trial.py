@@ -10,8 +10,8 @@ import pytest
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation
+from thespis.data.feeds import Rollouts
 from thespis.envs import registry
 from thespis.evaluation.cem_planner import planner_returns, random_returns
 from thespis.evidence import figure, record

@@ -13,8 +13,7 @@ from chat_templates import TEMPLATES
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes, PreferencePairs
-from thespis.data.samplers import make_sampler
+from thespis.data.feeds import LoggedEpisodes, PreferencePairs
 from thespis.language import hf_weights
 from thespis.language.chat import ChatTemplate, default_template
 from thespis.language.chat_files import read_chats
@@ -278,7 +277,7 @@ def test_dpo_trains_a_checkpoint_from_a_file(tmp_path, checkpoint):
     pairs = [{"prompt": "Hm?", "chosen": f"Yes {i}", "rejected": f"No {i}"} for i in range(4)]
     path = lines(tmp_path / "a.jsonl", *pairs)
     data = chat_dataset(path, str(checkpoint))
-    sampler = make_sampler(PreferencePairs(batch_size=64), data.steps, data.group_size)
+    sampler = PreferencePairs(batch_size=64).make_sampler(data.steps, data.group_size)
     steps, mask = eqx.filter_jit(lambda sampler, key: sampler.sample(key))(sampler, seed_key(0))
     tokenizer = byte_tokenizer()
     responses = [tokenizer.decode(tokens) for tokens in np.asarray(steps.action)[0]]

@@ -18,12 +18,12 @@ from small_envs import HostEnvAdapter, Walk
 
 from thespis.actors.distributions import SquashedNormal
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Replay, Rollouts
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.laws.random_samples import first_episode_mask, random_transitions, randomize_padding
 from thespis.core.records import Batch, Critique, Report
 from thespis.core.spaces import Box, Discrete
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Replay, Rollouts
 from thespis.envs.probes.data_streams import EpisodeTagProbe, is_successor
 from thespis.envs.probes.values import ConstantRewardProbe, RewardSequenceProbe
 from thespis.feedback.environment import EnvironmentReward

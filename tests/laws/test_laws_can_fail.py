@@ -13,7 +13,6 @@ import pytest
 from small_envs import HostEnvAdapter, Walk
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import LoggedTransitions
 from thespis.core.laws.components import (
     ContractViolation,
     check_curriculum,
@@ -25,6 +24,7 @@ from thespis.core.laws.components import (
 from thespis.core.records import Critique, EnvSpec, Report
 from thespis.core.spaces import Box, Discrete
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import LoggedTransitions
 from thespis.feedback.environment import EnvironmentReward
 from thespis.runtime.keys import indexed_keys
 

@@ -13,11 +13,11 @@ import synthetic_batches
 from small_envs import VECTOR, Walk
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Replay, Rollouts
 from thespis.core.laws.assertions import assert_same_bits
 from thespis.core.laws.random_samples import first_episode_mask, random_transitions, random_view, randomize_padding
 from thespis.core.records import Batch, EnvSpec
 from thespis.core.spaces import Discrete
+from thespis.data.feeds import Replay, Rollouts
 from thespis.learners.optim.normalizers import RunningMeanStd
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.dsac import DSAC

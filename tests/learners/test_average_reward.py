@@ -16,11 +16,11 @@ from small_envs import Walk
 import thespis
 from thespis.cli.doctor_checks.probe_training import train_on_probe
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Replay, Rollouts
 from thespis.core.laws.components import check_environment
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, EnvSpec, TimeStep, Transition, View
 from thespis.core.spaces import Box
+from thespis.data.feeds import Replay, Rollouts
 from thespis.envs.compiled.multi_goal import MultiGoal
 from thespis.envs.compiled.time_limit import TimeLimit
 from thespis.envs.probes.probe import Probe

@@ -12,10 +12,10 @@ from small_envs import VECTOR
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, EnvSpec, View
 from thespis.core.spaces import Discrete
+from thespis.data.feeds import Rollouts
 from thespis.methods.online.n_step_q import NStepQ, QLearning, Sarsa
 
 KEY = synthetic_batches.quick_key(0)

@@ -13,8 +13,8 @@ import pytest
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay, Rollouts
 from thespis.core.records import Batch, Transition, View
+from thespis.data.feeds import Replay, Rollouts
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.candidate_scoring import to_discrete_actions

@@ -11,10 +11,10 @@ from method_cases import CHOICE, SMALL, replay
 from small_envs import HostEnvAdapter, Walk
 
 from thespis.actors.mixture_of_experts import MixtureOfExperts
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.critics.hypernetwork import HypernetworkCritic
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Rollouts
 from thespis.feedback.environment import EnvironmentReward
 from thespis.learners.off_policy.causal_entropy import CausalEntropy
 from thespis.learners.off_policy.dormant_reset import DormantReset

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Transition, View
+from thespis.data.feeds import Rollouts
 from thespis.methods.online.ppo import PPO
 from thespis.papers.clam.attention_pooling import ContrastiveEncoder
 from thespis.papers.clam.envs import RockPaperScissors, RockPaperScissorsParams

@@ -15,10 +15,10 @@ from small_envs import BOX, Walk
 from thespis.cli.doctor_checks.probe_training import train_and_evaluate
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, EnvSpec
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, unscale_action
+from thespis.data.feeds import Replay
 from thespis.envs.probes.probe import KnownValue, Probe
 from thespis.learners.off_policy.critic_updates import n_step_batch
 from thespis.learners.optim.optimizers import Adam

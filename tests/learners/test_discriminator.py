@@ -12,8 +12,8 @@ from small_dialogues import DIALOGUE_SPEC, KEY, MODEL, TIME, make_dialogues
 from synthetic_batches import quick_key
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Episodes
 from thespis.core.laws.components import check_method
+from thespis.data.feeds import Episodes
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.advantage_estimators import TurnGAE

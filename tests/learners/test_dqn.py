@@ -10,10 +10,10 @@ import pytest
 from small_envs import VECTOR
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Replay
 from thespis.core.laws.random_samples import random_transitions, random_view
 from thespis.core.records import Batch, EnvSpec, View
 from thespis.core.spaces import Discrete
+from thespis.data.feeds import Replay
 from thespis.methods.online.dqn import DQN
 
 KEY, ROWS = jax.random.key(0), 24

@@ -14,11 +14,11 @@ from small_envs import BOX, Stacks, Walk
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.laws.components import check_method_shapes
 from thespis.core.records import View
 from thespis.core.spaces import Box, Discrete
 from thespis.critics.hypernetwork import HypernetworkCritic
+from thespis.data.feeds import Replay
 from thespis.learners.on_policy.actor_critic import ActorCritic, RolloutWithAdvantages, SharedEncoderActorCritic
 from thespis.learners.on_policy.method import evaluate_rollout
 from thespis.methods.online.ppo import PPO

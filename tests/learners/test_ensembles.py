@@ -14,11 +14,11 @@ from small_envs import Walk
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.laws.assertions import assert_close, to_numpy
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, View
 from thespis.core.spaces import Box, Discrete
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.categorical_q import (
     MemberDistribution,
     MixtureDistribution,

@@ -9,9 +9,9 @@ import scipy.stats
 from small_envs import Walk
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import View
 from thespis.core.spaces import Box
+from thespis.data.feeds import Rollouts
 from thespis.objectives.statistics import centered_ranks
 from thespis.papers.adversarial_cheap_talk.method import ES
 from thespis.runtime.keys import seed_key

@@ -13,10 +13,10 @@ from test_team_methods import init_and_batch
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, EnvSpec, Transition
 from thespis.core.spaces import Box, Discrete, dict_space
 from thespis.critics.role_matching import DotProductUtility, role_observation_space
+from thespis.data.feeds import Replay
 from thespis.envs.compiled.harvest import GROUP, Harvest
 from thespis.learners.multi_agent.hierarchical import high_level_transition
 from thespis.methods.multi_agent.qmix import QMIX

@@ -12,11 +12,11 @@ import synthetic_batches
 from small_envs import Walk
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Replay
 from thespis.core.laws.assertions import assert_close, to_numpy
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch
 from thespis.core.spaces import Discrete
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.discrete_q import IteratedTargets, PeriodicCopy
 from thespis.methods.online.dqn import DQN
 from thespis.papers.i_qn.method import IDQN

@@ -11,9 +11,8 @@ import pytest
 import synthetic_batches
 from plain_decoder import logits_of
 
-from thespis.core.feeds import PreferencePairs
 from thespis.core.records import Batch
-from thespis.data.samplers import make_sampler
+from thespis.data.feeds import PreferencePairs
 from thespis.envs.text.questions import ANIMALS, Questions
 from thespis.envs.text.task import TextEnv
 from thespis.language.sampling import TemperatureSampler
@@ -38,8 +37,8 @@ FIRST = QUESTIONS_ENV.task.task_spec.encode_word(next(iter(ANIMALS)))
 
 @pytest.fixture(scope="module")
 def batch():
-    return make_sampler(PreferencePairs(batch_size=3), demonstration_dataset(QUESTIONS_ENV, 60).steps).sample(
-        seed_key(3)
+    return (
+        PreferencePairs(batch_size=3).make_sampler(demonstration_dataset(QUESTIONS_ENV, 60).steps).sample(seed_key(3))
     )
 
 
@@ -163,7 +162,7 @@ def test_only_a_privileged_critic_knows_the_right_guess(informed):
     method, state = init_state(
         SWEET(**SMALL, privileged_critic=informed, critic=ImplicitReward(1.0, 10_000, 3e-3)), GUESS_ENV
     )
-    source = make_sampler(PreferencePairs(batch_size=16), demonstration_dataset(GUESS_ENV, 300).steps)
+    source = PreferencePairs(batch_size=16).make_sampler(demonstration_dataset(GUESS_ENV, 300).steps)
     update = jax.jit(lambda *args: method.update(*args))
     for index in range(80):
         state, _ = update(state, Batch(*source.sample(seed_key(index)), (), jnp.int32(index)), seed_key(index))

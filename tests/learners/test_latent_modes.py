@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, EnvSpec, Transition, View
 from thespis.core.spaces import Box, Discrete
+from thespis.data.feeds import Rollouts
 from thespis.learners.off_policy.temperature import FixedTemperature, TunedTemperature
 from thespis.methods.online.ppo import PPO
 from thespis.papers.mra.method import LatentModePPO

@@ -12,9 +12,8 @@ import numpy as np
 import optax
 import pytest
 
-from thespis.core.feeds import LoggedEpisodes, PreferencePairs
 from thespis.core.records import Batch, Transition, View
-from thespis.data.samplers import make_sampler
+from thespis.data.feeds import LoggedEpisodes, PreferencePairs
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues
@@ -46,7 +45,7 @@ UPDATE_INDEX = np.array(1, "int32")  # an update without a reference sync
 def batches():
     """Whole dialogues of a demonstrator, and preference pairs."""
     steps = demonstration_dataset(ENV, 40).steps
-    sources = {kind: make_sampler(kind(batch_size=3), steps) for kind in (LoggedEpisodes, PreferencePairs)}
+    sources = {kind: kind(batch_size=3).make_sampler(steps) for kind in (LoggedEpisodes, PreferencePairs)}
     samples = jax.jit(lambda key: [source.sample(key) for source in sources.values()])(seed_key(0))
     return dict(zip(sources, samples, strict=True))
 

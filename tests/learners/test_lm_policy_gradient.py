@@ -11,9 +11,9 @@ import pytest
 
 from thespis.actors.lm_policy import response_features, token_log_probs
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Episodes
 from thespis.core.records import Batch
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Episodes
 from thespis.data.ring_buffer import first_episode_mask
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv

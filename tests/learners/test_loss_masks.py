@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import synthetic_batches
 
-from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Batch
-from thespis.data.samplers import make_sampler
+from thespis.data.feeds import LoggedEpisodes
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.dialogues import Dialogues
@@ -29,7 +28,7 @@ NUM_ENV_UPDATES = 3
 
 @pytest.fixture(scope="module")
 def batch():
-    return make_sampler(LoggedEpisodes(batch_size=8), branch_dataset(ENV, 6, 3).steps).sample(seed_key(4))
+    return LoggedEpisodes(batch_size=8).make_sampler(branch_dataset(ENV, 6, 3).steps).sample(seed_key(4))
 
 
 def split_positions(tokens):

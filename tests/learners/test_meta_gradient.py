@@ -14,10 +14,10 @@ import synthetic_batches
 from small_envs import Walk
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, Transition, View
 from thespis.core.spaces import Discrete
+from thespis.data.feeds import Rollouts
 from thespis.methods.online.a2c import A2C
 from thespis.nets.body import GRU
 from thespis.papers.outer_value_function_meta_gradient.envs import DelayedChain

@@ -13,10 +13,10 @@ from method_cases import KUHN
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Rollouts
 from thespis.evaluation.exploitability import evaluate_method
 from thespis.feedback.environment import EnvironmentReward
 from thespis.learners.multi_agent.independent_learners import IndependentLearners, agent_spec

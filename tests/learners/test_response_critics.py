@@ -12,9 +12,8 @@ import pytest
 from plain_decoder import logits_of
 
 from thespis.actors.lm_policy import generate_responses
-from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Batch
-from thespis.data.samplers import make_sampler
+from thespis.data.feeds import LoggedEpisodes
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv
 from thespis.language.sampling import TemperatureSampler
@@ -36,7 +35,7 @@ SMALL = {"model": "blank", "num_layers": 1, "hidden_size": 32}
 @pytest.fixture(scope="module")
 def batch():
     """Dialogues of a demonstrator, some of which fail."""
-    source = make_sampler(LoggedEpisodes(batch_size=5), demonstration_dataset(ENV, 40).steps)
+    source = LoggedEpisodes(batch_size=5).make_sampler(demonstration_dataset(ENV, 40).steps)
     return jax.jit(lambda key: source.sample(key))(seed_key(3))
 
 

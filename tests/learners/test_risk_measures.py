@@ -14,8 +14,8 @@ import synthetic_batches
 from method_cases import CHOICE, ppo
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Episodes
 from thespis.core.laws.random_samples import random_transitions, random_view
+from thespis.data.feeds import Episodes
 from thespis.papers.convex_scoring_risk_sensitive_ac.method import ConvexScoring
 from thespis.papers.convex_scoring_risk_sensitive_ac.risk_measures import (
     EntropicVaR,

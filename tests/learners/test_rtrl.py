@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, EnvSpec, Transition, View
 from thespis.core.spaces import Box, Discrete
+from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.actor_critic import RolloutWithAdvantages
 from thespis.learners.on_policy.method import evaluate_rollout
 from thespis.methods.online.a2c import A2C

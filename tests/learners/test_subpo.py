@@ -12,8 +12,8 @@ import pytest
 import synthetic_batches
 from method_cases import CHOICE
 
-from thespis.core.feeds import Episodes, Rollouts
 from thespis.core.laws.random_samples import random_transitions
+from thespis.data.feeds import Episodes, Rollouts
 from thespis.methods.online.a2c import A2C
 from thespis.papers.subpo.method import GainSoFar, GainToGo, SubPO, TotalGain
 from thespis.runtime.keys import seed_key

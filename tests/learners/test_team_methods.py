@@ -13,13 +13,13 @@ from method_cases import CASES, SMALL, ppo, replay
 from small_envs import Crew, Walk
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.assertions import assert_same_bits
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch
 from thespis.core.spaces import Box, Discrete, MultiDiscrete
 from thespis.critics.critic_inputs import GlobalState, LocalObs, joint_observation, joint_space
 from thespis.critics.mixers import MonotonicMixer, SumMixer
+from thespis.data.feeds import Rollouts
 from thespis.learners.multi_agent.value_decomposition import mix_q_values, team_q_values
 from thespis.methods.multi_agent.ippo import IPPO
 from thespis.methods.multi_agent.maddpg import MADDPG

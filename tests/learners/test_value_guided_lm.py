@@ -12,9 +12,9 @@ import synthetic_batches
 from synthetic_batches import quick_key
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Episodes
 from thespis.core.records import Batch, Transition, View
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Episodes
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.review import Review

@@ -7,10 +7,10 @@ import pytest
 from small_envs import TREE, Walk
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.laws.components import check_environment
 from thespis.core.spaces import Box, Discrete
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Rollouts
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.online.a2c import A2C
 from thespis.papers.adversarial_cheap_talk.envs import CheapTalk, CheapTalkParams, MetaTrainingEnv

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.core.feeds import Replay
 from thespis.core.laws.components import check_environment
 from thespis.core.records import Critique, Report
+from thespis.data.feeds import Replay
 from thespis.envs.compiled.multi_goal import GOALS, MultiGoal, MultiGoalState, squared_goal_distances
 from thespis.envs.registry import make_compiled, resolve_env
 from thespis.evaluation.run import Run

@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from thespis.core.feeds import Replay, Rollouts
 from thespis.critics.mixers import MonotonicMixer
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
+from thespis.data.feeds import Replay, Rollouts
 from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.off_policy.discrete_q import IteratedTargets
 from thespis.learners.off_policy.temperature import FixedTemperature

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
+from thespis.data.feeds import Replay
 from thespis.runs.config import apply_settings, check_storable, describe_settings, from_config, import_object, to_config
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Number
+from thespis.data.feeds import Rollouts
 from thespis.feedback.rnd import RandomNetworkDistillation
 from thespis.methods.registry import METHODS, load_method
 from thespis.runs.config import apply_settings

@@ -9,7 +9,7 @@ import pytest
 import thespis
 from thespis.cli.main import run as command_line
 from thespis.core.errors import UserError
-from thespis.core.feeds import Episodes
+from thespis.data.feeds import Episodes
 from thespis.language.engine import GenerationConfig
 from thespis.methods.language.grpo import GRPO
 from thespis.papers.criticcontrol.method import CriticControl

@@ -13,6 +13,7 @@ from thespis.methods.online.dqn import DQN
 from thespis.methods.online.ppo import PPO
 from thespis.presets.applied import with_preset
 from thespis.presets.preset import read_presets
+from thespis.sweeps import trials
 from thespis.sweeps import tune as tuning
 from thespis.sweeps.search_space import Dimension, search_space
 from thespis.sweeps.tune import tune
@@ -97,7 +98,7 @@ NAMES = ["learning_rate", "discount=0.5..0.9"]
 
 
 def run_interrupted(path):
-    listener = tuning._TrialListener.__call__
+    listener = trials._TrialListener.__call__
 
     def interrupt(self, event):
         if (path / "trial-0001").is_dir() and event.kind == "progress":
@@ -105,7 +106,7 @@ def run_interrupted(path):
         return listener(self, event)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning._TrialListener, "__call__", interrupt)
+        patch.setattr(trials._TrialListener, "__call__", interrupt)
         return tune("a2c", "probe:constant", trials=3, seeds=3, names=NAMES, out=path, **FAST)
 
 
@@ -132,8 +133,8 @@ def test_the_best_trial_becomes_a_preset(study):
 
 
 def test_the_best_preset_keeps_what_was_not_tuned(tmp_path):
-    study = tuning.Study(tmp_path, "ppo", "CartPole-v1", (), {"settings": ["vf_coef=0.1"]}, 4096, 0)
-    best = tuning.TrialResult(0, {"learning_rate.init_value": 0.5, "discount": 0.75}, 9.0, "complete")
+    study = trials.Study(tmp_path, "ppo", "CartPole-v1", (), {"settings": ["vf_coef=0.1"]}, 4096, 0)
+    best = trials.TrialResult(0, {"learning_rate.init_value": 0.5, "discount": 0.75}, 9.0, "complete")
     preset = tuning._best_preset(study, {"seeds": [0], "envs": 8}, best, 1)
     assert preset.settings["learning_rate"] == {"linear_from": 0.5}
     assert (preset.settings["discount"], preset.settings["vf_coef"]) == (0.75, "0.1")
@@ -150,7 +151,7 @@ def test_a_trial_below_the_median_is_stopped():
         reports.append((score, step))
         return len(reports) == 2
 
-    listener = tuning._TrialListener(below_the_median_at_the_second_report)
+    listener = trials._TrialListener(below_the_median_at_the_second_report)
     assert listener(Event("evaluation", 8, {"greedy": [[1.0, 3.0], [4.0, 4.0], [2.0, 4.0]]})) is False
     assert listener(Event("evaluation", 16, {"greedy": [[0.0]] * 3})) is True and listener.pruned
     assert reports == [(pytest.approx(3.0), 8), (0.0, 16)]

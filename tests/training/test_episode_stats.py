@@ -10,10 +10,10 @@ import pytest
 from method_cases import KUHN, SMALL
 from small_envs import Walk
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import EpisodeStats, Report
 from thespis.core.spaces import Discrete
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Rollouts
 from thespis.feedback.environment import EnvironmentReward
 from thespis.learners.multi_agent.independent_learners import IndependentLearners
 from thespis.methods.online.a2c import A2C

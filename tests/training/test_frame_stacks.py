@@ -13,11 +13,11 @@ from gymnasium.wrappers import FrameStackObservation
 from small_envs import HostEnvAdapter, Stacks, Walk
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.spaces import Box, Discrete
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data import frame_buffer
+from thespis.data.feeds import Replay
 from thespis.envs import registry
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.online.dqn import DQN

@@ -12,10 +12,10 @@ from method_cases import CASES, FAST_IN_LOOPS, ONLINE, marked
 from small_envs import HostEnvAdapter
 from synthetic_batches import QUICK
 
-from thespis.core.feeds import Episodes
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.laws.random_samples import random_transitions
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Episodes
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.registry import METHODS
 from thespis.runs import checkpoint

@@ -9,7 +9,7 @@ import pytest
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
+from thespis.data.feeds import Replay
 from thespis.runs.store import RunDirectory, budgets
 from thespis.training.assembly import check_extension
 

@@ -11,9 +11,9 @@ from small_envs import Walk
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.spaces import Box
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Replay
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.online.ddpg import DDPG
 from thespis.training.compiled_loop import CompiledLoop

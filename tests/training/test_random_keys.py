@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from small_envs import HostEnvAdapter, Walk
 
-from thespis.core.feeds import LoggedTransitions, Replay
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Critique, Report, TimeStep
 from thespis.core.spaces import Discrete, random_action
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import LoggedTransitions, Replay
 from thespis.feedback.environment import EnvironmentReward
 from thespis.runs import checkpoint
 from thespis.runtime.keys import indexed_keys, root_keys

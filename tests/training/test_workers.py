@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Replay
 from thespis.envs import registry
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.online.dqn import DQN

@@ -10,9 +10,9 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import Method, MultiAgentMethod
 from thespis.core.errors import UserError
-from thespis.core.feeds import Episodes, LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay, Rollouts
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import AgentGroup, Box, Discrete, MultiDiscrete, Space, Text, dict_space, word_vocabulary
+from thespis.data.feeds import Episodes, LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay, Rollouts
 from thespis.runtime.keys import seed_key
 
 EXAMPLE_VOCABULARY = word_vocabulary(("yes", "no"))

@@ -1,136 +1,169 @@
-"""Feeds: the data that one update consumes. Loops look at a method's feed, never at its name."""
+"""Contracts of data: what one update consumes (:class:`Feed`), and where it is kept until then (:class:`Store`).
+
+A feed is a frozen dataclass of settings, a static field of its method. Loops ask it for a store or a sampler and look
+at the properties below, never at its class. A feed from outside the package derives from :class:`Feed`, and its store
+from :class:`Store`: both give every member a default that suits the simplest case.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import abc
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import jax
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from thespis.core.errors import UserError
+from thespis.core.records import Batch, EpisodeStats, Report, Transition
 
 
-@dataclasses.dataclass(frozen=True)
-class Rollouts:
-    """On-policy rollouts: ``num_steps`` steps of every environment, then ``num_updates`` updates on them."""
+class Store(abc.ABC):
+    """Where fresh experience is kept between acting and learning: pure functions of its state, for one seed.
 
-    num_steps: int
-    """Steps of every environment between two learning phases."""
-    num_updates: int = 1
-    """Updates on each rollout."""
-    policy_lag: int = 0
-    """Learning phases by which the acting policy lags behind in the host loop."""
-    num_envs: int = 8
-    """Environments per seed, unless the run sets another number."""
-
-    @property
-    def collect_steps(self) -> int:
-        """Steps of every environment between two learning phases."""
-        return self.num_steps
-
-
-@dataclasses.dataclass(frozen=True)
-class Episodes:
-    """Whole episodes: one of every environment, all started together, then ``num_updates`` updates on them.
-
-    Environments come in groups of ``group_size`` with the same parameters and the same initial state, in adjacent rows
-    of the batch. Steps after an episode's end are masked until the longest episode is over.
+    The state is a tree of arrays, part of the learner's state: donated, checkpointed and resumed with it.
     """
 
-    max_steps: int = 0
-    """Largest number of steps of an episode; 0: the environment's time limit."""
-    group_size: int = 1
-    """Episodes per initial state."""
-    num_updates: int = 1
-    """Updates on each set of episodes."""
-    policy_lag: int = 0
-    """Sets of episodes by which the acting policy lags behind in the host loop."""
-    num_envs: int = 64
-    """Environments per seed, unless the run sets another number: a multiple of ``group_size``."""
+    feed: Any
+    """The feed that this store serves."""
+    group_size: int = 0
+    """Number of adjacent environments with the same initial state, reset in every block; 0: no groups or resets."""
+
+    def num_warmup_blocks(self, num_envs: int) -> int:
+        """Number of blocks collected before the first update. Raises ``UserError`` for settings that do not fit."""
+        return 0
+
+    def init(self, example: Transition, num_envs: int) -> PyTree:
+        """An empty store for transitions shaped as ``example``; by default nothing is stored."""
+        return ()
+
+    def add(self, state: PyTree, steps: Transition, num_written: Int[Array, ""]) -> PyTree:
+        """The store with ``steps[time, env]`` added after ``num_written`` ticks; by default unchanged."""
+        return state
+
+    @abc.abstractmethod
+    def sample(
+        self,
+        state: PyTree,
+        rollout: Transition,
+        memory: Any,
+        num_written: Int[Array, ""],
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
+    ) -> Batch:
+        """The batch for the next update; ``rollout`` was just collected and ``memory`` is the actor's before it."""
+
+    def revisable(self, state: PyTree) -> PyTree:
+        """The part of the state that :meth:`revise` changes, such as priorities; by default nothing."""
+        return ()
+
+    def with_revised(self, state: PyTree, part: PyTree) -> PyTree:
+        """The state with another revisable part."""
+        return state
+
+    def revise(self, part: PyTree, batch: Batch, report: Report) -> PyTree:
+        """The revisable part after an update on ``batch``, which reported ``report``."""
+        return part
+
+    def filter_stats(self, stats: EpisodeStats) -> EpisodeStats:
+        """The episode statistics that count; by default all."""
+        return stats
+
+    def env_axes(self, state: PyTree) -> PyTree:
+        """The axis of each leaf of the state that indexes environments; -1: none. By default the second: [row, env]."""
+        return jax.tree.map(lambda _: 1, state)
+
+    def check(self, state: PyTree) -> None:  # noqa: B027 (optional)
+        """Check the stored experience of any number of seeds. Raises ``UserError`` if it is not as promised."""
+
+    def check_growth(self, steps: int) -> None:  # noqa: B027 (optional)
+        """Check that a run can go on to ``steps`` transitions per seed with this store. Raises ``UserError`` if not."""
+
+
+class DatasetPass(Protocol):
+    """A dataset that can be read once from beginning to end."""
+
+    def full_pass(self) -> Iterator[tuple[Transition, Bool[Array, "time row"], float]]:
+        """All data once, in batches with a mask of the steps that count and their weight in a mean over the data."""
+        ...
+
+
+@runtime_checkable
+class DatasetSampler(DatasetPass, Protocol):
+    """Samples batches of a dataset: an ``equinox.Module`` whose leaves are the data."""
+
+    def sample(self, key: Key[Array, ""]) -> tuple[Transition, Bool[Array, "time row"]]:
+        """``[time, row]`` steps, and a mask of those that count."""
+        ...
+
+
+@runtime_checkable
+class BranchedSampler(DatasetPass, Protocol):
+    """Samples every batch from one of several parts of a dataset, whose batches have different shapes."""
 
     @property
-    def collect_steps(self) -> int:
-        """Steps of every environment between two learning phases."""
-        return self.max_steps
+    def samplers(self) -> tuple[DatasetSampler, ...]:
+        """The sampler of each part."""
+        ...
+
+    def draw_bucket(self, update_index: Int[Array, ""]) -> Int[Array, ""]:
+        """The part of an update, the same for all training seeds: the update is then a branch of the program."""
+        ...
 
 
-@dataclasses.dataclass(frozen=True)
-class Replay:
-    """Replay buffer: windows sampled uniformly from the last ``buffer_size`` transitions.
+class Feed(abc.ABC):
+    """The data that one update consumes: fresh rollouts, a replay buffer, or a dataset.
 
-    After ``learning_starts`` transitions, every ``update_interval`` steps of all environments are followed by
-    ``num_updates`` updates, each on ``batch_size`` windows of ``sequence_length`` consecutive steps (cut at an
-    episode's end).
+    A feed that can be collected for has :meth:`make_store`, one that can read a dataset :meth:`make_sampler`.
     """
 
-    buffer_size: int = 1_000_000
-    """Transitions stored per seed; never more than the run has steps."""
-    batch_size: int = 256
-    """Windows per update."""
-    learning_starts: int = 1_000
-    """Transitions collected per seed before the first update."""
-    update_interval: int = 1
-    """Steps of all environments between two learning phases."""
-    num_updates: int = 1
+    collects: ClassVar[bool] = False
+    """Whether a loop collects experience for it; else there is only a dataset."""
+    reads_datasets: ClassVar[bool] = False
+    """Whether a dataset can take the place of collected experience."""
+    crosses_episodes: ClassVar[bool] = False
+    """Whether rows of a batch go on across the ends of episodes, with the actor's memory before their first step."""
+    num_updates: int
     """Updates in each learning phase."""
-    sequence_length: int = 1
-    """Steps per window: more than one gives n-step targets."""
-    policy_lag: int = 1
+    policy_lag: int
     """Learning phases by which the acting policy lags behind in the host loop."""
-    num_envs: int = 1
+    num_envs: int
     """Environments per seed, unless the run sets another number."""
-    frame_stack: int = 0
-    """Number of stacked frames along an observation's first axis, oldest first, if each step adds one: every frame is
-    then stored once. With episodes shorter than 32 steps some of the oldest transitions are not stored. 0: observations
-    are stored whole, as those of datasets always are."""
+
+    @property
+    @abc.abstractmethod
+    def batch_shape(self) -> tuple[int, int]:
+        """Time steps and rows of a batch; of whole episodes, the largest number of steps (0: not known yet)."""
 
     @property
     def collect_steps(self) -> int:
         """Steps of every environment between two learning phases."""
-        return self.update_interval
+        return 1
 
+    def make_store(self, total_steps: int) -> Store:
+        """The store for a run of ``total_steps`` transitions per seed.
 
-@dataclasses.dataclass(frozen=True)
-class LoggedTransitions:
-    """Windows sampled uniformly from a fixed dataset of transitions."""
+        Raises:
+            UserError: if there is none, as the feed reads datasets alone.
+        """
+        raise UserError(
+            f"a method fed by {type(self).__name__} learns from a dataset: use --data DIR, not an environment"
+        )
 
-    batch_size: int = 256
-    """Windows per update."""
-    sequence_length: int = 1
-    """Steps per window."""
+    def make_sampler(self, steps: Transition, group_size: int = 0) -> DatasetSampler | BranchedSampler:
+        """The sampler of the dataset ``steps[time]``.
 
+        ``group_size``: number of adjacent episodes in a group; 0: episodes with equal first observations form a group.
 
-@dataclasses.dataclass(frozen=True)
-class LoggedEpisodes:
-    """Whole episodes sampled uniformly from a fixed dataset, masked after their ends."""
+        Raises:
+            UserError: for a dataset that does not fit, or if the feed needs fresh experience.
+        """
+        raise UserError(f"a method fed by {type(self).__name__} learns from fresh experience and not from a dataset")
 
-    max_steps: int = 0
-    """Largest number of steps of an episode; 0: that of the dataset's longest."""
-    batch_size: int = 32
-    """Episodes per update."""
-    max_tokens: int = 0
-    """Chats of a file with more tokens are cut or left out (``docs/language-data.md``); 0: no limit."""
+    def for_run(self, num_envs: int) -> Feed:
+        """The feed of a run with ``num_envs`` environments per seed; by default unchanged."""
+        return self
 
-    @property
-    def num_episodes(self) -> int:
-        """Number of episodes that make up one batch."""
-        return self.batch_size
-
-
-@dataclasses.dataclass(frozen=True)
-class PreferencePairs:
-    """Preference pairs: two episodes with the same initial state, or stored as a pair, and different returns.
-
-    Rows ``2 k`` and ``2 k + 1`` are the better and the worse episode. Sampling is uniform over all episodes that have a
-    partner, then over that episode's partners.
-    """
-
-    max_steps: int = 0
-    """Largest number of steps of an episode; 0: that of the dataset's longest."""
-    batch_size: int = 32
-    """Pairs per update."""
-    max_tokens: int = 0
-    """Chats of a file with more tokens are cut or left out (``docs/language-data.md``); 0: no limit."""
-
-    @property
-    def num_episodes(self) -> int:
-        """Episodes per batch: two per pair."""
-        return 2 * self.batch_size
-
-
-Feed = Rollouts | Episodes | Replay | LoggedTransitions | LoggedEpisodes | PreferencePairs
+    def for_time_limit(self, time_limit: int | None) -> Feed:
+        """The feed for an environment with this time limit of episodes; by default unchanged."""
+        return self

@@ -30,10 +30,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Method, MultiAgentMethod
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation, EnvSpec, EpisodeStats, Number, Report
 from thespis.curricula.fixed import repeat_params
 from thespis.curricula.opponent_pool import normalize_weights, require_game, update_win_rates
+from thespis.data.feeds import Rollouts
 from thespis.envs.games.opponents import LEAGUE_GROUP, RANDOM_SEAT, LeagueEnv, OpponentEnv, OpponentParams
 from thespis.learners.multi_agent.independent_learners import IndependentLearners
 from thespis.learners.multi_agent.parameter_sharing import PeriodicReset, rollouts_per_interval

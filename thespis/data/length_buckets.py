@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -19,9 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from thespis.core.feeds import LoggedEpisodes, PreferencePairs
 from thespis.core.records import Transition, View
-from thespis.data.samplers import DatasetSampler, EpisodeSampler, PairSampler, WeightedSteps, make_sampler
+from thespis.data.samplers import (
+    EpisodeSampler,
+    PairSampler,
+    WeightedSteps,
+    make_episode_table,
+    make_pair_sampler,
+)
 from thespis.runtime.keys import fold, seed_key
 
 MIN_LONGEST = 256
@@ -47,20 +52,46 @@ class BucketSampler(eqx.Module):
         return itertools.chain.from_iterable(sampler.full_pass() for sampler in self.samplers)
 
 
-def make_bucket_sampler(feed: Any, steps: Transition, group_size: int = 0) -> DatasetSampler | BucketSampler:
-    """The sampler for a feed on ``steps[time]``: with buckets for dialogues of very different lengths, else as usual.
+def make_bucketed_episodes(
+    steps: Transition, max_steps: int, batch_size: int, group_size: int = 0
+) -> EpisodeSampler | BucketSampler:
+    """The sampler of episodes ``steps[time]``: with buckets for dialogues of very different lengths, else as usual.
 
-    Arguments and errors are those of :func:`~thespis.data.samplers.make_sampler`.
+    Raises:
+        UserError: if an episode is longer than ``max_steps`` (0: no limit).
     """
-    if not isinstance(feed, LoggedEpisodes | PreferencePairs) or not _is_dialogues(steps):
-        return make_sampler(feed, steps, group_size)
-    if isinstance(feed, PreferencePairs) and not group_size:  # partners are found among all episodes
-        return make_sampler(feed, steps, group_size)
+
+    def make(steps: Transition, batch_size: int) -> EpisodeSampler:
+        return EpisodeSampler(make_episode_table(steps, max_steps), batch_size)
+
+    return _in_buckets(make, steps, batch_size, group_size)
+
+
+def make_bucketed_pairs(
+    steps: Transition, max_steps: int, batch_size: int, group_size: int = 0
+) -> PairSampler | BucketSampler:
+    """The sampler of pairs of episodes, with buckets as in :func:`make_bucketed_episodes`.
+
+    There are no buckets unless groups are known (``group_size``): partners are found among all episodes.
+
+    Raises:
+        UserError: if an episode is longer than ``max_steps`` (0: no limit), or there are no pairs.
+    """
+
+    def make(steps: Transition, batch_size: int) -> PairSampler:
+        return make_pair_sampler(make_episode_table(steps, max_steps), batch_size, group_size)
+
+    return _in_buckets(make, steps, batch_size, group_size) if group_size else make(steps, batch_size)
+
+
+def _in_buckets(make: Callable[..., Any], steps: Transition, batch_size: int, group_size: int) -> Any:
+    if not _is_dialogues(steps):
+        return make(steps, batch_size)
     starts = np.flatnonzero(np.asarray(steps.is_first))
     ends = np.append(starts[1:], len(steps.reward)) - 1
     lengths = (np.asarray(steps.next_view.observation)[ends] >= 0).sum(axis=1)
     if lengths.max() < MIN_LONGEST or lengths.max() * len(lengths) < MIN_WASTE * lengths.sum():
-        return make_sampler(feed, steps, group_size)
+        return make(steps, batch_size)
     size = group_size or 1
     longest = np.repeat(lengths.reshape(-1, size).max(axis=1), size)
     bucket = np.maximum(np.ceil(np.log2(longest)), np.log2(_MIN_WIDTH)).astype(int)
@@ -69,8 +100,7 @@ def make_bucket_sampler(feed: Any, steps: Transition, group_size: int = 0) -> Da
         rows = (bucket == name)[np.cumsum(steps.is_first) - 1]
         part = _narrow(jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows], steps))
         num_groups = int((bucket == name).sum()) // size
-        own_feed = dataclasses.replace(feed, batch_size=min(feed.batch_size, num_groups))
-        samplers.append(make_sampler(own_feed, part, group_size))
+        samplers.append(make(part, min(batch_size, num_groups)))
         counts.append(num_groups)
     return BucketSampler(tuple(samplers), jnp.log(jnp.asarray(counts, "float32") / sum(counts)))
 

@@ -1,9 +1,8 @@
-"""Samplers of fixed datasets: windows, whole episodes, or preference pairs; one class per feed."""
+"""Samplers of fixed datasets: windows, whole episodes, or preference pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay
 from thespis.core.records import Transition
 from thespis.data import ring_buffer
 
@@ -127,36 +125,38 @@ def _chunks(indices: np.ndarray, size: int) -> list[np.ndarray]:
     return [indices[i : i + size] for i in range(0, len(indices), size)]
 
 
-DatasetSampler = WindowSampler | EpisodeSampler | PairSampler
+def make_window_sampler(steps: Transition, batch_size: int, sequence_length: int = 1) -> WindowSampler:
+    """The sampler of windows of the dataset ``steps[time]``. Raises ``UserError`` if there is less than one window."""
+    if len(steps.reward) < sequence_length:
+        raise UserError(f"the dataset has {len(steps.reward)} steps, fewer than one window of {sequence_length}")
+    ring = ring_buffer.RingBuffer(jax.tree.map(lambda x: jnp.asarray(x)[:, None], steps))
+    return WindowSampler(ring, batch_size, sequence_length)
 
 
-def make_sampler(feed: Any, steps: Transition, group_size: int = 0) -> DatasetSampler:
-    """The sampler for a feed on the dataset ``steps[time]``.
+def make_episode_table(steps: Transition, max_steps: int = 0) -> EpisodeTable:
+    """The episodes of the dataset ``steps[time]``, of at most ``max_steps`` steps (0: those of the longest).
+
+    Raises:
+        UserError: if an episode is longer.
+    """
+    starts = np.flatnonzero(np.asarray(steps.is_first))
+    lengths = np.diff(np.append(starts, len(steps.reward)))
+    max_steps = max_steps or int(lengths.max())
+    if max_steps < lengths.max():
+        raise UserError(f"the longest episode of the dataset has {lengths.max()} steps: feed.max_steps={lengths.max()}")
+    return EpisodeTable(jax.tree.map(jnp.asarray, steps), jnp.asarray(starts, "int32"), max_steps)
+
+
+def make_pair_sampler(table: EpisodeTable, batch_size: int, group_size: int = 0) -> PairSampler:
+    """The sampler of pairs of episodes of a group.
 
     ``group_size``: number of adjacent episodes in a group; 0: episodes with equal first observations form a group.
 
     Raises:
-        UserError: if there is less than one window, an episode is longer than the feed's limit, or there are no pairs.
+        UserError: if there are no pairs.
     """
-    if isinstance(feed, LoggedTransitions | Replay):
-        if len(steps.reward) < feed.sequence_length:
-            raise UserError(
-                f"the dataset has {len(steps.reward)} steps, fewer than one window of {feed.sequence_length}"
-            )
-        ring = ring_buffer.RingBuffer(jax.tree.map(lambda x: jnp.asarray(x)[:, None], steps))
-        return WindowSampler(ring, feed.batch_size, feed.sequence_length)
-    starts = np.flatnonzero(np.asarray(steps.is_first))
-    lengths = np.diff(np.append(starts, len(steps.reward)))
-    max_steps = feed.max_steps or int(lengths.max())
-    if max_steps < lengths.max():
-        raise UserError(f"the longest episode of the dataset has {lengths.max()} steps: feed.max_steps={lengths.max()}")
-    table = EpisodeTable(jax.tree.map(jnp.asarray, steps), jnp.asarray(starts, "int32"), max_steps)
-    if isinstance(feed, LoggedEpisodes):
-        return EpisodeSampler(table, feed.batch_size)
-    assert isinstance(feed, PreferencePairs)
-    return _make_pair_sampler(
-        table, np.add.reduceat(np.asarray(steps.reward, "float64"), starts), group_size, feed.batch_size
-    )
+    rewards, starts = np.asarray(table.steps.reward, "float64"), np.asarray(table.episode_starts)
+    return _make_pair_sampler(table, np.add.reduceat(rewards, starts), group_size, batch_size)
 
 
 def _make_pair_sampler(whole: EpisodeTable, returns: np.ndarray, together: int, batch: int) -> PairSampler:

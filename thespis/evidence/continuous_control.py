@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import Replay, Rollouts
+from thespis.data.feeds import Replay, Rollouts
 from thespis.envs.compiled.reacher import Reacher
 from thespis.learners.off_policy.temperature import TunedTemperature
 from thespis.methods.online.ddpg import DDPG

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from thespis.core.feeds import Episodes, PreferencePairs
+from thespis.data.feeds import Episodes, PreferencePairs
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown
 from thespis.envs.text.household import Household

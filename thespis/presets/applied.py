@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay, Rollouts
+from thespis.data.feeds import Replay, Rollouts
 from thespis.presets.preset import AUTO, NONE, Preset, find_preset
 from thespis.runs.config import apply_settings
 from thespis.training.run_config import make_method

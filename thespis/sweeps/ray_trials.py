@@ -18,7 +18,7 @@ from thespis.runs.trust import named_modules, trusting
 from thespis.runtime.interrupts import catch_interrupts
 from thespis.runtime.ray_cluster import connect, worker_lost_errors
 from thespis.sweeps.jobs import RunArchive, pack_run, unpack_run
-from thespis.sweeps.tune import Study, TrialOutcome, end_trial, suggest_settings, train_trial
+from thespis.sweeps.trials import Study, TrialOutcome, end_trial, suggest_settings, train_trial
 
 POLL_INTERVAL = 0.2
 """Seconds between two looks at the board."""

@@ -9,42 +9,36 @@ Source: Bergstra et al., 2011 (tree-structured Parzen estimator); Akiba et al., 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from thespis import api
-from thespis.core.errors import UserError, missing_extra
-from thespis.evaluation.statistics import iqm
+from thespis.core.errors import UserError
 from thespis.presets.preset import AUTO, Preset, write_preset
 from thespis.runs.config import from_config, setting_texts
-from thespis.runs.events import Callback, Event, EventBus
+from thespis.runs.events import Callback, EventBus
 from thespis.runs.store import new_run_path
-from thespis.runtime import disk
 from thespis.sweeps.search_space import Dimension, search_space
+from thespis.sweeps.trials import (
+    STUDY_FILE,
+    Study,
+    TrialResult,
+    end_trial,
+    import_optuna,
+    open_study,
+    suggest_settings,
+    to_result,
+    train_trial,
+)
 
-STUDY_FILE, PRESET_FILE = "study.log", "best.toml"
-NUM_EVALUATIONS = 10
-"""Evaluations of a trial, after each of which it may be stopped."""
-NUM_FULL_TRIALS = 5
-"""Trials that are never stopped, before the median of others means something."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialResult:
-    """A trial: its number, settings, score, and state (``complete``, ``pruned`` or ``failed``)."""
-
-    number: int
-    settings: dict[str, Any]
-    score: float | None
-    state: str
+PRESET_FILE = "best.toml"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,23 +67,6 @@ class TuneResult:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class Study:
-    """What every process of a study needs to know."""
-
-    path: Path
-    method: str
-    env: str
-    space: tuple[Dimension, ...]
-    train_args: dict[str, Any]
-    steps: int
-    seed: int
-
-    def trial_path(self, number: int) -> Path:
-        """The directory of a trial's run."""
-        return self.path / f"trial-{number:04d}"
-
-
 def tune(
     method: str,
     env: str,
@@ -115,7 +92,7 @@ def tune(
     Raises:
         UserError: for whatever the user can mend, in one line. A trial whose training fails is listed as ``failed``.
     """
-    _import_optuna()
+    import_optuna()
     if trials < 1 or (jobs is not None and jobs < 1):
         raise UserError(f"--trials {trials} and --jobs {jobs}: both must be at least 1")
     if not isinstance(method, str) or not isinstance(env, str):
@@ -195,96 +172,9 @@ def _work(study: Study, num_trials: int) -> Iterator[TrialResult | None]:
         yield end_trial(opened, trial, outcome)
 
 
-def suggest_settings(study: Study, trial: Any) -> dict[str, Any]:
-    """The settings that a new trial of Optuna tries."""
-    values = {dimension.name: dimension.suggest(trial) for dimension in study.space}
-    trial.set_user_attr("settings", values)
-    return values
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialOutcome:
-    """How a trial has ended: ``complete``, ``pruned``, ``failed`` (with its ``error``) or ``interrupted``."""
-
-    state: str
-    score: float | None = None
-    error: str | None = None
-
-
-def end_trial(opened: Any, trial: Any, outcome: TrialOutcome) -> TrialResult:
-    """Tell Optuna's study how a trial has ended."""
-    optuna = _import_optuna()
-    states = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
-    trial.set_user_attr("score", outcome.score)
-    if outcome.error is not None:
-        trial.set_user_attr("error", outcome.error)
-    score = outcome.score if outcome.state == "complete" else None
-    opened.tell(trial, score, state=optuna.trial.TrialState[states[outcome.state]])
-    return _to_result(opened.trials[trial.number])
-
-
-def train_trial(study: Study, values: dict[str, Any], path: Path, report: Callable[[int, float], bool]) -> TrialOutcome:
-    """Train with the settings of a trial in the directory ``path``.
-
-    ``report`` gets the step and score of each evaluation, and says whether to stop the trial early.
-    """
-    from thespis.training.driver import DivergenceError
-
-    shutil.rmtree(path, ignore_errors=True)
-    listener = _TrialListener(report)
-    settings = [*setting_texts(study.train_args.get("settings")), *(f"{name}={v!r}" for name, v in values.items())]
-    arguments: dict[str, Any] = study.train_args | {"settings": settings, "steps": study.steps}
-    if arguments.get("evaluate_every") is None:
-        arguments["evaluate_every"] = max(study.steps // NUM_EVALUATIONS, 1)
-    try:
-        run = api.train(study.method, study.env, **arguments, out=path, callbacks=[listener])
-    except (DivergenceError, UserError) as error:
-        return TrialOutcome("failed", error=str(error))
-    if listener.reason == "interrupted" or run.final_scores is None:
-        return TrialOutcome("interrupted")
-    return TrialOutcome("pruned" if listener.pruned else "complete", float(run.final_scores["greedy"]["iqm"]))
-
-
-class _TrialListener:
-    """Callback that reports the evaluations of a run to its trial, and stops the run if the trial is to be pruned."""
-
-    def __init__(self, report: Callable[[int, float], bool]):
-        self._report = report
-        self.pruned, self.reason = False, ""
-
-    def __call__(self, event: Event) -> bool:
-        """Whether to stop the run."""
-        if event.kind == "done":
-            self.reason = event.data["reason"]
-        if event.kind != "evaluation" or self.pruned:
-            return False
-        self.pruned = self._report(event.step, float(iqm([np.mean(episodes) for episodes in event.data["greedy"]])))
-        return self.pruned
-
-
-def open_study(study: Study) -> Any:
-    """The study of Optuna, new or with its earlier trials."""
-    optuna = _import_optuna()
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    with disk.as_user_error("the study", study.path):
-        study.path.mkdir(parents=True, exist_ok=True)
-    # a study that continues draws other numbers than it has drawn
-    seed = study.seed * 10_000 + len(list(study.path.glob("trial-*")))
-    return optuna.create_study(
-        study_name="thespis",
-        storage=JournalStorage(JournalFileBackend(str(study.path / STUDY_FILE))),
-        sampler=optuna.samplers.TPESampler(seed=seed),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=NUM_FULL_TRIALS),
-        direction="maximize",
-        load_if_exists=True,
-    )
-
-
 def _requeue_unfinished(study: Study) -> int:
     """Put the settings of unfinished trials at the front of the study; returns the number of trials that are done."""
-    optuna = _import_optuna()
+    optuna = import_optuna()
     opened, state = open_study(study), optuna.trial.TrialState
     for trial in opened.get_trials(states=(state.RUNNING,)):
         opened.enqueue_trial(trial.params)
@@ -294,18 +184,7 @@ def _requeue_unfinished(study: Study) -> int:
 
 
 def _results(study: Study) -> list[TrialResult]:
-    return [_to_result(trial) for trial in open_study(study).trials if trial.state.is_finished()]
-
-
-def _to_result(trial: Any) -> TrialResult:
-    names = {
-        "COMPLETE": "complete",
-        "PRUNED": "pruned",
-        "FAIL": "failed" if "error" in trial.user_attrs else "requeued",
-    }
-    return TrialResult(
-        trial.number, trial.user_attrs.get("settings", {}), trial.user_attrs.get("score"), names[trial.state.name]
-    )
+    return [to_result(trial) for trial in open_study(study).trials if trial.state.is_finished()]
 
 
 def _collect(study: Study, config: dict[str, Any], reason: str) -> TuneResult:
@@ -349,14 +228,3 @@ def _best_preset(study: Study, config: dict[str, Any], best: TrialResult, num_tr
 def _check_directory(path: Path) -> None:
     if path.is_dir() and any(path.iterdir()) and not (path / STUDY_FILE).is_file():
         raise UserError(f"{path} is not empty and is not a study: choose another --out")
-
-
-def _import_optuna() -> Any:
-    try:
-        import optuna
-    except ModuleNotFoundError as error:
-        raise missing_extra("optuna", "tune") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with contextlib.suppress(AttributeError):
-        optuna.logging.disable_propagation()
-    return optuna

@@ -12,7 +12,6 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, MultiAgentMethod, OpponentCurriculum
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import EnvSpec
 from thespis.envs import registry
 from thespis.methods.registry import load_method as load_method
@@ -138,12 +137,9 @@ def check_extension(config: dict[str, Any], steps: int, saved_step: int) -> None
         raise UserError(
             f"--steps {steps} is less than the {saved_step:,} steps that the run has done: give a larger total"
         )
-    feed, earlier = from_config(config["method"]).feed, _max_steps(config)
-    if isinstance(feed, Replay) and feed.frame_stack and earlier < min(feed.buffer_size, steps):
-        raise UserError(
-            f"a replay buffer of frames (feed.frame_stack={feed.frame_stack}) for {earlier:,} steps cannot grow: "
-            f"start a new run, with --steps {steps}"
-        )
+    feed = from_config(config["method"]).feed
+    if feed.collects:
+        feed.make_store(_max_steps(config)).check_growth(steps)
 
 
 def _host_loop(
@@ -184,14 +180,13 @@ def _ray_env(components: Components, env: Any, envs: int, seeds: list[int], step
     """A function that starts the Ray workers, in place of one that makes local environments."""
     import gymnasium
 
-    from thespis.data.stores import make_store
     from thespis.training.ray_env import RayVectorEnv, WorkerConfig
 
     if envs % options.workers:
         raise UserError(f"{envs} environments per seed cannot be shared out to {options.workers} workers: --envs N")
     if not isinstance(env, str | type) and isinstance(env, HostEnvironment | gymnasium.vector.VectorEnv):
         raise UserError("a vector environment cannot be shared out to workers: give a class or a function")
-    store, share = make_store(components.method.feed, steps), envs // options.workers
+    store, share = components.method.feed.make_store(steps), envs // options.workers
     if store.group_size and share % store.group_size:
         raise UserError(f"{share} environments of a worker do not make groups of {store.group_size}: --envs N")
     recipe = WorkerConfig(

@@ -16,7 +16,6 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Mode
 from thespis.core.records import AgentOutcome, EpisodeStats, Transition, View
-from thespis.data.stores import make_store
 from thespis.runtime import vmap_exact
 from thespis.runtime.distributed import gather_arrays
 from thespis.runtime.interrupts import NO_WATCH, Watch
@@ -82,7 +81,7 @@ class CompiledLoop:
     ):
         self.components = with_array_leaves(components)
         self.environment, self.spec, self.num_envs, self.seeds = environment, environment.spec, num_envs, seeds
-        self.store = make_store(components.method.feed, total_steps)
+        self.store = components.method.feed.make_store(total_steps)
         self.warmup_blocks = self.store.num_warmup_blocks(num_envs)
         self.steps_per_block = self.store.feed.collect_steps * num_envs
         self.metric_names = metric_names(self.components, self.spec, self.store, num_envs)
@@ -110,13 +109,17 @@ class CompiledLoop:
 
     def _env_axes(self) -> CompiledCarry:
         """The axis of each leaf of the carry that indexes environments; -1: none."""
-        counted = {".learner.store": 2, ".env_state": 1}
+        shapes = self.shapes()
+        of_store = iter(jax.tree.leaves(self.store.env_axes(shapes.learner.store)))
 
-        def axis(where: tuple[Any, ...]) -> int:
+        def axis(where: tuple[Any, ...], _: Any) -> int:
             name = jax.tree_util.keystr(where)
-            return next((axis for start, axis in counted.items() if name.startswith(start)), -1)
+            if name.startswith(".learner.store"):
+                own = next(of_store)
+                return own + 1 if own >= 0 else own  # after the seed's
+            return 1 if name.startswith(".env_state") else -1
 
-        return jax.tree_util.tree_map_with_path(lambda where, _: axis(where), self.shapes())
+        return jax.tree_util.tree_map_with_path(axis, shapes)
 
     def _init(self, seeds: Key[Array, " seed"]) -> CompiledCarry:
         learner, env_state = jax.vmap(self._init_one)(seeds)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Curriculum, Feedback, Method, Mode
+from thespis.core.feeds import Store
 from thespis.core.records import AgentOutcome, Batch, EnvSpec, EpisodeStats, Report, Transition, View
 from thespis.core.spaces import (
     AgentGroup,
@@ -26,7 +27,6 @@ from thespis.core.spaces import (
     unscale_action,
     zero_value,
 )
-from thespis.data.stores import Store
 from thespis.runtime.keys import fold, seed_key
 from thespis.runtime.vmap_exact import concat_seeds, prevent_inlining, with_layout
 

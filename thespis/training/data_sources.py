@@ -13,7 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes, PreferencePairs
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
 from thespis.data.arrow_tables import is_saved_table
@@ -23,7 +22,6 @@ from thespis.training.method_setup import LMMethod
 
 DEMONSTRATIONS, BRANCHES, JSONL_SUFFIX = "demonstrations", "branches", ".jsonl"
 DEFAULT_DIALOGUES, DEFAULT_BRANCHES = 512, 8
-_LOGGED_FEEDS = LoggedEpisodes | PreferencePairs
 
 
 @runtime_checkable
@@ -61,7 +59,7 @@ def build_dataset(data: str, env: Any, method: Any) -> Dataset:
 def _read_source(data: str, env: Any, method: Any) -> Dataset:
     if data.endswith(JSONL_SUFFIX) or (isinstance(method, LMMethod) and is_saved_table(Path(data))):
         return _read_chats(Path(data), method)
-    if isinstance(method.feed, _LOGGED_FEEDS) and method.feed.max_tokens:
+    if max_tokens(method.feed):
         raise UserError(f"feed.max_tokens cuts chats of a file, and --data {data} is none: leave it out")
     name, _, argument = data.partition(":")
     if name == DEMONSTRATIONS:
@@ -79,6 +77,18 @@ def _read_source(data: str, env: Any, method: Any) -> Dataset:
             raise UserError(f"--data {data}: it is {BRANCHES}:NxK, K branches of N conversations, in --env NAME")
         return branch_dataset(env, int(match[1] or DEFAULT_DIALOGUES), int(match[2] or DEFAULT_BRANCHES))
     return read_dataset(data, lambda: _env_spec(env))
+
+
+@runtime_checkable
+class CutsChats(Protocol):
+    """A feed of chats that are cut or left out beyond ``max_tokens``; 0: no limit."""
+
+    max_tokens: int
+
+
+def max_tokens(feed: Any) -> int:
+    """The largest number of tokens of a chat; 0: no limit."""
+    return feed.max_tokens if isinstance(feed, CutsChats) else 0
 
 
 def _env_spec(env: Any) -> EnvSpec | None:
@@ -103,7 +113,7 @@ def _read_chats(path: Path, method: Any) -> Dataset:
         raise UserError(missing_checkpoint_message(directory))
     from thespis.training.chat_datasets import chat_dataset
 
-    return chat_dataset(path, directory, method.feed.max_tokens if isinstance(method.feed, _LOGGED_FEEDS) else 0)
+    return chat_dataset(path, directory, max_tokens(method.feed))
 
 
 def with_expert_data(method: Any, env: Any) -> Any:

@@ -16,9 +16,7 @@ from jaxtyping import PyTree
 
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay
 from thespis.core.records import Batch
-from thespis.data.length_buckets import make_bucket_sampler
 from thespis.runtime.keys import seed_key
 from thespis.training.data_sources import build_dataset, resolve_spec
 
@@ -33,14 +31,14 @@ class HeldOutData:
     """
 
     def __init__(self, method: Method, data: str, env: Any = None):
-        if not isinstance(method.feed, LoggedTransitions | LoggedEpisodes | PreferencePairs | Replay):
+        if not method.feed.reads_datasets:
             raise UserError(f"{method.name} learns from its own rollouts: held-out data is for methods with --data")
         dataset = build_dataset(data, env, method)
         resolve_spec(dataset, env)
         self.notes = tuple(f"held-out data: {note}" for note in dataset.notes)
         """Warnings about the data for the user, one line each."""
         self._method = method
-        self._sampler = make_bucket_sampler(method.feed, dataset.steps, dataset.group_size)
+        self._sampler = method.feed.make_sampler(dataset.steps, dataset.group_size)
 
     def evaluate(self, states: PyTree) -> dict[str, list[float]]:
         """Means over all held-out data by name of metric, one for each seed of ``states`` ``[seed, ...]``.

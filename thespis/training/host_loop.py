@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.contracts import HostEnvironment, Mode
-from thespis.data.stores import make_store
 from thespis.runs.checkpoint import ANY_ARRAYS
 from thespis.runtime import vmap_exact
 from thespis.runtime.interrupts import NO_WATCH, AbandonedError, Watch
@@ -75,7 +74,7 @@ class HostLoop:
     ):
         self.components = with_array_leaves(components)
         self.spec, self.num_envs, self.seeds = vector_env.spec, num_envs, seeds
-        self.store = make_store(components.method.feed, total_steps)
+        self.store = components.method.feed.make_store(total_steps)
         self.policy_lag, self.jitter = policy_lag or FixedLag(self.store.feed.policy_lag), jitter
         self.parallel_blocks = self.policy_lag.lag + 1
         self.warmup_blocks = self.store.num_warmup_blocks(num_envs)

@@ -16,11 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Episodes, Rollouts
+from thespis.core.feeds import BranchedSampler, DatasetSampler
 from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.core.spaces import Text
-from thespis.data.length_buckets import BucketSampler, make_bucket_sampler
-from thespis.data.samplers import DatasetSampler
 from thespis.runtime import vmap_exact
 from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import fold, root_keys, seed_key
@@ -66,13 +64,13 @@ class LoggedLoop:
         self, components: Components, spec: EnvSpec, transitions: Transition, seeds: list[int], group_size: int = 0
     ):
         feed = components.method.feed
-        if isinstance(feed, Rollouts | Episodes):
+        if not feed.reads_datasets:
             other = "sft" if isinstance(spec.action_space, Text) else "bc"
             raise UserError(
                 f"this method learns from its own fresh rollouts and cannot learn from a dataset: use {other}"
             )
         self.components, self.spec, self.seeds = with_array_leaves(components), spec, seeds
-        self.data = make_bucket_sampler(feed, transitions, group_size)
+        self.data = feed.make_sampler(transitions, group_size)
         self.warmup_blocks, self.steps_per_block = 0, 1
         self.metric_names = tuple(self._trace_metrics())
         self.timer = PhaseTimer("program")
@@ -109,9 +107,9 @@ class LoggedLoop:
         return LearnerState(method, self.components.feedback.init(self.spec, fold(root, "feedback")), (), ())
 
     def _update(
-        self, components: Components, data: DatasetSampler | BucketSampler, root, states, index
+        self, components: Components, data: DatasetSampler | BranchedSampler, root, states, index
     ) -> _UpdateResult:
-        if isinstance(data, BucketSampler):
+        if isinstance(data, BranchedSampler):
             branches = [functools.partial(self._update, components, sampler) for sampler in data.samplers]
             bucket: Any = data.draw_bucket(index)
             return jax.lax.switch(bucket, branches, root, states, index)
@@ -133,7 +131,7 @@ class LoggedLoop:
 
     def _chunk(
         self,
-        given: tuple[Components, DatasetSampler | BucketSampler],
+        given: tuple[Components, DatasetSampler | BranchedSampler],
         carry: LoggedCarry,
         blocks: Int[Array, ""],
         *,

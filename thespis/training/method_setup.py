@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from thespis.core.contracts import HostEnvironment, Method
 from thespis.core.errors import UserError
-from thespis.core.feeds import Episodes
 from thespis.core.spaces import Text
 from thespis.envs import registry
 from thespis.envs.host.formatters import TokenizedEnv
@@ -23,6 +22,13 @@ class LMMethod(Protocol):
 
     feed: Any
     model_init: ModelInit
+
+
+@runtime_checkable
+class LMActor(Protocol):
+    """A method whose language model plays all agents of a group in turn."""
+
+    num_players: int
 
 
 def prepare_method(method: Method, env: Any) -> Method:
@@ -49,10 +55,10 @@ def prepare_method(method: Method, env: Any) -> Method:
     if not is_instance and not compiled:
         environment.close()
     prepared: Any = method
-    if spec.groups and isinstance(feed, Episodes):
+    if spec.groups and feed.collects and isinstance(method, LMActor):
         prepared = dataclasses.replace(prepared, num_players=sum(group.num_agents for group in spec.groups))
-    if isinstance(feed, Episodes) and not feed.max_steps and spec.time_limit:
-        prepared = dataclasses.replace(prepared, feed=dataclasses.replace(feed, max_steps=spec.time_limit))
+    if (limited := feed.for_time_limit(spec.time_limit)) is not feed:
+        prepared = dataclasses.replace(prepared, feed=limited)
     if spec.groups and model_init.name_or_path == TINY:
         spec = agent_spec(spec, spec.groups[0])
     if (
@@ -67,11 +73,11 @@ def prepare_method(method: Method, env: Any) -> Method:
 
 
 def _with_time_limit(method: Method, env: Any) -> Method:
-    feed: Any = method.feed
-    if env is None or not isinstance(feed, Episodes) or feed.max_steps or registry.resolve_env(env).kind != "compiled":
+    needs_limit = method.feed.for_time_limit(1) is not method.feed
+    if env is None or not needs_limit or registry.resolve_env(env).kind != "compiled":
         return method
-    limit = registry.make_compiled(env).spec.time_limit
-    return dataclasses.replace(method, feed=dataclasses.replace(feed, max_steps=limit or 0))  # pyright: ignore[reportArgumentType]
+    feed = method.feed.for_time_limit(registry.make_compiled(env).spec.time_limit)
+    return dataclasses.replace(method, feed=feed)  # pyright: ignore[reportArgumentType]
 
 
 def tokenize_env(env: Any, method: Method) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 from thespis.core.contracts import Method, MultiAgentMethod, OpponentCurriculum
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes, LoggedTransitions, PreferencePairs, Rollouts
 from thespis.core.renames import notice
 from thespis.envs import registry
 from thespis.methods.registry import load_method
@@ -17,7 +16,6 @@ from thespis.runs.ranges import check_ranges
 from thespis.training.options import RunOptions
 
 _OLD_OPPONENTS = {"past": "uniform", "hard": "pfsp"}
-OFFLINE_FEEDS = LoggedTransitions | LoggedEpisodes | PreferencePairs
 
 
 def make_method(method: str | Method, settings: list[str]) -> Method:
@@ -109,7 +107,7 @@ def loop_kind(method: Method, env: Any, options: RunOptions) -> str:
     requested = options.loop
     if requested not in (None, "compiled", "host", "logged"):
         raise UserError(f"unknown loop {requested!r}: it is compiled, host or logged")
-    if isinstance(method.feed, OFFLINE_FEEDS) or options.data is not None or requested == "logged":
+    if not method.feed.collects or options.data is not None or requested == "logged":
         if requested not in (None, "logged"):
             raise UserError(f"a run that learns from data needs the logged loop, not the {requested} loop")
         return "logged"
@@ -147,7 +145,7 @@ def resolve_config(
         return wrap_multi_agent(method, env)
 
     wrapped = wrap(method)
-    is_offline = isinstance(wrapped.feed, OFFLINE_FEEDS) or kind == "logged"
+    is_offline = not wrapped.feed.collects or kind == "logged"
     envs_per_seed = 1 if is_offline else num_envs or _default_num_envs(env, len(seeds), wrapped)
     method = wrap(_with_num_envs(method, envs_per_seed))
     components: tuple[Any, ...] = (method, feedback, curriculum)
@@ -173,10 +171,10 @@ def resolve_config(
 
 
 def _with_num_envs(method: Any, num_envs: int) -> Any:
-    """The method with a feed of rollouts of that many environments, if its rollouts are a setting of its own."""
-    if not (isinstance(method.feed, Rollouts) and any(field.name == "feed" for field in dataclasses.fields(method))):
+    """The method with its feed for that many environments, if the feed is a setting of its own."""
+    if not any(field.name == "feed" for field in dataclasses.fields(method)):
         return method
-    return dataclasses.replace(method, feed=dataclasses.replace(method.feed, num_envs=num_envs))
+    return dataclasses.replace(method, feed=method.feed.for_run(num_envs))
 
 
 def _default_num_envs(env: Any, num_seeds: int, method: Any) -> int:

@@ -17,7 +17,8 @@ from thespis.core.errors import UserError
 
 if TYPE_CHECKING:
     from thespis.runs.events import Event
-    from thespis.sweeps.tune import TrialResult, TuneResult
+    from thespis.sweeps.trials import TrialResult
+    from thespis.sweeps.tune import TuneResult
 
 NUM_SHOWN = 10
 

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from thespis.cli.doctor_checks.check import CheckFailure, CheckWarning
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import DISTRIBUTION
-from thespis.core.feeds import Rollouts
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Rollouts
 from thespis.envs import registry
 from thespis.evaluation.exploitability import evaluate_method
 from thespis.feedback.environment import EnvironmentReward

@@ -19,9 +19,9 @@ from thespis.cli.doctor_checks.language_checks import language_checks
 from thespis.cli.doctor_checks.probe_cases import ProbeCase, probe_cases
 from thespis.cli.doctor_checks.probe_training import VALUE_TOLERANCE, ProbeResult, evaluate_on_probe, train_and_evaluate
 from thespis.core.contracts import Method
-from thespis.core.feeds import LoggedTransitions
 from thespis.core.records import Transition, View
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import LoggedTransitions
 from thespis.envs.probes.registry import PROBES
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.imitation.bc import BC

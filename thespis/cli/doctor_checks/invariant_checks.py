@@ -8,7 +8,7 @@ import numpy as np
 
 from thespis.cli.doctor_checks.check import CheckFailure
 from thespis.cli.doctor_checks.probe_training import evaluate_on_probe, train_on_probe
-from thespis.core.feeds import Replay, Rollouts
+from thespis.data.feeds import Replay, Rollouts
 from thespis.envs.probes.data_streams import is_successor
 from thespis.envs.probes.registry import PROBES
 from thespis.learners.on_policy.method import BatchNormalizer

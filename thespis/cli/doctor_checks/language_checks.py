@@ -14,9 +14,9 @@ import jax
 
 from thespis.cli.doctor_checks.check import CheckFailure
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Episodes, Replay, Rollouts
 from thespis.core.records import Transition
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Episodes, Replay, Rollouts
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.text.echo import WORDS, Echo
 from thespis.envs.text.review import Review

@@ -6,10 +6,10 @@ import dataclasses
 from typing import Any
 
 from thespis.core.contracts import Method
-from thespis.core.feeds import Episodes, Replay, Rollouts
 from thespis.critics.mixers import MonotonicMixer
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
+from thespis.data.feeds import Episodes, Replay, Rollouts
 from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.off_policy.discrete_q import IteratedTargets
 from thespis.learners.off_policy.temperature import FixedTemperature

@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import Method, Mode
-from thespis.core.feeds import Episodes, LoggedEpisodes, PreferencePairs, Rollouts
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.runtime.keys import fold
 
@@ -73,15 +72,7 @@ class MethodRunInputs(NamedTuple):
 
 def batch_shape(method: Method) -> tuple[int, int]:
     """Time steps and rows of the batches that the method's feed delivers."""
-    match method.feed:
-        case Rollouts() as feed:
-            return feed.num_steps, feed.num_envs
-        case Episodes() as feed:
-            return feed.max_steps, feed.num_envs
-        case LoggedEpisodes() | PreferencePairs() as feed:
-            return feed.max_steps, feed.num_episodes
-        case feed:
-            return feed.sequence_length, feed.batch_size
+    return method.feed.batch_shape
 
 
 def jit_functions(method: Method, spec: EnvSpec) -> MethodFunctions:
@@ -142,7 +133,7 @@ def collect_batch(
 
     _, (action, extras) = jax.lax.scan(tick, initial_memory, (steps, jnp.arange(steps.reward.shape[0])))
     steps = dataclasses.replace(steps, action=action, extras=extras)
-    if isinstance(method.feed, Rollouts):
+    if method.feed.crosses_episodes:
         return Batch(steps, jnp.ones(steps.reward.shape, bool), initial_memory, jnp.zeros((), "int32"))
     mask = jnp.cumsum(steps.done, axis=0) - steps.done == 0
     return Batch(steps, mask, (), jnp.zeros((), "int32"))

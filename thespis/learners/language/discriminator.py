@@ -13,10 +13,9 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.errors import UserError
-from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Number
 from thespis.data.datasets import read_dataset
-from thespis.data.samplers import EpisodeSampler, make_sampler
+from thespis.data.samplers import make_episode_table
 from thespis.learners.language.dialogues import Dialogues, SampledDialogues
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
 from thespis.learners.language.progress_attribution import turn_scores
@@ -120,9 +119,8 @@ def load_experts(data: str) -> SampledDialogues:
     )
     if data.startswith(EXPERT_CACHE_PREFIX) and not path.exists():
         raise UserError(f"the expert dialogues cached in {path} are missing: start the run again")
-    source = make_sampler(LoggedEpisodes(), read_dataset(path).steps)
-    assert isinstance(source, EpisodeSampler)
-    dialogues = Dialogues.from_transitions(*source.table.gather(jnp.arange(len(source.table.episode_starts))))
+    table = make_episode_table(read_dataset(path).steps)
+    dialogues = Dialogues.from_transitions(*table.gather(jnp.arange(len(table.episode_starts))))
     return SampledDialogues(**vars(dialogues), log_probs=jnp.zeros(dialogues.responses.shape))
 
 

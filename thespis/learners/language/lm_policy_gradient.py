@@ -18,8 +18,8 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from thespis.actors.lm_policy import DialogueSpec, KVCacheState, LMPolicy, response_features, token_log_probs
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Episodes
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Report, Transition, View
+from thespis.data.feeds import Episodes
 from thespis.learners.language.advantage_estimators import AdvantageEstimator, TokenAdvantages, TurnBatch
 from thespis.learners.language.dialogues import SampledDialogues, flatten_turns, sampled_dialogues
 from thespis.learners.language.lm_agent import (

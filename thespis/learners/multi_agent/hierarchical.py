@@ -20,10 +20,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import AgentGroup
 from thespis.critics.critic_inputs import joint_observation, joint_space
+from thespis.data.feeds import Replay
 from thespis.learners.multi_agent.independent_learners import require_multi_agent
 from thespis.runtime.keys import fold, seed_key
 

@@ -16,10 +16,11 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import HasActionProbs, Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Episodes, Feed, Rollouts
+from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import AgentGroup, CompositeSpace
 from thespis.critics.critic_inputs import CriticInput, LocalObs
+from thespis.data.feeds import Episodes, Rollouts
 from thespis.learners.multi_agent.parameter_sharing import ParameterSharing, SharedParameters
 from thespis.runtime.keys import fold, indexed_keys
 

@@ -15,8 +15,8 @@ from jaxtyping import Array, Bool, Key, PyTree
 
 from thespis.core.contracts import HasActionProbs, Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, EnvSpec, Report, View
+from thespis.data.feeds import Rollouts
 from thespis.runtime.keys import indexed_keys
 
 

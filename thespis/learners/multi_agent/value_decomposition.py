@@ -18,13 +18,13 @@ from thespis.actors.epsilon_greedy import epsilon_greedy
 from thespis.actors.policy_heads import vmap_act
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.core.spaces import AgentGroup, Discrete
 from thespis.critics.critic_inputs import joint_observation, joint_space, with_agent_id
 from thespis.critics.mixers import LinearUtility, LinearUtilityNetwork, Mixer, MixerInputs
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility, RoleUtilityNetwork
 from thespis.critics.role_matching import DotProductUtility, DotProductUtilityNetwork
+from thespis.data.feeds import Replay
 from thespis.learners.multi_agent.independent_learners import group_view, require_multi_agent
 from thespis.learners.multi_agent.role_contrast import NO_LOSS, RoleContrast
 from thespis.learners.off_policy.discrete_q import mask_illegal

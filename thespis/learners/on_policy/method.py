@@ -20,9 +20,9 @@ from thespis.actors.distributions import Distribution
 from thespis.actors.policy_heads import Gaussian
 from thespis.actors.state_dependent_noise import StateDependentNoise
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
 from thespis.critics.value_functions import critic_observation
+from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.actor_critic import (
     DEFAULT_POLICY_HEAD,
     ActorCritic,

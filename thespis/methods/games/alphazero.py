@@ -29,8 +29,8 @@ from thespis.actors.tree_search import (
     sample_actions,
 )
 from thespis.core.contracts import Game, Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
+from thespis.data.feeds import Rollouts
 from thespis.learners.optim.minibatches import run_epochs, to_sequences
 from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, gradient_step
 from thespis.nets.resnet import ResNet

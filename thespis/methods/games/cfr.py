@@ -17,8 +17,8 @@ from typing import ClassVar
 import equinox as eqx
 from jaxtyping import Array, Key
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
+from thespis.data.feeds import Rollouts
 from thespis.learners.games.tabular_cfr import SimultaneousUpdates, TabularCFR, TabularCFRState, UpdateOrder
 
 

@@ -16,8 +16,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Report
+from thespis.data.feeds import Rollouts
 from thespis.learners.games.tabular_cfr import AlternatingUpdates, TabularCFR, TabularCFRState, UpdateOrder
 
 

@@ -32,8 +32,9 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import HasActionProbs, Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Feed, Rollouts
+from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
+from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.policy_regularizers import MagnetKL
 from thespis.learners.optim.optimizers import InverseSqrtSchedule
 from thespis.methods.online.ppo import PPO

@@ -23,9 +23,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from thespis.actors.episode_sampling import EpisodeBernoulli
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Feed, Rollouts
+from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.core.spaces import Discrete, zero_value
+from thespis.data.feeds import Rollouts
 from thespis.learners.offline.behavior_cloning import BCPolicy, BCState, BehaviorCloning
 from thespis.methods.online.ppo import PPO
 

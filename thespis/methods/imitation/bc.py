@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from thespis.core.feeds import LoggedTransitions
 from thespis.core.records import Citation
+from thespis.data.feeds import LoggedTransitions
 from thespis.learners.offline.behavior_cloning import BehaviorCloning
 
 

@@ -17,8 +17,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thespis.core.feeds import PreferencePairs
 from thespis.core.records import Citation
+from thespis.data.feeds import PreferencePairs
 from thespis.learners.language.dialogues import sum_over_tokens
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
 from thespis.learners.language.preference_losses import PreferenceLoss, SigmoidLoss

@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 from jaxtyping import Array, Float, Key
 
 from thespis.actors.lm_policy import CandidateActor
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
 from thespis.critics.candidate_values import ValueHead
+from thespis.data.feeds import Rollouts
 from thespis.learners.language.candidate_scoring import (
     CandidateActorCritic,
     CandidateMethod,

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Citation, Number
+from thespis.data.feeds import LoggedEpisodes
 from thespis.learners.language.dialogues import single_turn_dialogues, sum_over_tokens
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
 from thespis.learners.language.response_critics import NoCritic

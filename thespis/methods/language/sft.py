@@ -14,8 +14,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Citation, Number
+from thespis.data.feeds import LoggedEpisodes
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
 from thespis.learners.language.loss_masks import LossMask, ResponseTokens
 from thespis.learners.language.policy_losses import LossReduction, TokenMean

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from thespis.actors.lm_policy import generate_responses
-from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Citation
+from thespis.data.feeds import LoggedEpisodes
 from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues, sum_over_tokens
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
 from thespis.learners.language.preference_losses import PreferenceLoss, SigmoidLoss

@@ -15,8 +15,8 @@ from typing import ClassVar, Literal
 import equinox as eqx
 from jaxtyping import Array, Key
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Number, Report
+from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState
 from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
 

@@ -24,9 +24,9 @@ import equinox as eqx
 from jaxtyping import Array, Key
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
 from thespis.critics.categorical import CategoricalQ
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.categorical_q import (
     MemberDistribution,
     TargetDistribution,

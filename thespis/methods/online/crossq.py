@@ -25,10 +25,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from thespis.actors.policy_heads import PolicyHead, SquashedGaussian
 from thespis.actors.stochastic import DEFAULT_POLICY_HEAD
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
 from thespis.core.spaces import Box, Space, random_action
 from thespis.critics.value_functions import critic_observation, critic_spec
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import NStepBatch, n_step_batch
 from thespis.learners.off_policy.soft_actor_critic import ActionEvaluation, QValueFn, SoftActorCritic, soft_value
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature

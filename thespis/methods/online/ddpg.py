@@ -23,7 +23,6 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.actors.deterministic import DPGActor, DPGMethod, build_dpg_actor
 from thespis.actors.policy_heads import vmap_act
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.critics.value_functions import (
     QFunction,
@@ -32,6 +31,7 @@ from thespis.critics.value_functions import (
     evaluate_ensemble,
     init_ensemble,
 )
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
 from thespis.learners.optim.optimizers import (
     LearningRate,

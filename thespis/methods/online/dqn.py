@@ -20,8 +20,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Key
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, Number, Report
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
 from thespis.learners.off_policy.discrete_q import (
     DiscreteQMethod,

@@ -27,9 +27,9 @@ from thespis.actors.policy_heads import require_bounded
 from thespis.actors.visual_encoder import TrunkMLP, VisualActor, add_clipped_noise, ensemble_q_values, min_policy_values
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition
 from thespis.core.spaces import Box, Space, leaf_spaces, map_space
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import n_step_batch
 from thespis.learners.off_policy.replay_ratio import Fixed, ReplayRatio
 from thespis.learners.optim.optimizers import (

@@ -25,9 +25,9 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.actors.policy_heads import SquashedGaussian
 from thespis.actors.stochastic import SoftActor
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.critics.value_functions import GaussianReturnQ, critic_observation, critic_spec
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import NStepBatch, fit_gaussian_returns, n_step_batch
 from thespis.learners.off_policy.soft_actor_critic import ActionEvaluation, SoftActorCritic, actor_step, soft_value
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature

@@ -19,8 +19,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Number, Report
+from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState, evaluate_rollout
 from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
 from thespis.objectives.policy_losses import kl_k3

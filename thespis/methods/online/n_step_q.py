@@ -25,9 +25,9 @@ from thespis.actors.epsilon_greedy import epsilon_greedy
 from thespis.actors.policy_heads import vmap_act
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Number, Report, Transition, View
 from thespis.critics.value_functions import DiscreteQ
+from thespis.data.feeds import Rollouts
 from thespis.learners.off_policy.critic_updates import NStepBatch, fit_critics
 from thespis.learners.off_policy.discrete_q import (
     DiscreteQMethod,

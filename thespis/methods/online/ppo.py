@@ -19,8 +19,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Number, Report
+from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.actor_critic import ActorCriticNetwork, RolloutWithAdvantages
 from thespis.learners.on_policy.method import (
     NO_NORMALIZER,

@@ -25,10 +25,10 @@ from thespis.actors.mixture_of_experts import MixtureOfExperts
 from thespis.actors.policy_heads import SquashedGaussian, vmap_act
 from thespis.actors.state_dependent_noise import SquashedStateDependentNoise
 from thespis.actors.stochastic import DEFAULT_POLICY_HEAD, SoftActor, StochasticActor
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import QFunction, critic_observation, evaluate_ensemble, init_ensemble
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.causal_entropy import PLAIN_ENTROPY, EntropyBonus
 from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
 from thespis.learners.off_policy.dormant_reset import NO_RESET, NetworkReset

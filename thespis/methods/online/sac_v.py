@@ -21,7 +21,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.actors.stochastic import SoftActor
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import (
@@ -32,6 +31,7 @@ from thespis.critics.value_functions import (
     evaluate_ensemble,
     init_ensemble,
 )
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
 from thespis.learners.off_policy.soft_actor_critic import (
     ActionEvaluation,

@@ -19,10 +19,10 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.actors.deterministic import DeterministicActor, DPGMethod, NoisyPolicy
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import QFunction, critic_observation, evaluate_ensemble, init_ensemble
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import NStepBatch, fit_critics, n_step_batch
 from thespis.learners.optim.optimizers import (
     LearningRate,

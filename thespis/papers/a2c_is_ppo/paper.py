@@ -1,7 +1,7 @@
 """A2C is a special case of PPO."""
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import DifferentParameters, EqualParameters
 from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.learners.on_policy.method import BatchNormalizer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from thespis.core.feeds import Replay, Rollouts
 from thespis.core.records import Citation
+from thespis.data.feeds import Replay, Rollouts
 from thespis.evidence.claims import MinimumScore, Superiority
 from thespis.evidence.measures import final_return, seconds_to_threshold
 from thespis.evidence.paper import Arm, Paper, Trial

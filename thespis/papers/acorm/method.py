@@ -21,10 +21,10 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Citation, Number
 from thespis.critics.mixers import MonotonicMixer
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
+from thespis.data.feeds import Replay
 from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.multi_agent.value_decomposition import ValueDecomposition
 from thespis.methods.multi_agent.qmix import QMIX

@@ -27,8 +27,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import n_step_batch
 from thespis.learners.optim.optimizers import AdamW, gradient_step, polyak_update
 from thespis.papers.action_sequence_critic_rl.coarse_to_fine import (

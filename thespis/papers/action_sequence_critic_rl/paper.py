@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.core.feeds import Replay
+from thespis.data.feeds import Replay
 from thespis.evidence.claims import NonInferiority, Superiority
 from thespis.evidence.continuous_control import LARGE_SAC, LARGE_STEPS, MUJOCO_ENVS, SMALL_SAC
 from thespis.evidence.measures import final_return

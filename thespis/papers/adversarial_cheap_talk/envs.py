@@ -24,9 +24,9 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Environment, Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, EnvSpec, TimeStep, Transition
 from thespis.core.spaces import Box, unscale_action
+from thespis.data.feeds import Rollouts
 from thespis.runtime.keys import fold, indexed_keys
 
 

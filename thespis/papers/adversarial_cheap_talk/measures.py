@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import View
+from thespis.data.feeds import Rollouts
 from thespis.envs.compiled.gymnax import Gymnax
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.run import Run

@@ -24,9 +24,9 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.core.spaces import Box
+from thespis.data.feeds import Rollouts
 from thespis.learners.optim.optimizers import Adam
 from thespis.objectives.statistics import centered_ranks
 from thespis.runtime.keys import indexed_keys

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import MinimumScore
 from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.methods.multi_agent.ippo import IPPO

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import Episodes
+from thespis.data.feeds import Episodes
 from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import HOUSEHOLD_SETTINGS, PRETRAINED_MODEL
 from thespis.evidence.measures import learning_curve_auc, steps_to_threshold

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from thespis.core.feeds import Replay, Rollouts
+from thespis.data.feeds import Replay, Rollouts
 from thespis.evidence.claims import NonInferiority, Superiority
 from thespis.evidence.continuous_control import (
     LARGE_DDPG,

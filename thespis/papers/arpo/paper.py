@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import Episodes
 from thespis.core.records import Citation
+from thespis.data.feeds import Episodes
 from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import SINGLE_TURN_SETTINGS
 from thespis.evidence.measures import final_return, mean_metric

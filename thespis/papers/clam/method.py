@@ -22,9 +22,9 @@ import jax
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import Box, dict_space
+from thespis.data.feeds import Rollouts
 from thespis.methods.online.ppo import PPO
 from thespis.papers.clam.attention_pooling import (
     AttentionPooling,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation
 from thespis.curricula.domain_randomization import DomainRandomization
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import Superiority
 from thespis.evidence.measures import final_return
 from thespis.evidence.paper import Arm, Paper, Trial

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from thespis.core.contracts import Method
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import DifferentParameters, EqualParameters, NonInferiority, Superiority
 from thespis.evidence.measures import final_return, training_seconds
 from thespis.evidence.paper import Arm, Paper, Trial

@@ -27,9 +27,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Episodes
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.core.spaces import Box, dict_space
+from thespis.data.feeds import Episodes
 from thespis.methods.online.ppo import PPO
 from thespis.papers.convex_scoring_risk_sensitive_ac.risk_measures import (
     ExpectedShortfall,

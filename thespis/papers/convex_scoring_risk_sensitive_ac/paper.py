@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thespis.core.feeds import Episodes
+from thespis.data.feeds import Episodes
 from thespis.evidence.claims import MinimumScore, Superiority
 from thespis.evidence.measures import cvar_return, final_return, return_variance
 from thespis.evidence.paper import Arm, Paper, Trial

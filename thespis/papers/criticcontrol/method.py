@@ -26,8 +26,8 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.actors.lm_policy import DialogueSpec, LMPolicy, response_features
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Episodes
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition
+from thespis.data.feeds import Episodes
 from thespis.language.generation import CriticLogitsProcessor
 from thespis.learners.language.advantage_estimators import TokenAdvantages, TokenGAE, TurnBatch
 from thespis.learners.language.dialogues import Dialogues

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Citation
+from thespis.data.feeds import Replay
 from thespis.evidence.claims import MinimumScore, Superiority
 from thespis.evidence.continuous_control import LARGE_STEPS, MUJOCO_ENVS, SMALL_ENVS
 from thespis.evidence.measures import final_return, planner_normalized_return

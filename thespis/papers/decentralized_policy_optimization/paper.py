@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import Superiority
 from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.learners.multi_agent.parameter_sharing import Independent

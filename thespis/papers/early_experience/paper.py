@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Citation
+from thespis.data.feeds import LoggedEpisodes
 from thespis.evidence.claims import Superiority
 from thespis.evidence.measures import final_return
 from thespis.evidence.paper import Arm, Paper, Trial

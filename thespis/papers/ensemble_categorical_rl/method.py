@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Citation
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.categorical_q import MixtureDistribution, TargetDistribution
 from thespis.methods.online.c51 import C51
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from thespis.core.feeds import Replay
+from thespis.data.feeds import Replay
 from thespis.evidence.claims import NonInferiority, Superiority
 from thespis.evidence.measures import final_return, learning_curve_auc
 from thespis.evidence.paper import Arm, Paper, Trial

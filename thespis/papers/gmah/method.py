@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Citation
 from thespis.critics.mixers import SumMixer
+from thespis.data.feeds import Replay
 from thespis.learners.multi_agent.hierarchical import Hierarchical
 from thespis.methods.multi_agent.qmix import QMIX
 from thespis.papers.gmah.subgoals import SubgoalSpace

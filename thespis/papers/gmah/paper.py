@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.core.feeds import Replay
 from thespis.critics.mixers import MonotonicMixer, SumMixer
+from thespis.data.feeds import Replay
 from thespis.evidence.claims import Superiority
 from thespis.evidence.measures import learning_curve_auc
 from thespis.evidence.paper import Arm, Paper, Trial

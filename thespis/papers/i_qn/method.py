@@ -17,8 +17,8 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Citation, Number
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.discrete_q import IteratedTargets, TargetUpdate
 from thespis.methods.online.dqn import DQN
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Citation
 from thespis.curricula.annealing import hover_reward_annealing
 from thespis.curricula.domain_randomization import DomainRandomization
+from thespis.data.feeds import Replay
 from thespis.evidence.claims import Superiority
 from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.methods.online.td3 import TD3

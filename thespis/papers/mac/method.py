@@ -38,8 +38,8 @@ import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
+from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.actor_critic import ActorCritic, OnPolicyActor, RolloutProcessor
 from thespis.learners.on_policy.method import evaluate_rollout
 from thespis.learners.optim.normalizers import IDENTITY, RAW_REWARD

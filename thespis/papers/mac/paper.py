@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thespis.core.feeds import Rollouts
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import Superiority
 from thespis.evidence.measures import learning_curve_auc
 from thespis.evidence.paper import Arm, Paper, Trial

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Citation
 from thespis.critics.critic_inputs import LocalObs
+from thespis.data.feeds import Replay
 from thespis.evidence.claims import Superiority
 from thespis.evidence.measures import final_return, learning_curve_auc
 from thespis.evidence.paper import Arm, Paper, Trial

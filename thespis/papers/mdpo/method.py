@@ -26,8 +26,8 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from thespis.core.feeds import Replay, Rollouts
 from thespis.core.records import Citation, Number
+from thespis.data.feeds import Replay, Rollouts
 from thespis.learners.off_policy.trust_region import MirrorDescentStep, TrustRegion
 from thespis.learners.on_policy.policy_regularizers import MirrorDescentKL, PolicyRegularizer
 from thespis.learners.optim.normalizers import ObsNormalizer, ReturnNormalizer, RewardNormalizer, RunningMeanStd

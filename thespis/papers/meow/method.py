@@ -25,8 +25,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import n_step_batch
 from thespis.learners.off_policy.soft_actor_critic import ActionEvaluation, SoftActorCritic
 from thespis.learners.optim.normalizers import IDENTITY

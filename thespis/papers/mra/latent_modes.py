@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Mode
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import Discrete, dict_space
+from thespis.data.feeds import Rollouts
 from thespis.learners.off_policy.temperature import Temperature
 from thespis.learners.on_policy.actor_critic import OnPolicyActor
 from thespis.objectives.statistics import masked_mean

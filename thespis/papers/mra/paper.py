@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from thespis.core.feeds import Rollouts
 from thespis.curricula.domain_randomization import DomainRandomization
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import Superiority
 from thespis.evidence.measures import modified_env_return
 from thespis.evidence.paper import Arm, Paper, Trial

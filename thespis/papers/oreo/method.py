@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from thespis.core.feeds import LoggedEpisodes
 from thespis.core.records import Citation, Number
+from thespis.data.feeds import LoggedEpisodes
 from thespis.learners.language.dialogues import sum_from_token
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
 from thespis.learners.language.response_critics import SoftValueCritic

@@ -31,9 +31,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.actors.epsilon_greedy import epsilon_greedy_multidiscrete
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.critics.value_functions import evaluate_ensemble, init_ensemble
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import n_step_batch
 from thespis.learners.off_policy.discrete_q import (
     DiscreteQState,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import NonInferiority, Superiority
 from thespis.evidence.measures import learning_curve_auc, success_rate
 from thespis.evidence.paper import Arm, Paper, Trial

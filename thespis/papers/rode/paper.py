@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.core.feeds import Replay
 from thespis.critics.mixers import MonotonicMixer
 from thespis.critics.role_matching import DotProductUtility
+from thespis.data.feeds import Replay
 from thespis.evidence.claims import Superiority
 from thespis.evidence.measures import learning_curve_auc
 from thespis.evidence.paper import Arm, Paper, Trial

@@ -19,8 +19,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array
 
-from thespis.core.feeds import Rollouts
 from thespis.core.records import Citation, Number
+from thespis.data.feeds import Rollouts
 from thespis.methods.online.impala import IMPALA
 from thespis.nets.body import GRU
 from thespis.nets.elstm import ELSTM

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import Rollouts
+from thespis.data.feeds import Rollouts
 from thespis.evidence.claims import MinimumScore, NonInferiority, Superiority
 from thespis.evidence.measures import final_return
 from thespis.evidence.paper import Arm, Paper, Trial

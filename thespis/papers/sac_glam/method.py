@@ -25,10 +25,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from thespis.actors.lm_policy import CandidateActor
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Report
 from thespis.critics.candidate_values import CandidateQ, ValueHead
 from thespis.critics.value_functions import init_ensemble
+from thespis.data.feeds import Replay
 from thespis.learners.language.candidate_scoring import CandidateMethod, CandidateMethodState
 from thespis.learners.off_policy.hindsight import NO_RELABELING, HindsightFuture, HindsightRelabeling
 from thespis.learners.off_policy.temperature import FixedTemperature

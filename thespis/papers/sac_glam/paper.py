@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import Replay, Rollouts
+from thespis.data.feeds import Replay, Rollouts
 from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import TINY_MODEL
 from thespis.evidence.measures import final_return, learning_curve_auc

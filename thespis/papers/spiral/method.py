@@ -16,8 +16,8 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from thespis.core.feeds import Episodes
 from thespis.core.records import Citation
+from thespis.data.feeds import Episodes
 from thespis.learners.language.advantage_estimators import AdvantageEstimator, NoBaseline, TrajectoryReturn
 from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
 from thespis.learners.language.policy_losses import FixedLength, LossReduction, PolicyGradient, PolicyLoss

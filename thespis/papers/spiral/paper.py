@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import Episodes
+from thespis.data.feeds import Episodes
 from thespis.evidence.claims import Superiority
 from thespis.evidence.measures import exploitability, win_rate_vs_random
 from thespis.evidence.paper import Arm, Paper, Trial

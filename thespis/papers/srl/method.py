@@ -23,10 +23,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Replay
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import QFunction, init_ensemble
+from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
 from thespis.learners.off_policy.soft_actor_critic import ensemble_min
 from thespis.learners.optim.normalizers import IDENTITY

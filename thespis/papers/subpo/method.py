@@ -29,8 +29,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from thespis.core.feeds import Episodes
 from thespis.core.records import Batch, Citation, Number, Report
+from thespis.data.feeds import Episodes
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState
 from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.core.feeds import Episodes
+from thespis.data.feeds import Episodes
 from thespis.evidence.claims import MinimumScore, NonInferiority, Superiority
 from thespis.evidence.measures import modified_env_return
 from thespis.evidence.paper import Arm, Paper, Trial

@@ -26,8 +26,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from thespis.actors.lm_policy import generate_responses
-from thespis.core.feeds import PreferencePairs
 from thespis.core.records import Citation, Number
+from thespis.data.feeds import PreferencePairs
 from thespis.learners.language.dialogues import single_turn_dialogues, sum_over_tokens, with_critic_observation
 from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch

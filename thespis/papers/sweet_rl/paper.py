@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.core.feeds import LoggedEpisodes
+from thespis.data.feeds import LoggedEpisodes
 from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import DEMONSTRATION_OPTIONS, GUESS_ANIMAL_ENVS, GUESS_ANIMAL_SETTINGS, TINY_MODEL
 from thespis.evidence.measures import final_return
