@@ -30,6 +30,10 @@ class Work:
     rows: int = 0
     """Transitions of the dataset, where a step is an update; 0: it learns from the environment."""
 
+    layers: int = 2
+    """Hidden layers after the convolutions, for images."""
+    shared: bool = True
+    """Whether actor and critic share convolutions and hidden layers, for images."""
     dtype: str = "float32"
     """Data type of matrix products of a language model."""
 
@@ -60,6 +64,10 @@ _CARTPOLE = Work("ppo", "CartPole-v1", 64, 64, begin=16_384, steps=32_768, envs=
 _MINATAR = (
     "Ours steps the compiled game of gymnax, SB3 the original in Python. Equal: one layer of 16 windows of 3 x 3, "
     "which actor and critic share, then 128 units."
+)
+_TWO_NETWORKS = (
+    "Equal: one layer of 16 windows of 3 x 3, then two of 64 units, in every network. Rejax has these windows by a "
+    "change of ours: its own networks flatten the image."
 )
 
 CASES = {
@@ -121,8 +129,9 @@ CASES = {
             epochs=4,
             learning_rate=2.5e-4,
             script="images_",
+            layers=1,
         ),
-        {"sb3": 1.0},
+        {"sb3": 1.3},
         "Equal: three shared convolutions and 512 units, four epochs of four minibatches, no sticky actions. Ours "
         "reduces the screens in C++, SB3 by functions of Gymnasium and OpenCV in Python; neither has worker processes.",
     ),
@@ -138,14 +147,57 @@ CASES = {
             length=128,
             epochs=4,
             script="images_",
+            layers=1,
         ),
-        {"sb3": 10.0},
+        {"sb3": 5.0},
         _MINATAR,
     ),
+    "ppo-minatar-64": Case(
+        Work(
+            "ppo",
+            "Breakout-MinAtar",
+            64,
+            1_024,
+            begin=65_536,
+            steps=262_144,
+            envs=64,
+            length=128,
+            epochs=4,
+            script="images_",
+            shared=False,
+        ),
+        {"rejax": 1.2},
+        _TWO_NETWORKS,
+    ),
     "dqn-minatar": Case(
-        Work("dqn", "Breakout-MinAtar", 128, 32, begin=4_000, steps=20_000, learning_rate=1e-4, script="images_"),
+        Work(
+            "dqn",
+            "Breakout-MinAtar",
+            128,
+            32,
+            begin=4_000,
+            steps=20_000,
+            learning_rate=1e-4,
+            script="images_",
+            layers=1,
+        ),
         {"sb3": 5.0},
         _MINATAR + " Ours uses double Q-learning.",
+    ),
+    "dqn-minatar-64": Case(
+        Work(
+            "dqn",
+            "Breakout-MinAtar",
+            64,
+            256,
+            begin=32_000,
+            steps=128_000,
+            envs=64,
+            learning_rate=3e-4,
+            script="images_",
+        ),
+        {"rejax": 1.2},
+        _TWO_NETWORKS + " Otherwise as dqn-breakout.",
     ),
     "generation": Case(
         _GENERATION,

@@ -13,7 +13,15 @@ from thespis.critics.hypernetwork import HypernetworkCritic
 from thespis.critics.mixers import MonotonicMixer, SumMixer
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
-from thespis.data.feeds import Episodes, LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay, Rollouts
+from thespis.data.feeds import (
+    Episodes,
+    LoggedEpisodes,
+    LoggedTransitions,
+    PreferencePairs,
+    Prioritized,
+    Replay,
+    Rollouts,
+)
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
 from thespis.envs.text.correction import Correction
@@ -181,6 +189,14 @@ CASES = {
     ),
     "dqn": Case(
         DQN(hidden_sizes=SMALL, dueling=True, target_update_interval=3, feed=replay(sequence_length=3)), CHOICE
+    ),
+    "dqn with priorities": Case(
+        DQN(
+            hidden_sizes=SMALL,
+            target_update_interval=3,
+            feed=replay(sequence_length=3, sampler=Prioritized(beta_updates=20)),
+        ),
+        CHOICE,
     ),
     "c51": Case(C51(hidden_sizes=SMALL, target_update_interval=3, feed=replay(sequence_length=3)), CHOICE),
     "ensemble-c51": Case(
@@ -575,7 +591,7 @@ CASES = {
 FAST = {"bc", "dqn", "ppo", "sac"}
 """Cases whose contract checks are in the default tier: logged and replayed data, rollouts, continuous actions."""
 
-FAST_IN_LOOPS = {"dqn"}
+FAST_IN_LOOPS = {"dqn", "dqn with priorities"}
 """The same for the training loops, where a case costs two compiled runs."""
 
 

@@ -62,6 +62,7 @@ def main() -> None:
             episodes=1,
             data=job.data if job.rows else None,
             out=f"{folder}/run",
+            preset="none",
             callbacks=[on_event],
         )
     watch.print_result()

@@ -19,7 +19,7 @@ def algorithm(job):
         "skip_initial_evaluation": True,
     }
     if job.length:
-        network = {"hidden_layer_sizes": (job.hidden, job.hidden), "activation": "tanh"}
+        network = {"hidden_layer_sizes": (job.hidden, job.hidden), "activation": "relu" if job.script else "tanh"}
         return rejax.PPO.create(
             num_steps=job.length,
             num_epochs=job.epochs,
@@ -58,4 +58,5 @@ def main() -> None:
     print_result(steps, time.perf_counter() - start, start - START_TIME)
 
 
-main()
+if __name__ == "__main__":
+    main()

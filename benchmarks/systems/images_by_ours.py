@@ -16,15 +16,15 @@ def main() -> None:
         if event.kind == "progress":
             watch.at(event.step)
 
-    settings = {"hidden_sizes": (job.hidden,), "learning_rate": job.learning_rate}
+    settings = {"hidden_sizes": (job.hidden,) * job.layers, "learning_rate": job.learning_rate}
     if not is_atari:
         settings |= {"encoder": "MinAtarCNN", "encoder.num_filters": MINATAR_FILTERS}
     if job.algorithm == "ppo":
         settings |= {"num_steps": job.length, "num_epochs": job.epochs, "minibatch_size": job.batch}
-        settings |= {"share_encoder": True, "activation": "relu"}
+        settings |= {"share_encoder": job.shared, "activation": "relu"}
     else:
         settings |= {"batch_size": job.batch, "learning_starts": job.batch, "buffer_size": DQN_BUFFER_SIZE}
-        settings |= {"update_interval": DQN_INTERVAL, "target_update_interval": TARGET_EVERY}
+        settings |= {"update_interval": DQN_INTERVAL if job.envs == 1 else 1, "target_update_interval": TARGET_EVERY}
     with tempfile.TemporaryDirectory() as folder:
         thespis.train(
             job.algorithm,
@@ -37,6 +37,7 @@ def main() -> None:
             evaluate_every=0,
             episodes=1,
             out=f"{folder}/run",
+            preset="none",
             callbacks=[on_event],
         )
     watch.print_result()

@@ -6,48 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from synthetic_steps import CHUNK, COUNT, ENVS, stacked_steps
 
 from thespis.core.errors import UserError
 from thespis.core.records import Transition, View
 from thespis.data import frame_buffer, ring_buffer
 from thespis.data.feeds import Replay
 from thespis.runtime.memory_budget import tree_bytes
-
-ENVS, CHUNK, COUNT = 3, 2, 4
-
-
-def first_stack(kind: str, fresh: np.ndarray, count: int) -> np.ndarray:
-    """The first observation of an episode, from ``count`` frames with the newest last."""
-    if kind == "zeros":
-        return np.concatenate([np.zeros_like(fresh[1:]), fresh[-1:]])
-    return fresh if kind == "its own" else np.repeat(fresh[-1:], count, axis=0)
-
-
-def stacked_steps(
-    ticks: int, end: float, kind: str, count: int = COUNT, seed: int = 0, dtype: str = "uint8"
-) -> Transition:
-    """``[ticks, env]`` steps with random frames; an episode ends with probability ``end`` at every step."""
-    rng = np.random.default_rng(seed)
-    obs, next_obs = np.zeros((2, ticks, ENVS, count, 3, 2), dtype)
-    ended, first = rng.uniform(size=(ticks, ENVS)) < end, np.zeros((ticks, ENVS), bool)
-
-    def random_frames(n: int) -> np.ndarray:
-        # few different values, so that some frames are equal; floats include 0 and -0, which differ in their sign only
-        return rng.choice(np.array([0, -0.0, 1, np.nan] if dtype == "float32" else [0, 1, 200], dtype), (n, 3, 2))
-
-    for env in range(ENVS):
-        is_start = True
-        for t in range(ticks):
-            first[t, env] = is_start
-            obs[t, env] = first_stack(kind, random_frames(count), count) if is_start else next_obs[t - 1, env]
-            next_obs[t, env] = np.concatenate([obs[t, env][1:], random_frames(1)])
-            is_start = ended[t, env]
-    terminated = ended & (rng.uniform(size=ended.shape) < 0.5)
-    reward = (np.arange(ticks)[:, None] + np.arange(ENVS) / 10).astype("float32")
-    action = rng.integers(0, 4, (ticks, ENVS)).astype("int32")
-    views = [View({"image": x, "half": (x[..., :1] // 2)}) for x in (obs, next_obs)]
-    extras = {"value": reward / 3}
-    return Transition(views[0], action, reward, terminated, ended & ~terminated, views[1], first, extras)
 
 
 def make_buffers(

@@ -6,33 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from synthetic_steps import CHUNK, ENVS, coded_steps
 
-from thespis.core.records import Batch, Transition, View
+from thespis.core.records import Batch, Transition
 from thespis.data import ring_buffer
 from thespis.learners.off_policy.critic_updates import n_step_batch
-
-ENVS, CHUNK = 3, 2
-
-
-def coded_steps(ticks: int, seed: int = 0) -> Transition:
-    """``[ticks, env]`` steps: observations are ``(env, episode, step)``, rewards ``tick + env / 10``."""
-    rng = np.random.default_rng(seed)
-    obs, next_obs = np.zeros((2, ticks, ENVS, 3), "float32")
-    terminated, truncated, first = np.zeros((3, ticks, ENVS), bool)
-    for env in range(ENVS):
-        episode, step = 0, 0
-        for t in range(ticks):
-            obs[t, env], next_obs[t, env] = (env, episode, step), (env, episode, step + 1)
-            first[t, env] = step == 0
-            step += 1
-            end = rng.uniform()
-            terminated[t, env], truncated[t, env] = end < 0.15, 0.15 <= end < 0.35
-            if end < 0.35:
-                episode, step = episode + 1, 0
-    reward = (np.arange(ticks)[:, None] + np.arange(ENVS) / 10).astype("float32")
-    action = jnp.zeros((ticks, ENVS), "int32")
-    steps = Transition(View(obs), action, reward, terminated, truncated, View(next_obs), first)
-    return jax.tree.map(jnp.asarray, steps)
 
 
 def filled_ring(ticks: int, capacity: int) -> tuple[ring_buffer.RingBuffer, Transition]:

@@ -292,7 +292,7 @@ def test_fit_critics_matches_a_gradient_step_by_hand():
             optimizer, critics, optimizer.init(critics), NStepBatch(view, action, target, target, view), target
         )
 
-    fitted, _, metrics = fit(critics, view, action, target)
+    fitted, _, report = fit(critics, view, action, target)
     critics, fitted = jax.tree.map(np.asarray, (critics, fitted))
     x = np.concatenate([view.observation, action], axis=1)
     for member in range(2):
@@ -303,7 +303,7 @@ def test_fit_critics_matches_a_gradient_step_by_hand():
             fitted.out.weight[member][:, 0], adam(weight, gradients[:1], 0.05, 1e-8, 1e9), rtol=1e-4
         )
         np.testing.assert_allclose(fitted.out.bias[member], adam(bias, gradients[1:], 0.05, 1e-8, 1e9), atol=1e-6)
-    assert set(metrics) >= {"critic_loss", "value"}
+    assert set(report.metrics) >= {"critic_loss", "value"}
 
 
 def linear_critic(key):

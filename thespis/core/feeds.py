@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
-from jaxtyping import Array, Bool, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, EpisodeStats, Report, Transition
@@ -78,6 +78,42 @@ class Store(abc.ABC):
 
     def check_growth(self, steps: int) -> None:  # noqa: B027 (optional)
         """Check that a run can go on to ``steps`` transitions per seed with this store. Raises ``UserError`` if not."""
+
+
+class ReplaySampler(abc.ABC):
+    """Chooses the windows of a replay buffer that are sampled: a frozen dataclass whose functions are pure.
+
+    A window is a whole number, ``row * num_envs + env`` of its first step. The state is a tree of arrays.
+    """
+
+    @abc.abstractmethod
+    def init(self, num_windows: int) -> PyTree:
+        """The state for an empty buffer with room for that many windows."""
+
+    @abc.abstractmethod
+    def add(self, state: PyTree, windows: Int[Array, " n"], is_complete: Bool[Array, " n"]) -> PyTree:
+        """The state after a write: ``windows`` are new if complete; others begin with steps that nothing follows yet.
+
+        No window occurs twice.
+        """
+
+    @abc.abstractmethod
+    def forget(self, state: PyTree, windows: Int[Array, " n"], is_gone: Bool[Array, " n"]) -> PyTree:
+        """The state without the windows that are gone: they cannot be read any more. No window occurs twice."""
+
+    @abc.abstractmethod
+    def draw(self, state: PyTree, batch_size: int, key: Key[Array, ""]) -> Int[Array, " row"]:
+        """Sample windows, with replacement."""
+
+    @abc.abstractmethod
+    def weights(
+        self, state: PyTree, drawn: Int[Array, " row"], num_windows: Int[Array, ""], update_index: Int[Array, ""]
+    ) -> Float[Array, " row"]:
+        """Weights of drawn windows in the loss; ``num_windows`` can be sampled at present."""
+
+    @abc.abstractmethod
+    def revise(self, state: PyTree, drawn: Int[Array, " row"], priorities: Float[Array, " row"]) -> PyTree:
+        """The state after an update on drawn windows, which reported their priorities."""
 
 
 class DatasetPass(Protocol):

@@ -161,19 +161,30 @@ class Batch(eqx.Module):
     replay or a dataset (``time`` is 1 unless longer sequences are requested). ``mask`` is false for steps of
     a window after its episode's end. ``memory`` is the actor's memory before the first step,
     ``[row]``. ``update_index`` counts updates; it is the same for all seeds, so that a branch on it stays a
-    branch under ``vmap``.
+    branch under ``vmap``. ``weights`` multiply the losses of rows that were not sampled uniformly, and ``drawn`` says
+    which windows of the store they are; an update on such a batch reports ``priorities``.
     """
 
     steps: Transition
     mask: Bool[Array, "time row *agents"]
     memory: PyTree[Leaf]
     update_index: Int[Array, ""]
+    weights: Float[Array, " row"] | None = None
+    drawn: Int[Array, " row"] | None = None
 
 
 class Report(eqx.Module):
-    """The metrics of an update: scalars, all finite."""
+    """The metrics of an update: scalars, all finite; and the priorities of the batch's rows, if it has weights.
+
+    Priorities are not negative: absolute TD errors, or losses.
+    """
 
     metrics: Metrics
+    priorities: Float[Array, " row"] | None = None
+
+    def with_metrics(self, more: Metrics) -> Report:
+        """This report with more metrics."""
+        return Report(dict(self.metrics) | dict(more), self.priorities)
 
 
 class Critique(eqx.Module):

@@ -93,9 +93,14 @@ class FrameStackBuffer(eqx.Module):
 
         Steps with overwritten frames are not sampled, nor equally old steps of other environments.
         """
-        rows, envs = sample_windows(
-            self.steps, num_written, self.num_available(num_written), key, batch_size, sequence_length
+        return self.take(
+            *sample_windows(self.steps, num_written, self.num_available(num_written), key, batch_size, sequence_length)
         )
+
+    def take(
+        self, rows: Int[Array, "length batch"], envs: Int[Array, " batch"]
+    ) -> tuple[Transition, Bool[Array, "length batch"]]:
+        """The windows with these rows and environments, and their mask as in :meth:`sample`."""
         steps, newest_index, history_length = take_sharded(
             (self.steps, self.newest_index, self.history_length), rows, envs
         )
@@ -131,6 +136,11 @@ class FrameStackBuffer(eqx.Module):
 
         bits = self.num_rows.bit_length()
         return jax.lax.fori_loop(0, bits, halve, jnp.zeros_like(num_written))
+
+    def max_lost(self, chunk_size: int) -> int:
+        """The most ticks, besides those that are overwritten, that can become unreadable with one write."""
+        # a tick writes at most a first stack and one frame, and a first stack is read by as many rows as it has frames
+        return min(chunk_size * (self.stack_size + 1) * self.stack_size, self.num_rows)
 
     def check_stacks(self) -> None:
         """Check that all observations were stacks of their frames.

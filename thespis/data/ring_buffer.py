@@ -37,11 +37,23 @@ class RingBuffer(eqx.Module):
         The mask is true up to and including the first end of an episode in a window. No window spans the write
         position: starts are counted from the oldest row. At least ``sequence_length`` ticks must have been written.
         """
-        num_available = jnp.minimum(num_written, self.num_rows)
-        steps = take_sharded(
-            self.steps, *sample_windows(self.steps, num_written, num_available, key, batch_size, sequence_length)
-        )
+        num_available = self.num_available(num_written)
+        return self.take(*sample_windows(self.steps, num_written, num_available, key, batch_size, sequence_length))
+
+    def take(
+        self, rows: Int[Array, "length batch"], envs: Int[Array, " batch"]
+    ) -> tuple[Transition, Bool[Array, "length batch"]]:
+        """The windows with these rows and environments, and their mask as in :meth:`sample`."""
+        steps = take_sharded(self.steps, rows, envs)
         return steps, first_episode_mask(steps.done)
+
+    def num_available(self, num_written: Int[Array, ""]) -> Int[Array, ""]:
+        """Number of newest ticks that can be read."""
+        return jnp.minimum(num_written, self.num_rows)
+
+    def max_lost(self, chunk_size: int) -> int:
+        """The most ticks, besides those that are overwritten, that can become unreadable with one write: none."""
+        return 0
 
     def check_stacks(self) -> None:
         """Nothing to check: whole observations can always be stored."""

@@ -194,6 +194,8 @@ def _parse(text: str, annotation: Any) -> Any:
         return _parse_function(text)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _parse_choice(text, {m.name: m for m in annotation} | {str(m.value): m for m in annotation})
+    if ":" in text and _is_slot(annotation):
+        return _parse_own_class(text, (annotation,))
     return _parse_class(text, _concrete_classes(annotation))
 
 
@@ -207,6 +209,8 @@ def _parse_union(text: str, members: tuple[Any, ...]) -> Any:
         if ":" in text:  # the user's own part
             return _parse(text, own[0])
         plain = [member for member in plain if member not in own]
+    if ":" in text and (bases := [member for member in members if _is_slot(member)]):
+        return _parse_own_class(text, tuple(bases))
     readers: list[Callable[[str], Any]] = [
         functools.partial(_parse, annotation=member) for member in plain if member is not str
     ]
@@ -310,6 +314,23 @@ def _concrete_classes(annotation: Any) -> dict[str, type]:
     for child in type.__subclasses__(annotation):
         classes |= _concrete_classes(child)
     return {name: cls for name, cls in classes.items() if dataclasses.is_dataclass(cls)}
+
+
+def _is_slot(annotation: Any) -> bool:
+    """Whether a user's own class may take the place: the annotation is an abstract class."""
+    return isinstance(annotation, type) and inspect.isabstract(annotation)
+
+
+def _parse_own_class(text: str, bases: tuple[type, ...]) -> Any:
+    """An object of the user's class ``module:Class``, which derives from one of ``bases``."""
+    cls = _parse_function(text.removesuffix("()"))
+    names = " or ".join(base.__name__ for base in bases)
+    if not (isinstance(cls, type) and issubclass(cls, bases) and dataclasses.is_dataclass(cls)):
+        raise SettingError(f"{text} is no frozen dataclass that derives from {names}")
+    try:
+        return cls()
+    except TypeError as error:
+        raise SettingError(f"{text} cannot be made without settings of its own ({error})") from error
 
 
 def _parse_class(text: str, classes: dict[str, type]) -> Any:

@@ -184,16 +184,19 @@ def learn_block(
         return learner, metric_sums
 
     def update(carry, index):
-        method, feedback, tally = carry
-        batch = store.sample(stored, steps, memory, written, index, fold(root, "batch", index))
+        method, feedback, revised, tally = carry
+        current = store.with_revised(stored, revised)
+        batch = store.sample(current, steps, memory, written, index, fold(root, "batch", index))
         keys = fold(root, "update", index), fold(root, "feedback", index)
         update_once = prevent_inlining(update_components)
         method, feedback, report, signal = update_once(components, method, feedback, batch, *keys)
-        return (method, feedback, add_metrics(tally, report, signal, curriculum_report)), None
+        revised = store.revise(revised, batch, report)
+        return (method, feedback, revised, add_metrics(tally, report, signal, curriculum_report)), None
 
     indices = num_updates + jnp.arange(store.feed.num_updates)
-    (method, feedback, metric_sums), _ = jax.lax.scan(update, (learner.method, learner.feedback, metric_sums), indices)
-    return LearnerState(method, feedback, curriculum, stored), metric_sums
+    carry = learner.method, learner.feedback, store.revisable(stored), metric_sums
+    (method, feedback, revised, metric_sums), _ = jax.lax.scan(update, carry, indices)
+    return LearnerState(method, feedback, curriculum, store.with_revised(stored, revised)), metric_sums
 
 
 def update_components(
@@ -265,6 +268,7 @@ def metric_names(components: Components, spec: EnvSpec, store: Store, num_envs: 
         zero = jnp.zeros((), "int32")
         batch = store.sample(learner.store, steps, memory, zero + ticks, zero, root)
         _, report = components.method.update(learner.method, batch, root)
+        store.revise(store.revisable(learner.store), batch, report)
         _, signal = components.feedback.update(learner.feedback, batch, root)
         outcomes = zero_episode_stats(components, spec.groups, learner, ticks, num_envs, root)
         _, curriculum_report = components.curriculum.update(learner.curriculum, outcomes, root)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.records import View
+from thespis.core.records import Report, View
 from thespis.critics.categorical import CategoricalQ
 from thespis.learners.off_policy.critic_updates import NStepBatch
 from thespis.learners.off_policy.discrete_q import mask_illegal
@@ -82,19 +82,23 @@ def fit_distributions(
     opt_state: PyTree,
     batches: NStepBatch,
     target: Float[Array, "members row atoms"],
-) -> tuple[CategoricalQ, PyTree, dict[str, Array]]:
-    """Fit every member by one gradient step on the cross-entropy to its targets; members' mean losses are summed."""
+) -> tuple[CategoricalQ, PyTree, Report]:
+    """Fit every member by one gradient step on the cross-entropy to its targets; members' mean losses are summed.
 
-    def member_loss(critic: CategoricalQ, data: NStepBatch, target: Array) -> tuple[Array, Array]:
+    A batch with weights is reported with priorities: the cross-entropy of each row.
+    """
+
+    def member_loss(critic: CategoricalQ, data: NStepBatch, target: Array) -> tuple[Array, Array, Array]:
         logits = jax.vmap(lambda view, action: critic.logits(view.observation)[action])(data.view, data.action)
         value = jax.nn.softmax(logits) @ critic.support
-        return masked_mean(jax.vmap(categorical_cross_entropy)(target, logits), data.alive), masked_mean(
-            value, data.alive
-        )
+        row_losses = jax.vmap(categorical_cross_entropy)(target, logits)
+        weighted = row_losses if data.weights is None else row_losses * data.weights
+        return masked_mean(weighted, data.alive), masked_mean(value, data.alive), row_losses
 
-    def objective(critics: CategoricalQ) -> tuple[Array, tuple[Array, Array]]:
-        losses, values = jax.vmap(member_loss)(critics, batches, target)
-        return jnp.sum(losses), (losses, values)
+    def objective(critics: CategoricalQ) -> tuple[Array, tuple[Array, Array, Array]]:
+        losses, values, row_losses = jax.vmap(member_loss)(critics, batches, target)
+        return jnp.sum(losses), (losses, values, row_losses)
 
-    critics, opt_state, (losses, values), norm = gradient_step(optimizer, objective, critics, opt_state)
-    return critics, opt_state, {"critic_loss": losses.mean(), "value": values.mean(), "critic_gradient": norm}
+    critics, opt_state, (losses, values, row_losses), norm = gradient_step(optimizer, objective, critics, opt_state)
+    metrics = {"critic_loss": losses.mean(), "value": values.mean(), "critic_gradient": norm}
+    return critics, opt_state, Report(metrics, None if batches.weights is None else row_losses.reshape(-1))

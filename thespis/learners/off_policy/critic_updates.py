@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from thespis.core.records import Batch, Number, View
+from thespis.core.records import Batch, Number, Report, View
 from thespis.critics.value_functions import Critic, GaussianReturnQ, critic_observation, evaluate_ensemble
 from thespis.learners.optim.optimizers import Optimizer, gradient_step
 from thespis.objectives.returns import n_step_return
@@ -23,7 +23,7 @@ class NStepBatch(eqx.Module):
 
     The target of a critic is ``reward + discount * value(next_view)``; ``discount`` is ``gamma**k`` of the window's own
     length ``k``, and 0 if the episode terminated in it. ``alive``: where the agent acted at the first step (``None``:
-    everywhere); other windows take no part in learning.
+    everywhere); other windows take no part in learning. ``weights`` of rows in the critics' losses; ``None``: all 1.
     """
 
     view: View
@@ -34,6 +34,7 @@ class NStepBatch(eqx.Module):
     privileged: PyTree = None
     next_privileged: PyTree = None
     alive: Bool[Array, " row"] | None = None
+    weights: Float[Array, " row"] | None = None
 
     @property
     def critic_observation(self) -> PyTree:
@@ -49,6 +50,10 @@ class NStepBatch(eqx.Module):
         """Means over the rows where the agent acted."""
         return jax.vmap(masked_mean, in_axes=(1, None))(values, self.alive)
 
+    def weighted_mean(self, losses: Float[Array, "row members"]) -> Float[Array, " members"]:
+        """Means over the same rows of losses that are multiplied by the rows' weights."""
+        return self.masked_mean(losses if self.weights is None else losses * self.weights[:, None])
+
 
 def n_step_batch(batch: Batch, discount: Number, normalize: Callable[[View], View] = lambda view: view) -> NStepBatch:
     """Build the N-step batch of all windows ``[time, row]`` of a batch; ``normalize`` is applied to each view."""
@@ -62,7 +67,17 @@ def n_step_batch(batch: Batch, discount: Number, normalize: Callable[[View], Vie
     view, action, privileged = jax.tree.map(lambda x: x[0], (steps.view, steps.action, steps.privileged))
     next_view, next_privileged = jax.tree.map(lambda x: x[last, rows], (steps.next_view, steps.next_privileged))
     views = jax.vmap(normalize)(view), jax.vmap(normalize)(next_view)
-    return NStepBatch(views[0], action, n_step_reward, n_step_discount, views[1], privileged, next_privileged, alive)
+    return NStepBatch(
+        views[0],
+        action,
+        n_step_reward,
+        n_step_discount,
+        views[1],
+        privileged,
+        next_privileged,
+        alive,
+        batch.weights,
+    )
 
 
 def fit_critics(
@@ -72,10 +87,11 @@ def fit_critics(
     batch: NStepBatch,
     target: Float[Array, "row *members"],
     loss: Any = jnp.square,
-) -> tuple[Critic, PyTree, dict[str, Array]]:
+) -> tuple[Critic, PyTree, Report]:
     """Fit every member of an ensemble to the targets by one gradient step; members' mean losses are summed.
 
-    ``target``: one per row for all members, or one per row and member.
+    ``target``: one per row for all members, or one per row and member. A batch with weights is reported with
+    priorities: absolute errors, averaged over the members.
     """
     targets = target if target.ndim > 1 else target[:, None]
 
@@ -83,12 +99,13 @@ def fit_critics(
         values = jax.vmap(lambda o, a: evaluate_ensemble(critics, o, _add_axis(a))[:, 0])(
             batch.critic_observation, batch.action
         )
-        return jnp.sum(batch.masked_mean(loss(values - targets))), values
+        return jnp.sum(batch.weighted_mean(loss(values - targets))), values
 
     critics, opt_state, values, norm = gradient_step(optimizer, objective, critics, opt_state)
     metrics = {"critic_loss": loss(values - targets), "value": values}
     means = {name: jnp.mean(batch.masked_mean(x)) for name, x in metrics.items()}
-    return critics, opt_state, means | {"critic_gradient": norm}
+    priorities = None if batch.weights is None else jnp.mean(jnp.abs(values - targets), axis=1)
+    return critics, opt_state, Report(means | {"critic_gradient": norm}, priorities)
 
 
 def fit_gaussian_returns(

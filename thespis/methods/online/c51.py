@@ -103,8 +103,8 @@ class C51(EpsilonGreedy, DiscreteQMethod):
         """One gradient step of every member; targets are copied every ``target_update_interval`` updates."""
         shares = split_batch(n_step_batch(batch, self.discount), self.ensemble_size)
         target = categorical_targets(self.target_distribution, state.target_critic, shares)
-        critic, opt, metrics = fit_distributions(self.make_optimizer(), state.critic, state.opt_state, shares, target)
-        return self.update_target(state, critic, opt), Report(metrics)
+        critic, opt, report = fit_distributions(self.make_optimizer(), state.critic, state.opt_state, shares, target)
+        return self.update_target(state, critic, opt), report
 
     def make_optimizer(self) -> Optimizer:
         """Build the optimizer of the networks from the settings."""

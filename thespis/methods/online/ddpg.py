@@ -130,7 +130,7 @@ class DDPG(DPGMethod):
         next_value = values(
             state.target_critic, state.target_actor, data.next_view, data.next_critic_observation, target_keys
         )
-        critic, critic_opt, metrics = fit_critics(
+        critic, critic_opt, report = fit_critics(
             build_optimizer(self.optimizer, self.critic_learning_rate),
             state.critic,
             state.critic_opt_state,
@@ -154,4 +154,4 @@ class DDPG(DPGMethod):
             critic_opt,
             state.num_updates + 1,
         )
-        return state, Report(metrics | {"actor_loss": loss, "actor_gradient": norm})
+        return state, report.with_metrics({"actor_loss": loss, "actor_gradient": norm})

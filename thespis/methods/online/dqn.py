@@ -83,7 +83,7 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
         if self.double_q:
             selection_q = jax.vmap(lambda view: legal_q_values(state.critic, view))(data.next_view)
         next_value = jax.vmap(jax.vmap(double_q_value))(selection_q, next_q)
-        critic, opt, metrics = fit_critics(
+        critic, opt, report = fit_critics(
             self.make_optimizer(),
             state.critic,
             state.opt_state,
@@ -94,7 +94,7 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
         critic, target = self.target_network.update(
             critic, state.target_critic, state.num_updates + 1, self.target_update_interval
         )
-        return DiscreteQState(critic, target, opt, state.num_updates + 1), Report(metrics)
+        return DiscreteQState(critic, target, opt, state.num_updates + 1), report
 
     def make_optimizer(self) -> Optimizer:
         """Build the optimizer of the networks from the settings."""

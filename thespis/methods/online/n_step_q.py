@@ -169,8 +169,10 @@ class NStepQ(DiscreteQMethod):
         data = NStepBatch(
             flattened[0].view, flattened[0].action, flattened[1], jnp.zeros_like(flattened[1]), flattened[0].next_view
         )
-        critic, opt, metrics = fit_critics(self.make_optimizer(), state.critic, state.opt_state, data, data.reward)
-        return self.update_target(state, critic, opt), Report(metrics | {"epsilon": jnp.mean(steps.extras["epsilon"])})
+        critic, opt, report = fit_critics(self.make_optimizer(), state.critic, state.opt_state, data, data.reward)
+        return self.update_target(state, critic, opt), report.with_metrics(
+            {"epsilon": jnp.mean(steps.extras["epsilon"])}
+        )
 
     def make_optimizer(self) -> RMSProp:
         """Build the optimizer of the networks from the settings."""

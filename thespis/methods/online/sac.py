@@ -182,7 +182,7 @@ class SAC(SoftActorCritic):
 
         next_values = jax.vmap(next_value)(data.next_view, target_keys, data.next_privileged)
         target = data.reward + data.discount * next_values
-        critics, critic_opt, metrics = fit_critics(optimizer, state.critics, state.critic_opt_state, data, target)
+        critics, critic_opt, report = fit_critics(optimizer, state.critics, state.critic_opt_state, data, target)
         actor, actor_opt, (_, entropy), norm = actor_step(
             optimizer,
             state.actor,
@@ -215,4 +215,4 @@ class SAC(SoftActorCritic):
             entropy_state,
             state.network_reset_state,
         )
-        return state, Report(metrics | {"entropy": entropy, "temperature": alpha, "actor_gradient": norm})
+        return state, report.with_metrics({"entropy": entropy, "temperature": alpha, "actor_gradient": norm})

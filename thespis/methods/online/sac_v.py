@@ -152,7 +152,7 @@ class SACV(SoftActorCritic):
             return jax.vmap(lambda o: net((), o)[0])(seen)
 
         target = data.reward + data.discount * values(state.target_value, data.next_critic_observation)
-        critics, critic_opt, metrics = fit_critics(optimizer, state.critics, critic_opt, data, target)
+        critics, critic_opt, report = fit_critics(optimizer, state.critics, critic_opt, data, target)
         actor, actor_opt, (soft, entropy), norm = actor_step(
             optimizer,
             state.actor,
@@ -184,4 +184,4 @@ class SACV(SoftActorCritic):
             normalizer_state,
             state.num_updates + 1,
         )
-        return state, Report(metrics | {"value_loss": loss, "entropy": entropy, "actor_gradient": norm})
+        return state, report.with_metrics({"value_loss": loss, "entropy": entropy, "actor_gradient": norm})

@@ -142,7 +142,7 @@ class TD3(DPGMethod):
         next_values = jax.vmap(next_value)(data.next_view.observation, data.next_critic_observation, keys)
         target = data.reward + data.discount * next_values
         optimizer = build_optimizer(self.optimizer, self.learning_rate)
-        critics, critic_opt, metrics = fit_critics(optimizer, state.critics, state.critic_opt_state, data, target)
+        critics, critic_opt, report = fit_critics(optimizer, state.critics, state.critic_opt_state, data, target)
         # batch.update_index is the same for all seeds, so under vmap this stays a branch and half the work is saved
         delayed = jax.lax.cond(
             (batch.update_index + 1) % self.policy_delay == 0,
@@ -151,7 +151,7 @@ class TD3(DPGMethod):
             state.delayed,
         )
         state = TD3State(delayed, critics, critic_opt, state.num_updates + 1)
-        return state, Report(metrics | {"actor_loss": delayed.actor_loss})
+        return state, report.with_metrics({"actor_loss": delayed.actor_loss})
 
     def _delayed_update(self, delayed: TD3DelayedState, critics: QFunction, data: NStepBatch) -> TD3DelayedState:
         first = jax.tree.map(lambda x: x[:1], critics)

@@ -138,7 +138,7 @@ class ARODDPG(DPGMethod):
         next_actions = jax.vmap(targets.actor)(data.next_view.observation)
         target = data.reward + data.discount * evaluate(data.next_critic_observation, next_actions)
         adam = Adam(self.learning_rate)
-        critics, critic_opt, metrics = fit_critics(adam, state.online.critics, state.opt_states[1], data, target)
+        critics, critic_opt, report = fit_critics(adam, state.online.critics, state.opt_states[1], data, target)
         rate_estimate = targets.average_reward + (target - evaluate(data.critic_observation, data.action)) / steps
         average, average_opt, _, _ = gradient_step(
             Adam(self.average_reward_learning_rate),
@@ -154,7 +154,7 @@ class ARODDPG(DPGMethod):
         # batch.update_index is the same for all seeds, so under vmap this stays a branch and half the work is saved
         due = (batch.update_index + 1) % self.policy_delay == 0
         state = jax.lax.cond(due, lambda s: self._delayed_update(s, data), lambda s: s, state)
-        return state, Report(metrics | {"average_reward": average, "actor_loss": state.actor_loss})
+        return state, report.with_metrics({"average_reward": average, "actor_loss": state.actor_loss})
 
     def _delayed_update(self, state: ARODDPGState, data: NStepBatch) -> ARODDPGState:
         def loss(actor):

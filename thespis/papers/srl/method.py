@@ -143,7 +143,7 @@ class SRL(SequenceActorCritic):
             state.actor, data.next_view, data.action, target_keys
         )[0]
         target = data.reward + data.discount * next_values[:, 0]
-        critics, critic_opt, metrics = fit_critics(adam, state.critics, state.opt_states[0], data, target)
+        critics, critic_opt, report = fit_critics(adam, state.critics, state.opt_states[0], data, target)
         dynamics, model_opt, error = fit_dynamics(
             adam, state.dynamics, state.opt_states[1], data.view.observation, data.action, data.next_view.observation
         )
@@ -169,4 +169,4 @@ class SRL(SequenceActorCritic):
         targets = polyak_update(state.target_networks, (critics, dynamics), self.tau)
         opt_states = critic_opt, model_opt
         state = SRLState(delayed, critics, dynamics, targets, opt_states, normalizer_state, state.num_updates + 1)
-        return state, Report(metrics | {"entropy": delayed.entropy, "temperature": alpha, "model_error": error})
+        return state, report.with_metrics({"entropy": delayed.entropy, "temperature": alpha, "model_error": error})
