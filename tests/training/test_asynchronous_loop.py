@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import jax.numpy as jnp
@@ -26,7 +27,9 @@ SEEDS, ENVS, STEPS = [0, 3], 2, 1000
 
 
 def make_worker_loop(name, kind, index=0):
-    parts = Components(CASES[name].method, EnvironmentReward(), FixedCurriculum())
+    method = CASES[name].method
+    method = dataclasses.replace(method, feed=method.feed.for_run(ENVS))
+    parts = Components(method, EnvironmentReward(), FixedCurriculum())
     if kind == "compiled":
         return CompiledLoop(parts, CASES[name].env, ENVS, SEEDS, STEPS)
     vector_env = HostEnvAdapter(CASES[name].env, ENVS, [seed + 10 * index for seed in SEEDS])

@@ -141,12 +141,12 @@ def read_arrays(path: Path) -> Arrays:
 
 def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if np.issubdtype(a.dtype, np.floating):
-        return a / b
-    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))  # integers are rounded toward zero
+        return np.asarray(a / b)
+    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))  # integers are rounded toward zero
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return x.dtype.type(0.5) * (np.tanh(x.dtype.type(0.5) * x) + x.dtype.type(1))
+    return np.asarray(x.dtype.type(0.5) * (np.tanh(x.dtype.type(0.5) * x) + x.dtype.type(1)))
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
