@@ -107,3 +107,31 @@ def test_bytes_are_read_as_numbers_from_zero_to_one(shape):
     for kernel, bias, stride in zip(network.kernels, network.biases, network.strides, strict=True):
         x = jax.nn.relu(library_conv(x, kernel, stride) + bias)
     np.testing.assert_allclose(result, x.ravel(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [300, 320])
+def test_many_images_are_convolved_in_blocks(count):
+    """320 images make five blocks; 300 have no power of 2 above 4 and are left whole."""
+    images, kernel = draw(count, 5, 5, 2), draw(3, 3, 2, 4, seed=1)
+
+    def loss(conv, kernel):
+        return jnp.sum(jnp.sin(jax.vmap(lambda image: conv(image, kernel))(images)))
+
+    conv = jax.jit(jax.vmap(conv2d, (0, None)))
+    np.testing.assert_allclose(conv(images, kernel), jax.vmap(library_conv, (0, None))(images, kernel), atol=1e-5)
+    assert ("while" in conv.lower(images, kernel).as_text()) == (count == 320)
+    gradients = [jax.grad(loss, 1)(function, kernel) for function in (conv2d, library_conv)]
+    np.testing.assert_allclose(*gradients, rtol=1e-4, atol=1e-3)
+
+
+def test_seeds_do_not_copy_the_rows_of_pixels_again():
+    """The gradient under ``vmap`` over one seed reads the rows that the convolution has made: nine copies, not more."""
+    images, kernels = draw(1, 4, 9, 9, 3), draw(1, 3, 3, 3, 6, seed=1)
+
+    def gradient(images, kernel):
+        return jax.grad(lambda k: jnp.sum(jnp.sin(jax.vmap(lambda image: conv2d(image, k))(images))))(kernel)
+
+    seeds = jax.jit(jax.vmap(gradient)).lower(images, kernels).as_text()
+    single = jax.jit(gradient).lower(images[0], kernels[0]).as_text()
+    slices = [text.count("tensor<4x7x7x3xf32>") for text in (seeds, single)]
+    assert slices[0] == slices[1] > 0

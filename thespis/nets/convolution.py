@@ -7,6 +7,7 @@ the convolution itself too. On accelerators XLA's own is used throughout.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import jax
@@ -19,6 +20,8 @@ from jaxtyping import Array, Float, Num
 Padding = Literal["VALID", "SAME"]
 MIN_ROWS_TO_SPLIT = 8
 """A sum over so many rows for each column of the result is split in two halves, one for each of two cores."""
+MAX_WHOLE, BLOCK_SIZE, MIN_BLOCK_SIZE = 256, 64, 16
+"""More images than the first number are convolved in blocks of the largest power of 2 that divides it, between the others."""
 MAX_SEPARATE_KERNELS = 16
 """Up to so many kernels that ``vmap`` maps over have a product each; more of them share a batched one."""
 
@@ -57,9 +60,19 @@ Kernel = Float[Array, "window window in out"]
 
 
 def _conv(images: Images, kernel: Kernel, *, stride: int, padding: Padding) -> Array:
-    """On CPUs: XLA's convolution where padding would have to be stored, one product elsewhere."""
-    form = _library_conv if padding == "SAME" else _product_conv
-    return form(images, kernel, stride=stride, padding=padding)
+    """On CPUs: XLA's convolution where padding would have to be stored, one product elsewhere.
+
+    Many images are convolved block by block, in memory that is used again.
+    """
+    if padding == "SAME":
+        return _library_conv(images, kernel, stride=stride, padding=padding)
+    count = images.shape[0]
+    size = math.gcd(count, BLOCK_SIZE)
+    if count <= MAX_WHOLE or size < MIN_BLOCK_SIZE:
+        return _product_conv(images, kernel, stride=stride, padding=padding)
+    blocks = images.reshape(count // size, size, *images.shape[1:])
+    result = jax.lax.map(lambda block: _product_conv(block, kernel, stride=stride, padding=padding), blocks)
+    return result.reshape(count, *result.shape[2:])
 
 
 def _library_conv(images: Images, kernel: Kernel, *, stride: int, padding: Padding) -> Array:
@@ -75,18 +88,19 @@ def _product_conv(images: Images, kernel: Kernel, *, stride: int, padding: Paddi
     return (rows @ kernel.reshape(-1, filters)).reshape(*patches.shape[:-1], filters)
 
 
-def _image_gradient(gradient: Array, images: Any, kernel: Kernel, *, stride: int, padding: Padding) -> Array:
+def _image_gradient(gradient: Array, kernel: Kernel, *, shape: tuple[int, ...], stride: int, padding: Padding) -> Array:
+    """The gradient of the images, which have this shape."""
+
     def conv(images: Images) -> Array:
         return _product_conv(images, kernel, stride=stride, padding=padding)
 
-    return jax.linear_transpose(conv, images.aval)(gradient)[0]
+    return jax.linear_transpose(conv, jax.ShapeDtypeStruct(shape, kernel.dtype))(gradient)[0]
 
 
-def _kernel_gradient(gradient: Array, images: Images, kernel: Any, *, stride: int, padding: Padding) -> Array:
-    window, _, channels, filters = kernel.aval.shape
+def _kernel_gradient(gradient: Array, images: Images, *, window: int, stride: int, padding: Padding) -> Array:
     patches = _patches(images, window, stride, padding).astype(gradient.dtype)
-    rows, values = patches.reshape(-1, patches.shape[-1]), gradient.reshape(-1, filters)
-    return _sum_of_outer_products(values, rows).T.reshape(window, window, channels, filters)
+    rows, values = patches.reshape(-1, patches.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
+    return _sum_of_outer_products(values, rows).T.reshape(window, window, images.shape[-1], -1)
 
 
 def _sum_of_outer_products(a: Float[Array, "row left"], b: Float[Array, "row right"]) -> Float[Array, "left right"]:
@@ -125,15 +139,37 @@ def _pad(images: Images, window: int, stride: int, padding: Padding, value: floa
 
 def _batch(args: tuple[Array, Array], axes: tuple[Any, Any], **options: Any) -> tuple[Array, int]:
     (images, kernel), (images_axis, kernel_axis) = args, axes
-    if kernel_axis is not None and kernel.shape[kernel_axis] > MAX_SEPARATE_KERNELS:
-        return jax.vmap(lambda x, k: _product_conv(x, k, **options), in_axes=axes)(images, kernel), 0
-    if kernel_axis is not None:  # an ensemble, mostly of one member
-        kernels = jnp.moveaxis(kernel, kernel_axis, 0)
-        batches = [images] * len(kernels) if images_axis is None else jnp.moveaxis(images, images_axis, 0)
-        return jnp.stack([conv2d_p.bind(x, k, **options) for x, k in zip(batches, kernels, strict=True)]), 0
+    if kernel_axis is not None:
+        return _separately(conv2d_p, _product_conv, args, axes, options)
     images = jnp.moveaxis(images, images_axis, 0)
     result = conv2d_p.bind(images.reshape(-1, *images.shape[2:]), kernel, **options)
     return result.reshape(*images.shape[:2], *result.shape[1:]), 0
+
+
+def _batch_image_gradient(args: tuple[Array, Array], axes: tuple[Any, Any], **options: Any) -> tuple[Array, int]:
+    (gradient, kernel), (gradient_axis, kernel_axis) = args, axes
+    if kernel_axis is not None:
+        return _separately(image_gradient_p, _image_gradient, args, axes, options)
+    gradient = jnp.moveaxis(gradient, gradient_axis, 0)
+    count, images = gradient.shape[:2]
+    options["shape"] = (count * images, *options["shape"][1:])
+    result = image_gradient_p.bind(gradient.reshape(-1, *gradient.shape[2:]), kernel, **options)
+    return result.reshape(count, images, *result.shape[1:]), 0
+
+
+def _batch_kernel_gradient(args: tuple[Array, Array], axes: tuple[Any, Any], **options: Any) -> tuple[Array, int]:
+    return _separately(kernel_gradient_p, _kernel_gradient, args, axes, options)
+
+
+def _separately(
+    primitive: Primitive, function: Any, args: tuple[Array, Array], axes: tuple[Any, Any], options: dict[str, Any]
+) -> tuple[Array, int]:
+    """One call for each entry of a mapped axis (an ensemble or seeds, mostly one), or batched products if many."""
+    count = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    if count > MAX_SEPARATE_KERNELS:
+        return jax.vmap(lambda x, y: function(x, y, **options), in_axes=axes)(*args), 0
+    rows = [[x] * count if axis is None else list(jnp.moveaxis(x, axis, 0)) for x, axis in zip(args, axes, strict=True)]
+    return jnp.stack([primitive.bind(x, y, **options) for x, y in zip(*rows, strict=True)]), 0
 
 
 def _result_shape(images: Any, kernel: Any, **options: Any) -> Any:
@@ -141,10 +177,60 @@ def _result_shape(images: Any, kernel: Any, **options: Any) -> Any:
     return jax.core.ShapedArray(result.shape, result.dtype)
 
 
-conv2d_p = Primitive("conv2d")
+def _image_gradient_shape(gradient: Any, kernel: Any, *, shape: tuple[int, ...], **options: Any) -> Any:
+    return jax.core.ShapedArray(shape, kernel.dtype)
+
+
+def _kernel_gradient_shape(gradient: Any, images: Any, *, window: int, **options: Any) -> Any:
+    return jax.core.ShapedArray((window, window, images.shape[-1], gradient.shape[-1]), gradient.dtype)
+
+
+def _primitive(name: str, function: Any, shape: Any, batch: Any, static: tuple[str, ...]) -> Primitive:
+    primitive = Primitive(name)
+    primitive.def_impl(jax.jit(function, static_argnames=static))
+    primitive.def_abstract_eval(shape)
+    mlir.register_lowering(primitive, mlir.lower_fun(function, multiple_results=False))
+    batching.primitive_batchers[primitive] = batch
+    return primitive
+
+
+# The gradients are primitives too: seeds and ensembles are often mapped over after the gradient has been taken.
+conv2d_p = _primitive("conv2d", _conv, _result_shape, _batch, ("stride", "padding"))
 """Convolution of a batch of images: bilinear, with gradients of its own."""
-conv2d_p.def_impl(jax.jit(_conv, static_argnames=("stride", "padding")))
-conv2d_p.def_abstract_eval(_result_shape)
-mlir.register_lowering(conv2d_p, mlir.lower_fun(_conv, multiple_results=False))
-ad.defbilinear(conv2d_p, _image_gradient, _kernel_gradient)
-batching.primitive_batchers[conv2d_p] = _batch
+image_gradient_p = _primitive(
+    "conv2d_image_gradient",
+    _image_gradient,
+    _image_gradient_shape,
+    _batch_image_gradient,
+    ("shape", "stride", "padding"),
+)
+kernel_gradient_p = _primitive(
+    "conv2d_kernel_gradient",
+    _kernel_gradient,
+    _kernel_gradient_shape,
+    _batch_kernel_gradient,
+    ("window", "stride", "padding"),
+)
+
+# Each is bilinear, and its gradients are the other two.
+ad.defbilinear(
+    conv2d_p,
+    lambda gradient, images, kernel, **how: image_gradient_p.bind(gradient, kernel, shape=images.aval.shape, **how),
+    lambda gradient, images, kernel, **how: kernel_gradient_p.bind(
+        gradient, images, window=kernel.aval.shape[0], **how
+    ),
+)
+ad.defbilinear(
+    image_gradient_p,
+    lambda images, gradient, kernel, *, shape, **how: conv2d_p.bind(images, kernel, **how),
+    lambda images, gradient, kernel, *, shape, **how: kernel_gradient_p.bind(
+        gradient, images, window=kernel.aval.shape[0], **how
+    ),
+)
+ad.defbilinear(
+    kernel_gradient_p,
+    lambda kernel, gradient, images, *, window, **how: conv2d_p.bind(images, kernel, **how),
+    lambda kernel, gradient, images, *, window, **how: image_gradient_p.bind(
+        gradient, kernel, shape=images.aval.shape, **how
+    ),
+)
