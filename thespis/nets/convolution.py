@@ -21,7 +21,7 @@ Padding = Literal["VALID", "SAME"]
 MIN_ROWS_TO_SPLIT = 8
 """A sum over so many rows for each column of the result is split in two halves, one for each of two cores."""
 MAX_WHOLE, BLOCK_SIZE, MIN_BLOCK_SIZE = 256, 64, 16
-X
+"""Images are convolved in blocks above the first number; the size of a block is a power of 2 within the others."""
 MAX_SEPARATE_KERNELS = 16
 """Up to so many kernels that ``vmap`` maps over have a product each; more of them share a batched one."""
 
