@@ -14,8 +14,9 @@ from method_cases import CASES
 from small_envs import HostEnvAdapter
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Feed, ReplaySampler, Store
+from thespis.core.feeds import ReplaySampler, Store, WindowFeed
 from thespis.core.laws.assertions import assert_same_bits
+from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, Transition
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.feeds import Replay
@@ -39,7 +40,7 @@ class ReservoirState(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Reservoir(Feed):
+class Reservoir(WindowFeed):
     """A uniform sample of all transitions so far, in a fixed number of slots (Vitter, 1985, algorithm R)."""
 
     collects: ClassVar[bool] = True
@@ -166,6 +167,9 @@ def test_own_samplers_are_settings():
         apply_settings(DQN(), ["feed.sampler=no_such_module:Sampler"])
 
 
-def test_a_feed_without_datasets_says_so():
+def test_own_feeds_are_settings_and_say_what_they_cannot_do():
+    name = f"{Reservoir.__module__}:Reservoir"
+    method = apply_settings(DQN(), [f"feed={name}", "feed.num_slots=9"])
+    assert method.feed == Reservoir(9) and from_config(to_config(method)).feed == Reservoir(9)
     with pytest.raises(UserError, match="fed by Reservoir learns from fresh experience"):
-        Reservoir().make_sampler(None)
+        Reservoir().make_sampler(random_transitions(CASES["dqn"].env.spec, np.random.default_rng(0), 4, 1))

@@ -203,3 +203,7 @@ class Feed(abc.ABC):
     def for_time_limit(self, time_limit: int | None) -> Feed:
         """The feed for an environment with this time limit of episodes; by default unchanged."""
         return self
+
+
+class WindowFeed(Feed):
+    """A feed whose batches are windows of consecutive steps of one environment, masked after an episode's end."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import BranchedSampler, DatasetSampler, Feed, ReplaySampler, Store
+from thespis.core.feeds import BranchedSampler, DatasetSampler, Feed, ReplaySampler, Store, WindowFeed
 from thespis.core.records import Batch, EpisodeStats, Transition
 from thespis.data import frame_buffer, length_buckets, ring_buffer, samplers
 from thespis.data.prioritized import Prioritized as Prioritized
@@ -148,7 +148,7 @@ class EpisodeStore(Store):
 
 
 @dataclasses.dataclass(frozen=True)
-class Replay(Feed):
+class Replay(WindowFeed):
     """Replay buffer: windows sampled, uniformly by default, from the last ``buffer_size`` transitions.
 
     After ``learning_starts`` transitions, every ``update_interval`` steps of all environments are followed by
@@ -272,7 +272,7 @@ class ReplayStore(Store):
 
 
 @dataclasses.dataclass(frozen=True)
-class LoggedTransitions(Feed):
+class LoggedTransitions(WindowFeed):
     """Windows sampled uniformly from a fixed dataset of transitions."""
 
     reads_datasets: ClassVar[bool] = True

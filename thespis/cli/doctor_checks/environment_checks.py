@@ -364,7 +364,7 @@ def _sac_update_seconds(spec: EnvSpec, seconds_left: float) -> float | None:
     from thespis.core.records import Batch
     from thespis.methods.online.sac import SAC
 
-    method, rows, count = SAC(), SAC().feed.batch_size, 10
+    method, rows, count = SAC(), SAC().feed.batch_shape[1], 10
     steps = jax.tree.map(jnp.asarray, random_transitions(spec, np.random.default_rng(0), 1, rows))
     batch = Batch(steps, jnp.ones((1, rows), bool), (), jnp.int32(0))
     start = time.perf_counter()

@@ -24,6 +24,7 @@ import equinox as eqx
 from jaxtyping import Array, Key
 
 from thespis.core.errors import UserError
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
 from thespis.critics.categorical import CategoricalQ
 from thespis.data.feeds import Replay
@@ -72,7 +73,7 @@ class C51(EpsilonGreedy, DiscreteQMethod):
     """Networks that learn in parallel; ``feed.batch_size`` is split among them in equal shares."""
     target_update_interval: int = eqx.field(static=True, default=2_500)
     """Updates between copies of the networks to the target networks."""
-    feed: Replay = eqx.field(
+    feed: WindowFeed = eqx.field(
         static=True, default=Replay(buffer_size=900_000, batch_size=32, learning_starts=1_000, update_interval=4)
     )
     """Replay buffer: buffer_size, batch_size, learning_starts, update_interval, num_updates, sequence_length

@@ -23,6 +23,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.actors.deterministic import DPGActor, DPGMethod, build_dpg_actor
 from thespis.actors.policy_heads import vmap_act
 from thespis.core.contracts import Mode
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.critics.value_functions import (
     QFunction,
@@ -70,7 +71,7 @@ class DDPG(DPGMethod):
     """Polyak step size of the target networks at each update."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor and critic."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "ddpg"

@@ -20,6 +20,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Key
 
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, Number, Report
 from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
@@ -53,7 +54,7 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
     once)."""
     target_update_interval: int = eqx.field(static=True, default=1_000)
     """Updates between copies of the network to the target network."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=64, learning_starts=1_000, update_interval=4))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=64, learning_starts=1_000, update_interval=4))
     """Replay buffer: buffer_size, batch_size, learning_starts, update_interval, num_updates, sequence_length
     (n-step)."""
 

@@ -25,6 +25,7 @@ from thespis.actors.mixture_of_experts import MixtureOfExperts
 from thespis.actors.policy_heads import SquashedGaussian, vmap_act
 from thespis.actors.state_dependent_noise import SquashedStateDependentNoise
 from thespis.actors.stochastic import DEFAULT_POLICY_HEAD, SoftActor, StochasticActor
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import QFunction, critic_observation, evaluate_ensemble, init_ensemble
@@ -98,7 +99,7 @@ class SAC(SoftActorCritic):
     encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder of each network before the hidden layers: None (images: by size), NatureCNN, MinAtarCNN, ImpalaCNN,
     ResNet or your own module:Class, built with (observation_space, key)."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "sac"

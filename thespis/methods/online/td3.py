@@ -19,6 +19,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.actors.deterministic import DeterministicActor, DPGMethod, NoisyPolicy
 from thespis.core.contracts import Mode
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import QFunction, critic_observation, evaluate_ensemble, init_ensemble
@@ -84,7 +85,7 @@ class TD3(DPGMethod):
     encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder of each network before the hidden layers: None (images: by size), NatureCNN, MinAtarCNN, ImpalaCNN,
     ResNet or your own module:Class, built with (observation_space, key)."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "td3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from thespis.core.records import Citation
 from thespis.data.feeds import Replay
@@ -25,7 +26,8 @@ _LARGE_DDPG = dataclasses.replace(
 
 
 def _arms(base: DDPG) -> tuple[Arm, ...]:
-    newest = dataclasses.replace(base.feed, buffer_size=base.feed.batch_size)
+    feed: Any = base.feed
+    newest = dataclasses.replace(feed, buffer_size=feed.batch_size)
     return (
         Arm("DDPG", base),
         Arm("no target nets", dataclasses.replace(base, tau=1.0)),
