@@ -90,4 +90,5 @@ def test_random_components_train_equally_in_both_loops(number):
 def test_part_choices_follow_the_annotations():
     assert set(part_choices(SAC)["entropy"]) == {"none", "CausalEntropy"}
     assert part_choices(PPO)["memory"]["none"] is type(None)
-    assert "hidden_sizes" not in part_choices(SAC) and "feed" not in part_choices(SAC)
+    assert "hidden_sizes" not in part_choices(SAC) and "feed" not in part_choices(PPO)
+    assert {"Replay", "LoggedTransitions"} <= set(part_choices(SAC)["feed"])
