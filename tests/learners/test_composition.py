@@ -56,10 +56,11 @@ def random_method(number: int):
     """A method with a random component for each of its settings; half of the time SAC, which has most settings."""
     rng = np.random.default_rng(number)
     method, env = METHODS[0] if rng.random() < 0.5 else METHODS[rng.integers(1, len(METHODS))]
-    chosen = {name: rng.choice(sorted(classes)) for name, classes in part_choices(type(method)).items()}
+    choices = {name: classes for name, classes in part_choices(type(method)).items() if name != "feed"}
+    chosen = {name: rng.choice(sorted(classes)) for name, classes in choices.items()}
     if chosen.get("critic") == "HypernetworkCritic":
         del chosen["encoder"]  # its networks are its own: an encoder is refused
-    parts = {name: part_choices(type(method))[name][choice] for name, choice in chosen.items()}
+    parts = {name: choices[name][choice] for name, choice in chosen.items()}
     chosen_parts = {
         name: None if part is type(None) else SMALL_PARTS.get(part) or part() for name, part in parts.items()
     }
