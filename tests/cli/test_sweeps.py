@@ -82,7 +82,6 @@ def test_wide_networks_have_the_bits_of_train(thespis, ray):
     assert outcome(Path("s/sac,seeds=0-1")) == outcome(Path("straight"))
 
 
-@pytest.mark.slow
 def test_method_and_environment_objects(tmp_path):
     """A callback stops the sweep; the same call then continues it."""
     options = {
