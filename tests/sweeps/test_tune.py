@@ -182,20 +182,19 @@ def ray_of_this_process():
     connection.disconnect()
 
 
-@pytest.mark.slow
 def test_a_study_in_a_cluster_gets_its_runs_back(tmp_path, ray_of_this_process):
     from thespis import api
 
     seen = []
     options = FAST | {"names": NAMES, "seeds": 3, "out": tmp_path / "study", "cluster": "auto"}
-    result = tune("a2c", "probe:constant", trials=3, callbacks=[seen.append], **options)
-    assert (result.reason, len(result.trials)) == ("finished", 3)
-    assert [event.kind for event in seen] == ["start", *["done"] * 3]
+    result = tune("a2c", "probe:constant", trials=2, callbacks=[seen.append], **options)
+    assert (result.reason, len(result.trials)) == ("finished", 2)
+    assert [event.kind for event in seen] == ["start", *["done"] * 2]
     best = result.best
     assert best is not None and best.score == 10.0
     run = api.load(tmp_path / "study" / f"trial-{best.number:04d}")
     assert run.step >= 80 and run.config["method"]["discount"] == best.settings["discount"]
-    assert tune("a2c", "probe:constant", trials=3, **options).trials == result.trials
+    assert tune("a2c", "probe:constant", trials=2, **options).trials == result.trials
 
 
 @pytest.mark.slow
