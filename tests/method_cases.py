@@ -18,7 +18,7 @@ from thespis.data.feeds import (
     LoggedEpisodes,
     LoggedTransitions,
     PreferencePairs,
-    Prioritized,
+    PrioritizedSampler,
     Replay,
     Rollouts,
 )
@@ -194,7 +194,7 @@ CASES = {
         DQN(
             hidden_sizes=SMALL,
             target_update_interval=3,
-            feed=replay(sequence_length=3, sampler=Prioritized(beta_updates=20)),
+            feed=replay(sequence_length=3, sampler=PrioritizedSampler(beta_updates=20)),
         ),
         CHOICE,
     ),

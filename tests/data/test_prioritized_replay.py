@@ -11,7 +11,7 @@ from synthetic_steps import COUNT, ENVS, coded_steps, stacked_steps
 
 from thespis.core.errors import UserError
 from thespis.core.records import Report
-from thespis.data.feeds import Prioritized, Replay
+from thespis.data.feeds import PrioritizedSampler, Replay
 from thespis.data.prioritized import Priorities, init_sum_tree
 
 
@@ -50,31 +50,31 @@ def test_equal_indices_leave_consistent_sums():
 def test_frequencies_are_proportional_to_priorities():
     """Chi-square test of 200,000 draws, at a level at which one in ten thousand true samplers fails."""
     errors = np.array([0.0, 0.5, 1.0, 2.0, 4.0, 0.1, 7.0, 3.0])
-    sampler = Prioritized(alpha=0.7, epsilon=0.01)
+    sampler = PrioritizedSampler(alpha=0.7, epsilon=0.01)
     state = sampler.add(sampler.init(8), jnp.arange(8), jnp.ones(8, bool))
     state = sampler.revise(state, jnp.arange(8), jnp.asarray(errors, "float32"))
     probs = (errors + 0.01) ** 0.7
     probs /= probs.sum()
     draw = jax.jit(lambda key: sampler.draw(state, 200, key))
     # draws of one batch are stratified, hence less scattered than independent ones: one from each batch is taken
-    drawn = np.concatenate([np.asarray(draw(jax.random.key(i)))[[i % 200]] for i in range(2_000)])
-    assert stats.chisquare(np.bincount(drawn, minlength=8), 2_000 * probs).pvalue > 1e-4
+    indices = np.concatenate([np.asarray(draw(jax.random.key(i)))[[i % 200]] for i in range(2_000)])
+    assert stats.chisquare(np.bincount(indices, minlength=8), 2_000 * probs).pvalue > 1e-4
     batches = np.concatenate([np.asarray(draw(jax.random.key(i))) for i in range(1_000)])
     np.testing.assert_allclose(np.bincount(batches, minlength=8) / len(batches), probs, atol=0.001)
 
 
 def test_weights_correct_the_sampling_by_the_formula():
-    sampler = Prioritized(alpha=1.0, beta=0.5, beta_updates=100, epsilon=0.0)
+    sampler = PrioritizedSampler(alpha=1.0, beta=0.5, beta_updates=100, epsilon=0.0)
     tree = init_sum_tree(4).set(jnp.arange(4), jnp.asarray([1.0, 2.0, 5.0, 0.0]))
-    state, drawn = Priorities(tree, jnp.asarray(5.0)), jnp.asarray([0, 1, 2, 2])
+    state, indices = Priorities(tree, jnp.asarray(5.0)), jnp.asarray([0, 1, 2, 2])
     for update_index, beta in ((0, 0.5), (50, 0.75), (100, 1.0), (1_000, 1.0)):
-        weights = sampler.weights(state, drawn, jnp.int32(3), jnp.int32(update_index))
+        weights = sampler.weights(state, indices, jnp.int32(3), jnp.int32(update_index))
         expected = (3 * np.array([1, 2, 5, 5]) / 8) ** -beta
         np.testing.assert_allclose(weights, expected / expected.max(), rtol=1e-5)
 
 
 def test_new_windows_have_the_largest_priority_so_far():
-    sampler = Prioritized(alpha=1.0, epsilon=0.0)
+    sampler = PrioritizedSampler(alpha=1.0, epsilon=0.0)
     state = sampler.add(sampler.init(4), jnp.asarray([0, 1]), jnp.asarray([True, True]))
     state = sampler.revise(state, jnp.asarray([0]), jnp.asarray([3.0]))
     state = sampler.revise(state, jnp.asarray([0]), jnp.asarray([0.5]))
@@ -99,7 +99,7 @@ def sample_often(store, steps):
 def test_every_readable_window_is_sampled_and_no_other(length, interval):
     """Before the buffer is full and after it was overwritten three times."""
     feed = Replay(
-        buffer_size=30, batch_size=30, update_interval=interval, sequence_length=length, sampler=Prioritized()
+        buffer_size=30, batch_size=30, update_interval=interval, sequence_length=length, sampler=PrioritizedSampler()
     )
     store, steps = feed.make_store(1_000), coded_steps(40)
     state = store.init(jax.tree.map(lambda x: x[0, 0], steps), ENVS)
@@ -121,7 +121,7 @@ def test_every_readable_window_is_sampled_and_no_other(length, interval):
 
 def test_priorities_of_overwritten_windows_are_gone():
     """The windows with the most extreme priorities are overwritten, and new ones begin with the largest."""
-    feed = Replay(buffer_size=8, batch_size=8, sampler=Prioritized(alpha=1.0, epsilon=0.0))
+    feed = Replay(buffer_size=8, batch_size=8, sampler=PrioritizedSampler(alpha=1.0, epsilon=0.0))
     store, steps = feed.make_store(100), coded_steps(20)
     steps = jax.tree.map(lambda x: x[:, :1], steps)
     state = store.init(jax.tree.map(lambda x: x[0, 0], steps), 1)
@@ -130,7 +130,7 @@ def test_priorities_of_overwritten_windows_are_gone():
     batch = store.sample(state, steps, (), jnp.int32(8), jnp.int32(0), jax.random.key(0))
     part = store.revisable(state)
     part = store.revise(
-        part, batch, Report({}, jnp.asarray(np.where(np.asarray(batch.drawn) == 0, 50.0, 0.125), "float32"))
+        part, batch, Report({}, jnp.asarray(np.where(np.asarray(batch.indices) == 0, 50.0, 0.125), "float32"))
     )
     state = store.with_revised(state, part)
     assert float(state.sampler.tree.leaves(jnp.asarray([0]))[0]) == 50.0
@@ -155,7 +155,7 @@ def test_frames_that_were_overwritten_are_never_sampled(length):
         update_interval=2,
         sequence_length=length,
         frame_stack=COUNT,
-        sampler=Prioritized(),
+        sampler=PrioritizedSampler(),
     )
     store = feed.make_store(1_000)
     state = store.init(jax.tree.map(lambda x: np.asarray(x[0, 0]), steps), ENVS)
@@ -180,7 +180,7 @@ def test_frames_that_were_overwritten_are_never_sampled(length):
 
 
 def test_a_method_without_priorities_is_refused():
-    feed = Replay(buffer_size=8, batch_size=4, sampler=Prioritized())
+    feed = Replay(buffer_size=8, batch_size=4, sampler=PrioritizedSampler())
     store, steps = feed.make_store(100), coded_steps(4)
     state = store.init(jax.tree.map(lambda x: x[0, 0], steps), ENVS)
     batch = store.sample(state, steps, (), jnp.int32(4), jnp.int32(0), jax.random.key(0))

@@ -119,11 +119,11 @@ class Newest(ReplaySampler):
         newest = jax.lax.top_k(state[0], self.num_newest)[1]
         return newest[jax.random.randint(key, (batch_size,), 0, self.num_newest)]
 
-    def weights(self, state, drawn, num_windows, update_index):
-        return jnp.ones(drawn.shape)
+    def weights(self, state, indices, num_windows, update_index):
+        return jnp.ones(indices.shape)
 
-    def revise(self, state, drawn, priorities):
-        return state[0], state[1] + (priorities.shape[0] == drawn.shape[0])
+    def revise(self, state, indices, priorities):
+        return state[0], state[1] + (priorities.shape[0] == indices.shape[0])
 
 
 REPLAY = Replay(

@@ -107,13 +107,13 @@ class ReplaySampler(abc.ABC):
 
     @abc.abstractmethod
     def weights(
-        self, state: PyTree, drawn: Int[Array, " row"], num_windows: Int[Array, ""], update_index: Int[Array, ""]
+        self, state: PyTree, indices: Int[Array, " row"], num_windows: Int[Array, ""], update_index: Int[Array, ""]
     ) -> Float[Array, " row"]:
-        """Weights of drawn windows in the loss; ``num_windows`` can be sampled at present."""
+        """Weights of sampled windows in the loss; ``num_windows`` can be sampled at present."""
 
     @abc.abstractmethod
-    def revise(self, state: PyTree, drawn: Int[Array, " row"], priorities: Float[Array, " row"]) -> PyTree:
-        """The state after an update on drawn windows, which reported their priorities."""
+    def revise(self, state: PyTree, indices: Int[Array, " row"], priorities: Float[Array, " row"]) -> PyTree:
+        """The state after an update on sampled windows, which reported their priorities."""
 
 
 class DatasetPass(Protocol):

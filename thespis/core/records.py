@@ -161,7 +161,7 @@ class Batch(eqx.Module):
     replay or a dataset (``time`` is 1 unless longer sequences are requested). ``mask`` is false for steps of
     a window after its episode's end. ``memory`` is the actor's memory before the first step,
     ``[row]``. ``update_index`` counts updates; it is the same for all seeds, so that a branch on it stays a
-    branch under ``vmap``. ``weights`` multiply the losses of rows that were not sampled uniformly, and ``drawn`` says
+    branch under ``vmap``. ``weights`` multiply the losses of rows that were not sampled uniformly, and ``indices`` says
     which windows of the store they are; an update on such a batch reports ``priorities``.
     """
 
@@ -170,7 +170,7 @@ class Batch(eqx.Module):
     memory: PyTree[Leaf]
     update_index: Int[Array, ""]
     weights: Float[Array, " row"] | None = None
-    drawn: Int[Array, " row"] | None = None
+    indices: Int[Array, " row"] | None = None
 
 
 class Report(eqx.Module):

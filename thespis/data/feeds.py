@@ -12,7 +12,7 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import BranchedSampler, DatasetSampler, Feed, ReplaySampler, Store, WindowFeed
 from thespis.core.records import Batch, EpisodeStats, Transition
 from thespis.data import frame_buffer, length_buckets, ring_buffer, samplers
-from thespis.data.prioritized import Prioritized as Prioritized
+from thespis.data.prioritized import PrioritizedSampler as PrioritizedSampler
 from thespis.data.sampled_replay import ReplayBuffer, SampledReplayStore
 
 
@@ -180,8 +180,8 @@ class Replay(WindowFeed):
     then stored once. With episodes shorter than 32 steps some of the oldest transitions are not stored. 0: observations
     are stored whole, as those of datasets always are."""
     sampler: ReplaySampler | None = None
-    """How windows are sampled: None (uniformly), Prioritized, or your own module:Class. For methods that weight their
-    losses: dqn, c51, ddpg, td3 and sac."""
+    """How windows are sampled: None (uniformly), PrioritizedSampler, or your own module:Class. For methods that weight
+    their losses: dqn, c51, ddpg, td3 and sac."""
 
     @property
     def batch_shape(self) -> tuple[int, int]:

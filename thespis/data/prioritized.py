@@ -40,7 +40,7 @@ class SumTree(eqx.Module):
         return self.nodes[1]
 
     def leaves(self, indices: Int[Array, " n"]) -> Float[Array, " n"]:
-        """Values of leaves."""
+        """The values of the leaves with these indices."""
         return self.nodes[self.num_leaves + indices]
 
     def set(self, indices: Int[Array, " n"], values: Float[Array, " n"]) -> SumTree:
@@ -79,7 +79,7 @@ class Priorities(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Prioritized(ReplaySampler):
+class PrioritizedSampler(ReplaySampler):
     """Prioritized sampling by TD errors (Schaul et al., 2016)."""
 
     alpha: float = 0.6
@@ -113,15 +113,15 @@ class Prioritized(ReplaySampler):
         return state.tree.find(points * state.tree.total)
 
     def weights(
-        self, state: Priorities, drawn: Int[Array, " row"], num_windows: Array, update_index: Int[Array, ""]
+        self, state: Priorities, indices: Int[Array, " row"], num_windows: Array, update_index: Int[Array, ""]
     ) -> Float[Array, " row"]:
-        """Importance weights of drawn windows among ``num_windows``; the largest is 1."""
+        """Importance weights of sampled windows among ``num_windows``; the largest is 1."""
         beta = self.beta + (1.0 - self.beta) * jnp.clip(update_index / self.beta_updates, 0.0, 1.0)
-        probs = state.tree.leaves(drawn) / state.tree.total
+        probs = state.tree.leaves(indices) / state.tree.total
         log_weights = -beta * jnp.log(jnp.maximum(num_windows * probs, jnp.finfo("float32").tiny))
         return jnp.exp(log_weights - jnp.max(log_weights))
 
-    def revise(self, state: Priorities, drawn: Int[Array, " row"], priorities: Float[Array, " row"]) -> Priorities:
+    def revise(self, state: Priorities, indices: Int[Array, " row"], priorities: Float[Array, " row"]) -> Priorities:
         """Priorities after an update that has reported new ones, such as absolute TD errors."""
         values = (priorities + self.epsilon) ** self.alpha
-        return Priorities(state.tree.set(drawn, values), jnp.maximum(state.largest, jnp.max(values)))
+        return Priorities(state.tree.set(indices, values), jnp.maximum(state.largest, jnp.max(values)))

@@ -28,7 +28,7 @@ class SampledBuffer(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class SampledReplayStore(Store):
-    """A replay buffer whose windows are chosen by a sampler, such as :class:`~thespis.data.prioritized.Prioritized`."""
+    """A replay buffer whose windows a sampler chooses, such as that of :mod:`thespis.data.prioritized`."""
 
     feed: Any
     base: Any
@@ -74,15 +74,15 @@ class SampledReplayStore(Store):
     ) -> Batch:
         """The batch for the next update, with its weights."""
         length, num_envs = self.feed.sequence_length, state.buffer.steps.reward.shape[1]
-        drawn = self.sampler.draw(state.sampler, self.feed.batch_size, key)
-        rows = (drawn // num_envs + jnp.arange(length)[:, None]) % state.buffer.num_rows
-        steps, mask = state.buffer.take(rows, drawn % num_envs)
+        indices = self.sampler.draw(state.sampler, self.feed.batch_size, key)
+        rows = (indices // num_envs + jnp.arange(length)[:, None]) % state.buffer.num_rows
+        steps, mask = state.buffer.take(rows, indices % num_envs)
         num_windows = (state.buffer.num_available(num_written) - length + 1) * num_envs
-        weights = self.sampler.weights(state.sampler, drawn, num_windows, update_index)
-        return Batch(steps, mask, (), update_index, weights, drawn)
+        weights = self.sampler.weights(state.sampler, indices, num_windows, update_index)
+        return Batch(steps, mask, (), update_index, weights, indices)
 
     def revisable(self, state: SampledBuffer) -> PyTree:
-        """The sampler's state."""
+        """The state of the sampler, which every update changes."""
         return state.sampler
 
     def with_revised(self, state: SampledBuffer, part: PyTree) -> SampledBuffer:
@@ -95,9 +95,9 @@ class SampledReplayStore(Store):
         Raises:
             UserError: if the method has reported no priorities.
         """
-        if report.priorities is None or batch.drawn is None:
+        if report.priorities is None or batch.indices is None:
             raise UserError("this method reports no priorities and cannot use feed.sampler: set it to none")
-        return self.sampler.revise(part, batch.drawn, report.priorities)
+        return self.sampler.revise(part, batch.indices, report.priorities)
 
     def env_axes(self, state: SampledBuffer) -> PyTree:
         """The axis of each leaf that indexes environments: the sampler's state has none."""

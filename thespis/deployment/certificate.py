@@ -30,6 +30,7 @@ from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
 from thespis.runs.system_info import package_versions
 from thespis.runtime.keys import fold, seed_key
+from thespis.training.components import select_rows
 
 MIN_EQUAL_SHARE = 0.999
 """Smallest share of equal discrete actions: rounding decides between values that are almost equal."""
@@ -126,7 +127,7 @@ def certify(
         "latency_ms": {
             "median": float(np.median(milliseconds)),
             "p99": float(np.percentile(milliseconds, 99)),
-            "what": f"{_observations(policy.batch_size)}, on one core, by a process without JAX",
+            "what": f"{describe_call(policy.batch_size)}, on one core, by a process without JAX",
         },
         "versions": package_versions() | _optional_versions(),
     }
@@ -140,7 +141,7 @@ def _play_original(
     key, numbers = fold(seed_key(0), stream), [int(part.input.split(".")[1]) for part in policy.memory]
     for i, first in enumerate(sequence.is_first):
         view = jax.tree.map(lambda x, i=i: x[i], sequence.views)
-        memory = _restart(first, function.initial_memory, memory)
+        memory = select_rows(jnp.asarray(first), function.initial_memory, memory)
         outputs, memory = step(view, memory, fold(key, "act", i))
         leaves = jax.tree.leaves(memory)
         parts = {part.output: leaves[n] for part, n in zip(policy.memory, numbers, strict=True)}
@@ -148,14 +149,8 @@ def _play_original(
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def _restart(is_first: np.ndarray, initial: PyTree, memory: PyTree) -> PyTree:
-    """``memory`` ``[batch, ...]`` with the initial one where an episode starts."""
-    return jax.tree.map(
-        lambda start, kept: jnp.where(is_first.reshape(-1, *[1] * (start.ndim - 1)), start, kept), initial, memory
-    )
-
-
-def _observations(count: int) -> str:
+def describe_call(count: int) -> str:
+    """One call of a policy for so many observations, in words."""
     return "one observation" if count == 1 else f"{count} observations in one call"
 
 

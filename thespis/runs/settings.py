@@ -327,10 +327,7 @@ def _parse_own_class(text: str, bases: tuple[type, ...]) -> Any:
     names = " or ".join(base.__name__ for base in bases)
     if not (isinstance(cls, type) and issubclass(cls, bases) and dataclasses.is_dataclass(cls)):
         raise SettingError(f"{text} is no frozen dataclass that derives from {names}")
-    try:
-        return cls()
-    except TypeError as error:
-        raise SettingError(f"{text} cannot be made without settings of its own ({error})") from error
+    return _make(cls, text)
 
 
 def _parse_class(text: str, classes: dict[str, type]) -> Any:
@@ -340,7 +337,10 @@ def _parse_class(text: str, classes: dict[str, type]) -> Any:
     if text not in classes and (new := renames.renamed_choice(text, classes)):
         renames.notice(f"{text} is now called {new}")
         text = new
-    cls = _parse_choice(text, classes)
+    return _make(_parse_choice(text, classes), text)
+
+
+def _make(cls: type, text: str) -> Any:
     try:
         return cls()
     except TypeError as error:

@@ -83,6 +83,7 @@ def work_in_cluster(study: Study, opened: Any, num_trials: int, jobs: int | None
         board = ray.remote(num_cpus=0)(Board).remote()
         options = {"num_cpus": 1, "max_retries": 0, "max_calls": 1, "scheduling_strategy": "SPREAD"}
         task = ray.remote(**options, runtime_env={"env_vars": connection.env_vars})(run_trial)
+        location = os.getcwd(), named_modules()
         jobs = jobs or int(ray.cluster_resources().get("CPU", 1))
         with catch_interrupts() as stop:
             while (running or num_trials) and not stop.is_set():
@@ -90,7 +91,6 @@ def work_in_cluster(study: Study, opened: Any, num_trials: int, jobs: int | None
                     num_trials -= 1
                     trial = opened.ask()
                     values = suggest_settings(study, trial)
-                    location = os.getcwd(), named_modules()
                     running[task.remote(study, trial.number, values, board, *location)] = trial
                 done, _ = ray.wait(list(running), num_returns=1, timeout=POLL_INTERVAL)
                 _answer(board, {trial.number: trial for trial in running.values()})

@@ -268,7 +268,7 @@ def metric_names(components: Components, spec: EnvSpec, store: Store, num_envs: 
         zero = jnp.zeros((), "int32")
         batch = store.sample(learner.store, steps, memory, zero + ticks, zero, root)
         _, report = components.method.update(learner.method, batch, root)
-        store.revise(store.revisable(learner.store), batch, report)
+        store.revise(store.revisable(learner.store), batch, report)  # raises if the method reports no priorities
         _, signal = components.feedback.update(learner.feedback, batch, root)
         outcomes = zero_episode_stats(components, spec.groups, learner, ticks, num_envs, root)
         _, curriculum_report = components.curriculum.update(learner.curriculum, outcomes, root)

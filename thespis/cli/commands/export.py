@@ -73,6 +73,7 @@ class ExportCommand:
         return 0
 
     def _export_policy(self, run: Run, out: CommandOutput) -> int:
+        from thespis.deployment.certificate import describe_call
         from thespis.deployment.export import export_run
 
         assert self.format != "checkpoint"
@@ -90,8 +91,8 @@ class ExportCommand:
         for name, output in certificate["outputs"].items():
             out.print(f"  {name}: {_describe_output(output)}")
         latency = certificate["latency_ms"]
-        called = "one observation" if self.batch_size == 1 else f"{self.batch_size} observations in one call"
-        out.print(f"{called} on one core: median {latency['median']:.3g} ms, 99% {latency['p99']:.3g} ms")
+        times = f"median {latency['median']:.3g} ms, 99% {latency['p99']:.3g} ms"
+        out.print(f"{describe_call(self.batch_size)} on one core: {times}")
         out.write_result({"out": self.out, "certificate": certificate, "warnings": run.warnings})
         if certificate["passed"]:
             return 0

@@ -78,8 +78,9 @@ def _run_checks(jobs: list[tuple[str, Callable[[], str]]], budget: TimeBudget) -
     checks = []
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
         for start in range(0, len(jobs), _CHECKS_PER_CLEARING):
+            if start:
+                jax.clear_caches()  # compiled programs of all checks together take gigabytes
             checks += pool.map(run_job, jobs[start : start + _CHECKS_PER_CLEARING])
-            jax.clear_caches()  # compiled programs of all checks together take gigabytes
     return checks
 
 
