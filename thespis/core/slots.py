@@ -11,21 +11,56 @@ import importlib
 
 from thespis.core.parts import Part, PartRegistry
 
+_TABLE = {
+    "thespis.core.feeds:Feed": """
+        thespis.data.feeds:Rollouts
+        thespis.data.feeds:Episodes
+        thespis.data.feeds:LoggedEpisodes
+        thespis.data.feeds:PreferencePairs
+        """,
+    "thespis.core.feeds:ReplaySampler": "thespis.data.prioritized:PrioritizedSampler",
+    "thespis.core.feeds:WindowFeed": "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions",
+    "thespis.critics.critic_inputs:CriticInput": "LocalObs GlobalState GlobalStateAction",
+    "thespis.critics.hypernetwork:CriticArchitecture": "ConcatCritic HypernetworkCritic",
+    "thespis.critics.mixers:Mixer": "SumMixer MonotonicMixer",
+    "thespis.learners.games.tabular_cfr:UpdateOrder": "SimultaneousUpdates AlternatingUpdates",
+    "thespis.learners.language.advantage_estimators:AdvantageEstimator": "TrajectoryReturn RewardToGo TurnGAE TokenGAE",
+    "thespis.learners.language.advantage_estimators:GroupBaseline": "NoBaseline GroupMean LeaveOneOut GroupNormalized",
+    "thespis.learners.language.lm_agent:TrainableParams": "All LoRA",
+    "thespis.learners.language.loss_masks:LossMask": "ResponseTokens EnvTokensFirst",
+    "thespis.learners.language.policy_losses:KLPenalty": "ReverseKL K3 FirstTurnKL",
+    "thespis.learners.language.policy_losses:LossReduction": "TokenMean SequenceMean FixedLength",
+    "thespis.learners.language.policy_losses:PolicyLoss": (
+        "PolicyGradient ClippedSurrogate thespis.learners.language.nft:NegativeAwareLoss"
+    ),
+    "thespis.learners.language.preference_losses:PreferenceLoss": "SigmoidLoss IPOLoss HingeLoss",
+    "thespis.learners.language.response_critics:ResponseCritic": """
+        NoCritic
+        ReferenceCritic
+        SuccessCritic
+        SoftValueCritic
+        thespis.learners.language.implicit_reward:ImplicitReward
+        """,
+    "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",
+    "thespis.learners.off_policy.categorical_q:TargetDistribution": "MemberDistribution MixtureDistribution",
+    "thespis.learners.off_policy.discrete_q:MemberExploration": "PerStep PerEpisode",
+    "thespis.learners.off_policy.discrete_q:TargetUpdate": "PeriodicCopy IteratedTargets",
+    "thespis.learners.off_policy.hindsight:HindsightRelabeling": "HindsightFuture HindsightFinal",
+    "thespis.learners.off_policy.replay_ratio:ReplayRatio": "Fixed Adaptive",
+    "thespis.learners.off_policy.temperature:Temperature": "FixedTemperature TunedTemperature",
+    "thespis.learners.on_policy.method:AdvantageNormalizer": "BatchNormalizer MinibatchNormalizer",
+    "thespis.learners.on_policy.policy_regularizers:PolicyRegularizer": "MagnetKL SqrtKL MirrorDescentKL",
+    "thespis.learners.optim.normalizers:RewardNormalizer": "ReturnNormalizer RewardCentering",
+    "thespis.learners.optim.optimizers:LearningRateSchedule": "InverseSqrtSchedule LinearSchedule OptaxSchedule",
+    "thespis.learners.optim.optimizers:OptimizerFactory": "OptaxOptimizer",
+    "thespis.methods.online.n_step_q:Bootstrap": "QLearning Sarsa",
+    "thespis.nets.cnn:ImageEncoder": "NatureCNN MinAtarCNN ImpalaCNN thespis.nets.resnet:ResNet",
+}
+"""Parts by slot, a class of the slot's own module by its name and others as ``module:Class``."""
+
 SLOTS: dict[str, tuple[str, ...]] = {
-    "thespis.core.feeds:Feed": (
-        "thespis.data.feeds:Rollouts",
-        "thespis.data.feeds:Episodes",
-        "thespis.data.feeds:LoggedEpisodes",
-        "thespis.data.feeds:PreferencePairs",
-    ),
-    "thespis.core.feeds:WindowFeed": ("thespis.data.feeds:Replay", "thespis.data.feeds:LoggedTransitions"),
-    "thespis.core.feeds:ReplaySampler": ("thespis.data.prioritized:PrioritizedSampler",),
-    "thespis.nets.cnn:ImageEncoder": (
-        "thespis.nets.cnn:NatureCNN",
-        "thespis.nets.cnn:MinAtarCNN",
-        "thespis.nets.cnn:ImpalaCNN",
-        "thespis.nets.resnet:ResNet",
-    ),
+    slot: tuple(part if ":" in part else f"{slot.partition(':')[0]}:{part}" for part in parts.split())
+    for slot, parts in _TABLE.items()
 }
 """Paths of parts by the path of their abstract class, both ``module:Class``."""
 
@@ -37,10 +72,10 @@ def slot_parts() -> list[Part]:
     ]
 
 
-def import_members(slot: str) -> None:
-    """Import the modules of the parts of Thespis that derive from ``slot``, a class as ``module:Class``."""
-    for path in SLOTS.get(slot, ()):
-        importlib.import_module(path.partition(":")[0])
+def import_members(slot: str) -> dict[str, type]:
+    """The parts of Thespis that derive from ``slot`` (``module:Class``) by name, imported; none for other classes."""
+    parts = [part.partition(":") for part in SLOTS.get(slot, ())]
+    return {name: getattr(importlib.import_module(module), name) for module, _, name in parts}
 
 
 def slot_registry(slot: str, kinds: frozenset[str]) -> PartRegistry:

@@ -321,8 +321,8 @@ def _concrete_classes(annotation: Any) -> dict[str, type]:
     """The concrete configuration classes that ``annotation`` allows, by name."""
     if not isinstance(annotation, type) or annotation is object:
         return {}
-    import_members(f"{annotation.__module__}:{annotation.__qualname__}")
-    classes = {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
+    classes = import_members(qualified_class(annotation))
+    classes |= {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
     for child in type.__subclasses__(annotation):
         classes |= _concrete_classes(child)
     return {name: cls for name, cls in classes.items() if dataclasses.is_dataclass(cls)}
