@@ -30,6 +30,7 @@ from thespis.cli.commands.evaluate import EvaluateCommand
 from thespis.cli.commands.exploitability import ExploitabilityCommand
 from thespis.cli.commands.export import ExportCommand
 from thespis.cli.commands.list import ListCommand
+from thespis.cli.commands.new import NewCommand
 from thespis.cli.commands.papers import PapersCommand
 from thespis.cli.commands.play import PlayCommand
 from thespis.cli.commands.record import RecordCommand
@@ -67,6 +68,7 @@ COMMANDS: dict[str, type] = {
     "reproduce": ReproduceCommand,
     "benchmark": BenchmarkCommand,
     "list": ListCommand,
+    "new": NewCommand,
     "doctor": DoctorCommand,
 }
 

@@ -376,7 +376,8 @@ def _make_own(cls: Any, text: str, slots: tuple[type, ...]) -> Any:
     if not (isinstance(cls, type) and issubclass(cls, slots) and dataclasses.is_dataclass(cls)):
         raise SettingError(f"{text} is no frozen dataclass that derives from {names}")
     if inspect.isabstract(cls):
-        raise SettingError(f"{text} lacks {', '.join(sorted(cls.__abstractmethods__))}")
+        missing: frozenset[str] = getattr(cls, "__abstractmethods__")  # noqa: B009 (unknown to type checkers)
+        raise SettingError(f"{text} lacks {', '.join(sorted(missing))}")
     return _make(cls, text)
 
 

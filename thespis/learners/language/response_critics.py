@@ -31,8 +31,14 @@ CriticUpdate = tuple[PyTree, Any, dict[str, Float[Array, ""]]]
 class ResponseCritic(eqx.Module):
     """Slot: the critic of logged dialogues."""
 
-    num_critic_pretrain_updates: eqx.AbstractVar[int]
-    """Updates in which the critic learns alone; after them it is frozen. 0: it always learns."""
+    @property
+    @abc.abstractmethod
+    def num_critic_pretrain_updates(self) -> int:
+        """Updates in which the critic learns alone; after them it is frozen. 0: it always learns.
+
+        A field with a default, or a class variable.
+        """
+
     needs_log_ratio: eqx.AbstractClassVar[bool]
     """Whether ``update`` uses the log-ratio of model and reference."""
 
