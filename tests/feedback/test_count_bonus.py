@@ -70,5 +70,5 @@ def test_name_settings_and_errors():
     assert "--feedback counts" in train_command({"feedback": to_config(CountBonus())})
     with pytest.raises(UserError, match="indices 0 to 3"):
         CountBonus(obs_indices=(4,)).init(EnvSpec("made", SPACE, Discrete(2)), KEY)
-    with pytest.raises(UserError, match="environment, rnd or counts"):
+    with pytest.raises(UserError, match="unknown feedback 'count'; did you mean counts"):
         make_feedback("count")

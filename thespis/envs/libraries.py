@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from thespis.core.errors import UserError
+from thespis.core.parts import ENVIRONMENT, installed_parts
 
 COMPILED_LIBRARIES = ("probe", "gymnax", "pgx", "jaxmarl", "text")
 MULTI_AGENT_LIBRARIES = ("pettingzoo", "openspiel")
@@ -88,8 +89,8 @@ def has_env(library: str, name: str) -> bool:
 
 def unknown_env_error(name: str) -> UserError:
     """UserError for an unknown environment name, with the closest known names."""
-    names = list_envs()
-    full_names = {full.partition(":")[2]: full for full in reversed(names)}
+    names = [*list_envs(), *(part.name for part in installed_parts() if part.kind == ENVIRONMENT)]
+    full_names = {full.partition(":")[2] or full: full for full in reversed(names)}
     matches = difflib.get_close_matches(name, names, 3, 0.5)
     matches = matches or [full_names[match] for match in difflib.get_close_matches(name, list(full_names), 3, 0.5)]
     hint = f"did you mean {' or '.join(matches)}? " if matches else ""

@@ -12,11 +12,13 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
 from thespis.core import renames
 from thespis.core.errors import UserError
+from thespis.core.parts import PartRegistry, load_part
+from thespis.core.slots import import_members, slot_registry
 from thespis.runtime.user_modules import import_user_module
 
 
@@ -66,12 +68,20 @@ def _default(field: dataclasses.Field) -> Any:
     return field.default
 
 
+OWN_CLASS = "module:Class"
+"""How the types of slots name a class of the user's own."""
+
+
 def type_name(annotation: Any) -> str:
-    """A type as text: ``float``, ``tuple[int, ...]``, ``FixedScale | RunningNorm``."""
+    """A type as text: ``float``, ``tuple[int, ...]``, ``FixedScale | RunningNorm``; a slot as all parts that fit."""
     if isinstance(annotation, str):
         return annotation
+    if _is_slot(annotation):
+        return " | ".join([*_concrete_classes(annotation), *_registered_parts(annotation).names(), OWN_CLASS])
     if members := union_members(annotation):
-        return " | ".join(type_name(member) for member in members)
+        names = [name for member in members for name in type_name(member).split(" | ")]
+        own = [OWN_CLASS] if OWN_CLASS in names else []
+        return " | ".join([*(name for name in dict.fromkeys(names) if name != OWN_CLASS), *own])
     if annotation is type(None):
         return "none"
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
@@ -194,8 +204,8 @@ def _parse(text: str, annotation: Any) -> Any:
         return _parse_function(text)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _parse_choice(text, {m.name: m for m in annotation} | {str(m.value): m for m in annotation})
-    if ":" in text and _is_slot(annotation):
-        return _parse_own_class(text, (annotation,))
+    if _is_slot(annotation):
+        return _parse_slot(text, (annotation,), _concrete_classes(annotation))
     return _parse_class(text, _concrete_classes(annotation))
 
 
@@ -209,13 +219,14 @@ def _parse_union(text: str, members: tuple[Any, ...]) -> Any:
         if ":" in text:  # the user's own part
             return _parse(text, own[0])
         plain = [member for member in plain if member not in own]
-    if ":" in text and (bases := [member for member in members if _is_slot(member)]):
-        return _parse_own_class(text, tuple(bases))
+    slots = tuple(member for member in members if _is_slot(member))
+    if ":" in text and slots:
+        return _parse_own_class(text, slots)
     readers: list[Callable[[str], Any]] = [
         functools.partial(_parse, annotation=member) for member in plain if member is not str
     ]
     if classes:
-        readers.append(functools.partial(_parse_class, classes=classes))
+        readers.append(functools.partial(_parse_slot, slots=slots, classes=classes))
     if str in plain:
         readers.append(str)
     if type(None) in members and renames.renamed_choice(text.removesuffix("()"), ["none"]):
@@ -310,7 +321,8 @@ def _concrete_classes(annotation: Any) -> dict[str, type]:
     """The concrete configuration classes that ``annotation`` allows, by name."""
     if not isinstance(annotation, type) or annotation is object:
         return {}
-    classes = {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
+    classes = import_members(qualified_class(annotation))
+    classes |= {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
     for child in type.__subclasses__(annotation):
         classes |= _concrete_classes(child)
     return {name: cls for name, cls in classes.items() if dataclasses.is_dataclass(cls)}
@@ -321,23 +333,65 @@ def _is_slot(annotation: Any) -> bool:
     return isinstance(annotation, type) and inspect.isabstract(annotation)
 
 
-def _parse_own_class(text: str, bases: tuple[type, ...]) -> Any:
-    """An object of the user's class ``module:Class``, which derives from one of ``bases``."""
-    cls = _parse_function(text.removesuffix("()"))
-    names = " or ".join(base.__name__ for base in bases)
-    if not (isinstance(cls, type) and issubclass(cls, bases) and dataclasses.is_dataclass(cls)):
+def _registered_parts(*slots: type) -> PartRegistry:
+    """Parts of installed distributions for some slots: those of the slot itself, and of classes above and below it."""
+    related = [cls for slot in slots for cls in (*slot.__mro__, *_abstract_children(slot)) if inspect.isabstract(cls)]
+    names = frozenset(cls.__name__ for cls in related)
+    return slot_registry(" or ".join(slot.__name__ for slot in slots), names)
+
+
+def _abstract_children(cls: type) -> Iterator[type]:
+    for child in type.__subclasses__(cls):
+        if inspect.isabstract(child):
+            yield from (child, *_abstract_children(child))
+
+
+def _parse_slot(text: str, slots: tuple[type, ...], classes: dict[str, type]) -> Any:
+    """An object of a class by its name, by the name that an installed distribution gave it, or ``module:Class``."""
+    if ":" in text and slots:
+        return _parse_own_class(text, slots)
+    registered = _registered_parts(*slots)
+    if (part := registered.find(text.removesuffix("()"))) is None:
+        return _parse_class(text, classes, registered.names())
+    if part.name in classes and part.path != qualified_class(classes[part.name]):
+        raise UserError(
+            f"{part.name} is claimed by {qualified_class(classes[part.name])} and {part.package} ({part.path}): "
+            "write the class as module:Class"
+        )
+    return _make_own(load_part(part), part.path, slots)
+
+
+def qualified_class(cls: type) -> str:
+    """``module:Class`` of a class."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _parse_own_class(text: str, slots: tuple[type, ...]) -> Any:
+    """An object of the user's class ``module:Class``, which derives from one of ``slots``."""
+    return _make_own(_parse_function(text.removesuffix("()")), text, slots)
+
+
+def _make_own(cls: Any, text: str, slots: tuple[type, ...]) -> Any:
+    names = " or ".join(slot.__name__ for slot in slots)
+    if not (isinstance(cls, type) and issubclass(cls, slots) and dataclasses.is_dataclass(cls)):
         raise SettingError(f"{text} is no frozen dataclass that derives from {names}")
+    if inspect.isabstract(cls):
+        missing: frozenset[str] = getattr(cls, "__abstractmethods__")  # noqa: B009 (unknown to type checkers)
+        raise SettingError(f"{text} lacks {', '.join(sorted(missing))}")
     return _make(cls, text)
 
 
-def _parse_class(text: str, classes: dict[str, type]) -> Any:
+def _parse_class(text: str, classes: dict[str, type], more: Sequence[str] = ()) -> Any:
+    """An object of one of ``classes``; ``more``: other names that could be written, for the error."""
     if not classes:
         raise SettingError("this setting cannot be given as text")
     text = text.removesuffix("()")
     if text not in classes and (new := renames.renamed_choice(text, classes)):
         renames.notice(f"{text} is now called {new}")
         text = new
-    return _make(_parse_choice(text, classes), text)
+    if text not in classes:
+        raise SettingError(f"one of {', '.join([*classes, *more])} is wanted")
+    return _make(classes[text], text)
 
 
 def _make(cls: type, text: str) -> Any:

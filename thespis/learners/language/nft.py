@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from thespis.core.records import Number
+from thespis.learners.language.policy_losses import PolicyLoss, TokenArray
 
 
 def nft_loss(
@@ -42,9 +43,6 @@ def nft_loss(
     return jnp.where(correct, -log_ratio, -jnp.log(incorrect))
 
 
-TokenArray = Float[Array, "*axes"]
-
-
 class FailureWeight(eqx.Module):
     """Prompt weight by the failure rate: on-policy, the gradient of Dr. GRPO."""
 
@@ -61,7 +59,7 @@ class OddsWeight(eqx.Module):
         return jnp.sqrt((1.0 - success_rate) / success_rate)
 
 
-class NegativeAwareLoss(eqx.Module):
+class NegativeAwareLoss(PolicyLoss):
     """Likelihood of right responses, and of wrong ones under the implied negative policy (NFT).
 
     Needs rewards of 0 and 1 at the end and ``advantage_estimator=TrajectoryReturn(GroupMean)``: the success rate of a

@@ -8,6 +8,7 @@ entries that count; ``None``: all.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -40,8 +41,8 @@ from thespis.learners.optim.normalizers import IDENTITY, RAW_REWARD, ObsNormaliz
 from thespis.learners.optim.optimizers import (
     Adam,
     LearningRate,
-    OptaxOptimizer,
     Optimizer,
+    OptimizerFactory,
     RMSProp,
     build_optimizer,
     gradient_step,
@@ -55,7 +56,19 @@ from thespis.objectives.statistics import explained_variance, masked_mean, stand
 Mask = Bool[Array, "..."] | None
 
 
-class BatchNormalizer(eqx.Module):
+class AdvantageNormalizer(eqx.Module):
+    """Slot: how advantages are normalized, over a batch or over each of its minibatches."""
+
+    @abc.abstractmethod
+    def normalize_batch(self, advantage: Float[Array, "..."], mask: Mask = None) -> Float[Array, "..."]:
+        """Advantages of a batch before it is split."""
+
+    @abc.abstractmethod
+    def normalize_minibatch(self, advantage: Float[Array, "..."], mask: Mask = None) -> Float[Array, "..."]:
+        """Advantages of one minibatch."""
+
+
+class BatchNormalizer(AdvantageNormalizer):
     """Normalize advantages over the whole batch; the result does not depend on the split into minibatches."""
 
     def normalize_batch(self, advantage: Float[Array, "..."], mask: Mask = None) -> Float[Array, "..."]:
@@ -67,7 +80,7 @@ class BatchNormalizer(eqx.Module):
         return advantage
 
 
-class MinibatchNormalizer(eqx.Module):
+class MinibatchNormalizer(AdvantageNormalizer):
     """Normalize advantages over each minibatch, as most published code does; the result depends on the split."""
 
     def normalize_batch(self, advantage: Float[Array, "..."], mask: Mask = None) -> Float[Array, "..."]:
@@ -95,9 +108,6 @@ NO_NORMALIZER = _NoNormalizer()
 """What ``advantage_normalizer=None`` does."""
 
 
-AdvantageNormalizer = BatchNormalizer | MinibatchNormalizer
-
-
 MinibatchLoss = Callable[[ActorCriticNetwork, RolloutWithAdvantages, Any], tuple[Array, dict[str, Array]]]
 
 
@@ -114,7 +124,7 @@ class OnPolicyMethod(eqx.Module):
 
     learning_rate: eqx.AbstractVar[LearningRate]
     gae_lambda: eqx.AbstractVar[Number]
-    optimizer: eqx.AbstractVar[Literal["adam", "rmsprop"] | OptaxOptimizer]
+    optimizer: eqx.AbstractVar[Literal["adam", "rmsprop"] | OptimizerFactory]
     feed: eqx.AbstractVar[Rollouts]
 
     discount: Number = 0.99
@@ -206,7 +216,7 @@ class OnPolicyMethod(eqx.Module):
 
     def make_optimizer(self) -> Optimizer:
         """Adam or RMSProp with gradient clipping; epsilon is 1e-5 in both, as in the code of the methods' authors."""
-        if isinstance(self.optimizer, OptaxOptimizer):
+        if isinstance(self.optimizer, OptimizerFactory):
             return build_optimizer(self.optimizer, self.learning_rate, self.max_grad_norm)
         kind = {"adam": Adam, "rmsprop": RMSProp}[self.optimizer]
         return kind(self.learning_rate, self.max_grad_norm, 1e-5)

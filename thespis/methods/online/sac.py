@@ -44,7 +44,7 @@ from thespis.learners.off_policy.soft_actor_critic import (
 from thespis.learners.off_policy.target_filters import NO_FILTER, TargetFilter
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.learners.optim.normalizers import IDENTITY
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, polyak_update
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory, build_optimizer, polyak_update
 from thespis.nets.body import NetworkOptions, ObservationEncoder
 
 
@@ -68,7 +68,7 @@ class SAC(SoftActorCritic):
 
     learning_rate: LearningRate = 3e-4
     """Learning rate of actor and critics."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     tau: Number = 0.005
     """Polyak step size of the target critics at each update."""

@@ -32,7 +32,7 @@ from jaxtyping import Array, Bool, Float, Key
 from thespis.core.records import Batch, Citation, Number, Report
 from thespis.data.feeds import Episodes
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory
 
 StepArray = Float[Array, "time row"]
 AliveMask = Bool[Array, "time row"]
@@ -87,7 +87,7 @@ class SubPO(OnPolicyMethod):
     """Global norm to which the gradient is clipped: so large that nothing is clipped."""
     advantage_estimator: GainEstimator = GainToGo()
     """Gains that weight an action: GainToGo, TotalGain or GainSoFar."""
-    optimizer: Literal["adam", "rmsprop"] | OptaxOptimizer = eqx.field(static=True, default="adam")
+    optimizer: Literal["adam", "rmsprop"] | OptimizerFactory = eqx.field(static=True, default="adam")
     """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(64, 32))
     """Units of each hidden layer, of actor and critic."""
