@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Box, Discrete, dict_space
+from thespis.envs.compiled.maze_drawing import draw_maze
 from thespis.envs.compiled.maze_levels import DIRECTIONS, MazeLevel, MazeLevels, load_level
 
 LEFT, RIGHT, FORWARD = 0, 1, 2
@@ -104,16 +105,33 @@ class Maze(eqx.Module):
         reward = jnp.where(reached, 1.0 - TIME_PENALTY * (time / self.time_limit), 0.0)
         return state, TimeStep(self._observe(state), reward, reached, (time >= self.time_limit) & ~reached)
 
+    @property
+    def render_fps(self) -> float:
+        """Steps per second of a video."""
+        return 8.0
+
+    def render(self, state: MazeState) -> UInt8[Array, "height width 3"]:
+        """A picture of the state, see :func:`draw_maze`."""
+        return draw_maze(state.level, state.position, state.direction, self._sees(state))
+
+    def _sees(self, state: MazeState) -> Bool[Array, "height+2 width+2"]:
+        """Which cells are in the view; the outer walls are the first and last rows and columns."""
+        height, width = state.level.walls.shape
+        cells = jnp.stack(jnp.meshgrid(jnp.arange(-1, height + 1), jnp.arange(-1, width + 1), indexing="ij"), axis=-1)
+        forward = _forward(state.direction)
+        distance = (cells - state.position) @ forward
+        offset = (cells - state.position) @ _right(forward)
+        return (distance >= 0) & (distance < self.view_size) & (jnp.abs(offset) <= self.view_size // 2)
+
     def _observe(self, state: MazeState) -> dict[str, Array]:
         return {"direction": state.direction, "image": self._view(state)}
 
     def _view(self, state: MazeState) -> Float[Array, "view_size view_size 3"]:
         walls, size = state.level.walls, self.view_size
         forward = _forward(state.direction)
-        right = jnp.stack([forward[1], -forward[0]])
         distance = jnp.arange(size - 1, -1, -1)[:, None, None]
         offset = (jnp.arange(size) - size // 2)[None, :, None]
-        cells = state.position + distance * forward + offset * right
+        cells = state.position + distance * forward + offset * _right(forward)
         outside = jnp.any((cells < 0) | (cells >= jnp.array(walls.shape)), axis=-1)
         inside = jnp.clip(cells, 0, jnp.array(walls.shape) - 1)
         wall: Bool[Array, "..."] = outside | walls[inside[..., 0], inside[..., 1]]
@@ -126,3 +144,8 @@ def _forward(direction: Int[Array, ""]) -> Int[Array, "2"]:
     row = (direction == 1).astype("int32") - (direction == 3)
     column = (direction == 0).astype("int32") - (direction == 2)
     return jnp.stack([row, column])
+
+
+def _right(forward: Int[Array, "2"]) -> Int[Array, "2"]:
+    """The move to the right of one who faces ``forward``."""
+    return jnp.stack([forward[1], -forward[0]])
