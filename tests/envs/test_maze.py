@@ -10,6 +10,7 @@ import pytest
 from thespis.core.errors import UserError
 from thespis.core.laws.components import check_environment
 from thespis.envs.compiled.maze import Maze
+from thespis.envs.compiled.maze_drawing import TILE_PIXELS
 from thespis.envs.compiled.maze_levels import MAZES, TEST_MAZE_NAMES, MazeLevel, MazeLevels, format_level, parse_level
 from thespis.envs.registry import list_envs, make_compiled, make_host, resolve_env
 
@@ -206,3 +207,23 @@ def test_texts_round_trip():
     level = parse_level("^.#/G..")
     assert level.walls.tolist() == [[False, False, True], [False, False, False]]
     assert (level.agent.tolist(), int(level.direction), level.goal.tolist()) == ([0, 0], 3, [1, 0])
+
+
+def test_pictures_show_walls_goal_agent_and_view():
+    env = Maze(">.#/..G", num_walls=1, view_size=3)
+    state, _ = env.reset(env.spec.params, jax.random.key(0))
+    picture = np.asarray(env.render(state))
+    assert picture.shape == (4 * TILE_PIXELS, 5 * TILE_PIXELS, 3) and picture.dtype == "uint8"
+    tiles = picture.reshape(4, TILE_PIXELS, 5, TILE_PIXELS, 3).swapaxes(1, 2)
+    middle = tiles[:, :, TILE_PIXELS // 2, TILE_PIXELS // 2].astype(int)
+    seen = np.zeros((4, 5), bool)
+    seen[0:3, 1:4] = True  # two rows of the maze and the wall above them, from the agent's column on
+    wall, free, goal, agent = ((100, 100, 100), (0, 0, 0), (0, 200, 0), (230, 40, 30))
+    plain = np.array([[wall] * 5, [wall, agent, free, wall, wall], [wall, free, free, goal, wall], [wall] * 5])
+    np.testing.assert_array_equal(middle, np.where(seen[..., None], plain + (255 - plain) * 3 // 10, plain))
+    turned, _ = env.step(state, jnp.int32(1), jax.random.key(0))
+    arrow = (tiles[1, 1] == tiles[1, 1, TILE_PIXELS // 2, TILE_PIXELS // 2]).all(-1)
+    below = np.asarray(env.render(turned))[TILE_PIXELS : 2 * TILE_PIXELS, TILE_PIXELS : 2 * TILE_PIXELS]
+    np.testing.assert_array_equal(
+        (below == tiles[1, 1, TILE_PIXELS // 2, TILE_PIXELS // 2]).all(-1), np.rot90(arrow, 3)
+    )

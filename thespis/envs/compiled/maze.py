@@ -114,7 +114,7 @@ class Maze(eqx.Module):
         """A picture of the state, see :func:`draw_maze`."""
         return draw_maze(state.level, state.position, state.direction, self._sees(state))
 
-    def _sees(self, state: MazeState) -> Bool[Array, "height+2 width+2"]:
+    def _sees(self, state: MazeState) -> Bool[Array, "height_with_walls width_with_walls"]:
         """Which cells are in the view; the outer walls are the first and last rows and columns."""
         height, width = state.level.walls.shape
         cells = jnp.stack(jnp.meshgrid(jnp.arange(-1, height + 1), jnp.arange(-1, width + 1), indexing="ij"), axis=-1)

@@ -16,7 +16,10 @@ _AGENT_COLOR, _LINE_COLOR = np.array((230, 40, 30)), _COLORS[WALL]
 
 
 def draw_maze(
-    level: MazeLevel, position: Int[Array, "2"], direction: Int[Array, ""], seen: Bool[Array, "height+2 width+2"]
+    level: MazeLevel,
+    position: Int[Array, "2"],
+    direction: Int[Array, ""],
+    seen: Bool[Array, "height_with_walls width_with_walls"],
 ) -> UInt8[Array, "rows columns 3"]:
     """Draw a level with its outer walls, the agent at ``position``, and the cells that it has ``seen`` brighter."""
     kinds = level.walls.astype("int32").at[level.goal[0], level.goal[1]].set(GOAL)
