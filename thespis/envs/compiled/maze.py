@@ -71,7 +71,8 @@ class Maze(eqx.Module):
     @property
     def levels(self) -> MazeLevels:
         """Random levels of the size of ``level``, their edits and codes."""
-        return MazeLevels(load_level(self.level).walls.shape, self.num_walls, self.vary_num_walls)
+        height, width = load_level(self.level).walls.shape
+        return MazeLevels((height, width), self.num_walls, self.vary_num_walls)
 
     @property
     def spec(self) -> EnvSpec:
@@ -134,7 +135,7 @@ class Maze(eqx.Module):
         cells = state.position + distance * forward + offset * _right(forward)
         outside = jnp.any((cells < 0) | (cells >= jnp.array(walls.shape)), axis=-1)
         inside = jnp.clip(cells, 0, jnp.array(walls.shape) - 1)
-        wall: Bool[Array, "..."] = outside | walls[inside[..., 0], inside[..., 1]]
+        wall = outside | walls[inside[..., 0], inside[..., 1]]
         goal = jnp.all(cells == state.level.goal, axis=-1)
         return jnp.stack([~(wall | goal), wall & ~goal, goal], axis=-1).astype("float32")
 
