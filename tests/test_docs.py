@@ -78,6 +78,7 @@ LONG = {
     "images",
     "language-actors",
     "language-data",
+    "mazes",
     "offline-data",
     "tracking",
     "candidate-responses",

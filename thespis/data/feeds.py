@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -65,6 +66,7 @@ class RolloutStore(Store):
         num_written: Int[Array, ""],
         update_index: Array,
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update; ``rollout`` was just collected and ``memory`` is the actor's before it."""
         return Batch(rollout, jnp.ones(rollout.reward.shape, bool), memory, update_index)
@@ -138,6 +140,7 @@ class EpisodeStore(Store):
         num_written: Int[Array, ""],
         update_index: Array,
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update: ``rollout``, masked after the first episode of every environment."""
         return Batch(rollout, ring_buffer.first_episode_mask(rollout.done), (), update_index)
@@ -192,6 +195,10 @@ class Replay(WindowFeed):
     def collect_steps(self) -> int:
         """Steps of every environment between two learning phases."""
         return self.update_interval
+
+    def with_collect_steps(self, collect_steps: int) -> Replay:
+        """The feed for blocks of that many steps."""
+        return dataclasses.replace(self, update_interval=collect_steps)
 
     def make_store(self, total_steps: int) -> Store:
         """The store for a run of ``total_steps`` transitions per seed."""
@@ -249,6 +256,7 @@ class ReplayStore(Store):
         num_written: Int[Array, ""],
         update_index: Array,
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update: windows sampled uniformly; replayed windows start without memory."""
         steps, mask = state.sample(num_written, key, self.feed.batch_size, self.feed.sequence_length)
@@ -273,7 +281,11 @@ class ReplayStore(Store):
 
 @dataclasses.dataclass(frozen=True)
 class LoggedTransitions(WindowFeed):
-    """Windows sampled uniformly from a fixed dataset of transitions."""
+    """Windows sampled uniformly from a fixed dataset of transitions.
+
+    As a method's only feed it takes the run's dataset; beside collected experience (in :class:`Mix`, or as a feedback's
+    own feed) it names its own.
+    """
 
     reads_datasets: ClassVar[bool] = True
 
@@ -281,6 +293,10 @@ class LoggedTransitions(WindowFeed):
     """Windows per update."""
     sequence_length: int = 1
     """Steps per window."""
+    data: str | None = None
+    """The dataset beside collected experience, named as for ``--data``; None: the run's own."""
+    num_updates: int = 1
+    """Batches per update of the method, where a feedback learns from them."""
 
     @property
     def batch_shape(self) -> tuple[int, int]:
@@ -290,6 +306,43 @@ class LoggedTransitions(WindowFeed):
     def make_sampler(self, steps: Transition, group_size: int = 0) -> DatasetSampler:
         """The sampler of the dataset ``steps[time]``."""
         return samplers.make_window_sampler(steps, self.batch_size, self.sequence_length)
+
+    def make_store(self, total_steps: int) -> Store:
+        """A store that samples from the dataset of :attr:`data` and keeps nothing.
+
+        Raises:
+            UserError: if no dataset is named.
+        """
+        if self.data is None:
+            raise UserError(
+                "demonstrations need a dataset (make one with `thespis collect RUN`): --set feedback.data=DIR for a "
+                "feedback that learns from them; --data DIR for a method that learns from nothing else"
+            )
+        return DatasetStore(self)
+
+    def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
+        """The sampler of the dataset of :attr:`data`."""
+        return () if self.data is None else self.make_sampler(*read(self.data))
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetStore(Store):
+    """A store that samples from a dataset at rest, and keeps nothing of what is collected."""
+
+    feed: LoggedTransitions
+
+    def sample(
+        self,
+        state: PyTree,
+        rollout: Transition,
+        memory: Any,
+        num_written: Int[Array, ""],
+        update_index: Array,
+        key: Key[Array, ""],
+        data: DatasetSampler,
+    ) -> Batch:
+        """Windows of the dataset."""
+        return Batch(*data.sample(key), (), update_index)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Environments by name: resolves a name, object, class or function, and makes compiled or host environments.
 
-Names are ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``, ``envpool:Ant-v5``,
-``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``, ``textarena:Mastermind-v0``,
-``textworld:FILE``, ``my_module:MyEnv``. A bare name means gymnax if gymnax has it, otherwise Gymnasium, otherwise an
-installed package that has registered it (entry points ``thespis.envs``). Options of the environment may follow:
-``FrozenLake-v1?is_slippery=False`` (:mod:`thespis.envs.options`).
+Names are ``thespis:maze``, ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``,
+``envpool:Ant-v5``, ``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``,
+``textarena:Mastermind-v0``, ``textworld:FILE``, ``my_module:MyEnv``. A bare name means gymnax if gymnax has it,
+otherwise Gymnasium, otherwise an installed package that has registered it (entry points ``thespis.envs``). Options of
+the environment may follow: ``FrozenLake-v1?is_slippery=False`` (:mod:`thespis.envs.options`).
 
 An environment may also be given as an object, or as a class or function that makes one. Heavy libraries are imported
 only when one of their environments is needed.
@@ -29,6 +29,7 @@ from thespis.envs.libraries import (
     FIXED_LIBRARIES,
     LIBRARIES,
     MULTI_AGENT_LIBRARIES,
+    OWN_ENVS,
     TEXT_LIBRARIES,
     has_env,
     is_installed,
@@ -142,6 +143,9 @@ def make_compiled(environment: Any) -> Environment:
         from thespis.envs.probes.registry import PROBES
 
         return PROBES[rest].environment
+    if library == "thespis":
+        name, mark, options = rest.partition("?")
+        return make_compiled(OWN_ENVS[name] + mark + options)
     target = import_env(entry.name)
     if not isinstance(target, functools.partial):
         return make_compiled(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from thespis.runs.config import from_config
 from thespis.runs.store import budgets
 from thespis.runtime.cache import cache_path
 from thespis.runtime.keys import root_keys
-from thespis.training.components import Components
+from thespis.training.components import Components, FeedData
 from thespis.training.driver import Schedule, TrainingLoop
 from thespis.training.evaluation_interval import NUM_EVALUATIONS, evaluation_interval
 from thespis.training.held_out import HeldOutData
@@ -89,6 +90,7 @@ def assemble_run(config: dict[str, Any], env: Any) -> AssembledRun:
 def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
     method = from_config(config["method"])
     parts = Components(method, from_config(config["feedback"]), from_config(config["curriculum"]))
+    parts = dataclasses.replace(parts, data=load_feed_data(parts, env))
     options, env = options_from(config), training_env(env, method, parts.curriculum)
     seeds, envs, steps = config["seeds"], config["envs"], _max_steps(config)
 
@@ -120,6 +122,18 @@ def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
     loops = [_host_loop(parts, env_factory, share, seeds, steps, options) for _ in range(options.learners)]
     notes = _timing_warnings(options.learners > 1 or options.latest_policy) + _fixed_size_warnings(env, seeds, options)
     return AssembledRun(parts, _combine_loops(loops), loops[0].spec, make_envs, notes)
+
+
+def load_feed_data(components: Components, env: Any) -> FeedData:
+    """The datasets that the feeds of method and feedback name besides the run's own.
+
+    Raises ``UserError`` if one cannot be read, or is of other observations or actions than the environment.
+    """
+    from thespis.training.data_sources import read_beside
+
+    read = functools.partial(read_beside, env=env, method=components.method)
+    own_feed = components.feedback.feed
+    return FeedData(components.method.feed.load_data(read), () if own_feed is None else own_feed.load_data(read))
 
 
 def _max_steps(config: dict[str, Any]) -> int:

@@ -30,13 +30,13 @@ from thespis.training.components import (
     MetricSums,
     gather_learner,
     init_learner_state,
-    learn_block,
-    metric_names,
+    make_stores,
     replace_method,
     row_structures,
     with_array_leaves,
     zero_metric_sums,
 )
+from thespis.training.learning import learn_block, metric_names
 from thespis.training.policy_lag import (
     FixedLag,
     PolicyLag,
@@ -74,12 +74,12 @@ class HostLoop:
     ):
         self.components = with_array_leaves(components)
         self.spec, self.num_envs, self.seeds = vector_env.spec, num_envs, seeds
-        self.store = components.method.feed.make_store(total_steps)
-        self.policy_lag, self.jitter = policy_lag or FixedLag(self.store.feed.policy_lag), jitter
+        self.stores = make_stores(components, total_steps)
+        self.policy_lag, self.jitter = policy_lag or FixedLag(self.stores.method.feed.policy_lag), jitter
         self.parallel_blocks = self.policy_lag.lag + 1
-        self.warmup_blocks = self.store.num_warmup_blocks(num_envs)
-        self.steps_per_block = self.store.feed.collect_steps * num_envs
-        self.metric_names = metric_names(self.components, self.spec, self.store, num_envs)
+        self.warmup_blocks = self.stores.num_warmup_blocks(num_envs)
+        self.steps_per_block = self.stores.collect_steps * num_envs
+        self.metric_names = metric_names(self.components, self.spec, self.stores, num_envs)
         self.timer = PhaseTimer("acting", "environment", "learning")
         self.timing = self.timer.seconds
         self._row, self._end = row_structures(self.components, self.spec)
@@ -94,20 +94,20 @@ class HostLoop:
         self._held: Any = None
 
     def _local_env(self, environment: HostEnvironment) -> VectorEnv:
-        feed = self.store.feed
+        feed = self.stores.method.feed
         return LocalVectorEnv(
             self.components,
             environment,
             self.num_envs,
             len(self.seeds),
             feed.collect_steps,
-            group_size=self.store.group_size,
+            group_size=self.stores.method.group_size,
         )
 
     # -- programs ------------------------------------------------------------------------------------------
 
     def _init_learners(self, seeds):
-        learner = jax.vmap(lambda r: init_learner_state(self.components, self.spec, self.store, self.num_envs, r))(
+        learner = jax.vmap(lambda r: init_learner_state(self.components, self.spec, self.stores, self.num_envs, r))(
             seeds
         )
         metric_sums = jax.vmap(lambda _: zero_metric_sums(self.metric_names))(seeds)
@@ -123,7 +123,7 @@ class HostLoop:
 
         def per_seed(learner, tally, steps, memory, outcomes, root):
             return learn_block(
-                components, self.store, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train
+                components, self.stores, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train
             )
 
         steps, outcomes = (_split_seeds(x, len(seeds)) for x in (self._row.unflatten(rows), self._end.unflatten(ends)))
@@ -168,7 +168,7 @@ class HostLoop:
         Environments are stepped in this thread. Raises :class:`CollectionError` for an error of environments whose
         state cannot be saved.
         """
-        feed, env_state, ticks, updates = self.store.feed, carry.env_state, carry.num_ticks, carry.num_updates
+        feed, env_state, ticks, updates = self.stores.method.feed, carry.env_state, carry.num_ticks, carry.num_updates
         buffers = self._learner_buffers(carry)
         act_leaves = (jax.tree.leaves((self.components, policy, carry.root_keys)) for policy in carry.policies)
         policies: PolicyQueue = collections.deque(act_leaves)
@@ -201,7 +201,7 @@ class HostLoop:
         learner, metric_sums = vmap_exact.join_seeds(
             [self._held.unflatten(seed_buffers.leaves) for seed_buffers in buffers]
         )
-        self.store.check(learner.store)
+        self.stores.check(learner)
         carry = HostCarry(carry.root_keys, learner, metric_sums, tuple(newest), env_state, ticks, updates)
         if failure is not None:
             raise CollectionError(failure, carry)

@@ -198,6 +198,18 @@ class OnPolicyMethod(eqx.Module):
         """Probability of every action. Raises ``UserError`` unless an action is one discrete choice."""
         return policy.action_probs(memory, view)
 
+    def log_probs(self, state: OnPolicyState, steps: Transition) -> Float[Array, "time row"]:
+        """Log-probabilities of the actions of ``steps[time, row]``; recurrent memory starts empty."""
+        actor, rows = self.policy(state, Mode.SAMPLE), steps.reward.shape[1]
+
+        def observe(view: View) -> View:
+            normalized = actor.obs_normalizer.normalize(actor.obs_normalizer_state, view.observation)
+            return View(normalized, view.action_mask)
+
+        views = jax.vmap(jax.vmap(observe))(steps.view)
+        policies = state.network.distributions(state.network.init_memory(rows), views, steps.is_first)
+        return jax.vmap(jax.vmap(lambda policy, action: policy.log_prob(action)))(policies, steps.action)
+
     def judge(self, state: OnPolicyState, episode: Transition) -> Critique:
         """State values and GAE advantages of an episode, in the environment's units of reward."""
         return self.rollout_processor().judge(state.network, state.normalizer_states, episode)
