@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
 import sys
 import typing
 
+import equinox as eqx
 import pytest
 from installed_parts import write_distribution
 
@@ -23,10 +25,11 @@ from thespis.curricula.opponent_pool import OpponentPool, PFSPOpponent
 from thespis.envs.registry import resolve_env
 from thespis.feedback.count_bonus import CountBonus
 from thespis.feedback.environment import EnvironmentReward
+from thespis.learners.language.response_critics import ResponseCritic
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.methods.online.sac import SAC
-from thespis.methods.registry import load_method
-from thespis.runs.config import apply_settings, describe_settings, from_config, to_config
+from thespis.methods.registry import METHODS, load_method
+from thespis.runs.config import apply_settings, describe_settings, from_config, setting_paths, to_config
 from thespis.runs.settings import type_hints, union_members
 from thespis.runs.trust import foreign_modules, reading
 from thespis.training.run_config import make_curriculum, make_feedback, make_method, split_settings
@@ -225,6 +228,11 @@ def subclasses(cls: type) -> set[type]:
     return found
 
 
+def load(name: str) -> type:
+    module, _, qualified = name.partition(":")
+    return getattr(importlib.import_module(module), qualified)
+
+
 INTERNAL = {"thespis.actors.deterministic:DPGActor", "thespis.learners.optim.optimizers:Optimizer"}
 """Abstract classes in states and helpers, which no setting holds."""
 
@@ -248,6 +256,31 @@ def test_every_abstract_class_of_a_setting_is_in_the_table():
     assert fields - INTERNAL <= set(SLOTS)
     names = [slot.partition(":")[2] for slot in SLOTS]
     assert len(set(names)) == len(names)  # the name of the class is the kind of its parts
+
+
+def test_every_slot_of_every_method_takes_an_own_class(site):
+    """``--set slot=module:Class`` for all settings of all methods whose annotation is a slot."""
+    lines, filled = [], set()
+    for slot, parts in SLOTS.items():
+        module, _, name = parts[0].partition(":")
+        frozen = "" if issubclass(load(slot), eqx.Module) else "@dataclasses.dataclass(frozen=True)\n"
+        lines.append(f"from {module} import {name}\n{frozen}class Own{slot.partition(':')[2]}({name}):\n    pass\n")
+    (site / "own_slots.py").write_text("import dataclasses\n" + "\n".join(lines))
+    importlib.invalidate_caches()
+    for method in METHODS:
+        configured = load_method(method)()
+        for setting in setting_paths(configured):
+            *parents, field = setting.split(".")
+            owner = functools.reduce(getattr, parents, configured)
+            hint = type_hints(type(owner)).get(field)
+            for slot in union_members(hint) or (hint,):
+                if isinstance(slot, type) and path(slot) in SLOTS and slot is not Feed:
+                    changed = apply_settings(configured, [f"{setting}=own_slots:Own{slot.__name__}"])
+                    value = functools.reduce(getattr, setting.split("."), changed)
+                    assert type(value).__name__ == f"Own{slot.__name__}", (method, setting)
+                    filled.add(path(slot))
+    sys.modules.pop("own_slots")
+    assert set(SLOTS) - filled == {path(Feed), path(ResponseCritic)}  # methods name a class below these two
 
 
 def test_a_slot_refuses_what_does_not_derive_from_it_or_is_abstract():

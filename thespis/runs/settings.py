@@ -77,7 +77,10 @@ def type_name(annotation: Any) -> str:
     if isinstance(annotation, str):
         return annotation
     if _is_slot(annotation):
-        return " | ".join([*_concrete_classes(annotation), *_registered_parts(annotation).names(), OWN_CLASS])
+        registered = {part.name: part.path for part in _registered_parts(annotation).parts()}
+        classes = _concrete_classes(annotation).items()
+        names = [name for name, cls in classes if qualified_class(cls) not in registered.values()]
+        return " | ".join([*names, *registered, OWN_CLASS])
     if members := union_members(annotation):
         names = [name for member in members for name in type_name(member).split(" | ")]
         own = [OWN_CLASS] if OWN_CLASS in names else []
@@ -215,13 +218,14 @@ def _parse_union(text: str, members: tuple[Any, ...]) -> Any:
     plain = [member for member in members if _is_parsable(member) and not _concrete_classes(member)]
     plain.sort(key=lambda member: strictness.index(member) if member in strictness else len(strictness))
     classes = {name: cls for member in members for name, cls in _concrete_classes(member).items()}
-    if own := [member for member in plain if typing.get_origin(member) is Callable]:
-        if ":" in text:  # the user's own part
-            return _parse(text, own[0])
-        plain = [member for member in plain if member not in own]
     slots = tuple(member for member in members if _is_slot(member))
-    if ":" in text and slots:
-        return _parse_own_class(text, slots)
+    functions = [member for member in plain if typing.get_origin(member) is Callable]
+    plain = [member for member in plain if member not in functions]
+    if ":" in text and (functions or slots):  # the user's own part
+        own = _parse_function(text.removesuffix("()"))
+        if functions and not (isinstance(own, type) and issubclass(own, slots)):
+            return own
+        return _make_own(own, text, slots)
     readers: list[Callable[[str], Any]] = [
         functools.partial(_parse, annotation=member) for member in plain if member is not str
     ]
