@@ -18,7 +18,7 @@ from thespis.core.records import Report, Transition
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.datasets import transitions_to_columns, write_dataset
 from thespis.data.feeds import LoggedTransitions, Replay
-from thespis.data.mix import Mix, mix, with_demonstrations
+from thespis.data.mix import Mix, mix
 from thespis.data.prioritized import PrioritizedSampler
 from thespis.feedback.adversarial import AIRL, GAIL
 from thespis.feedback.environment import EnvironmentReward
@@ -67,6 +67,10 @@ def make_loop(kind: str, parts: Components):
 
 def sac(feed) -> SAC:
     return SAC(hidden_sizes=(4,), feed=feed)
+
+
+def with_demonstrations(feed: Replay, data: str, share: float) -> Replay:
+    return dataclasses.replace(feed, demos=data, demo_share=share)
 
 
 def ppo() -> PPO:
@@ -184,12 +188,15 @@ def test_settings_are_kept_in_run_files(data):
     [
         (lambda data: mix({"a": OWN}, {"b": 1.0}), "needs a share for each"),
         (lambda data: mix({"demos": LoggedTransitions(data=data)}, {"demos": 1.0}), "one of which collects"),
-        (lambda data: with_demonstrations(OWN, data, 0.3), "no whole number of rows"),
+        (lambda data: with_demonstrations(OWN, data, 0.3).make_store(10), "no whole number of rows"),
+        (
+            lambda data: with_demonstrations(OWN, data, 0.5).make_sampler(demonstrations()),
+            "demos are for learning",
+        ),
         (
             lambda data: mix({"a": OWN, "b": LoggedTransitions(data=data)}, {"a": 0.5, "b": 0.25}),
             "add up to 1, not to 0.75",
         ),
-        (lambda data: with_demonstrations(ppo().feed, data, 0.5), "this method's feed is Rollouts"),
         (
             lambda data: mix(
                 {"a": OWN, "b": LoggedTransitions(data=data, sequence_length=2)}, {"a": 0.5, "b": 0.5}, 8

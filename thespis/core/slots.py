@@ -20,6 +20,7 @@ _TABLE = {
         """,
     "thespis.core.feeds:ReplaySampler": "thespis.data.prioritized:PrioritizedSampler",
     "thespis.core.feeds:WindowFeed": "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions",
+    "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.critics.critic_inputs:CriticInput": "LocalObs GlobalState GlobalStateAction",
     "thespis.critics.hypernetwork:CriticArchitecture": "ConcatCritic HypernetworkCritic",
     "thespis.critics.mixers:Mixer": "SumMixer MonotonicMixer",

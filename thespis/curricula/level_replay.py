@@ -262,3 +262,13 @@ def _normalize(weights: Float[Array, " slot"], in_use: Bool[Array, " slot"]) -> 
     total = jnp.sum(weights)
     uniform = in_use / jnp.maximum(jnp.sum(in_use), 1)
     return jnp.where(total > 0, weights / jnp.where(total > 0, total, 1.0), uniform)
+
+
+def robust_plr() -> PrioritizedLevelReplay:
+    """Robust PLR: the learner learns from replayed levels alone."""
+    return PrioritizedLevelReplay(learns_from_new=False)
+
+
+def accel() -> PrioritizedLevelReplay:
+    """ACCEL: robust PLR whose replayed levels are then edited, with five edits each."""
+    return PrioritizedLevelReplay(learns_from_new=False, num_edits=5)

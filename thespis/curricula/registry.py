@@ -11,6 +11,10 @@ CURRICULA = {
     "pfsp": "thespis.curricula.named_pools:pfsp_pool",
     "equilibrium": "thespis.curricula.named_pools:equilibrium_pool",
     "league": "thespis.curricula.league:League",
+    "random-levels": "thespis.curricula.random_levels:RandomLevels",
+    "plr": "thespis.curricula.level_replay:PrioritizedLevelReplay",
+    "robust-plr": "thespis.curricula.level_replay:robust_plr",
+    "accel": "thespis.curricula.level_replay:accel",
 }
 """The curricula of Thespis that need no arguments. ``--randomize`` makes another one."""
 

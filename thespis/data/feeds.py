@@ -13,6 +13,7 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import BranchedSampler, DatasetSampler, Feed, ReplaySampler, Store, WindowFeed
 from thespis.core.records import Batch, EpisodeStats, Transition
 from thespis.data import frame_buffer, length_buckets, ring_buffer, samplers
+from thespis.data.mix import Mix, mix
 from thespis.data.prioritized import PrioritizedSampler as PrioritizedSampler
 from thespis.data.sampled_replay import ReplayBuffer, SampledReplayStore
 
@@ -185,6 +186,11 @@ class Replay(WindowFeed):
     sampler: ReplaySampler | None = None
     """How windows are sampled: None (uniformly), PrioritizedSampler, or your own module:Class. For methods that weight
     their losses: dqn, c51, ddpg, td3 and sac."""
+    demos: str | None = None
+    """A dataset that part of every batch comes from, named as for --data: demonstrations, or an offline dataset that
+    online learning begins with. None: every batch comes from the buffer."""
+    demo_share: float = 0.5
+    """Share of the batch that comes from ``demos``."""
 
     @property
     def batch_shape(self) -> tuple[int, int]:
@@ -196,17 +202,33 @@ class Replay(WindowFeed):
         """Steps of every environment between two learning phases."""
         return self.update_interval
 
+    def mixed(self) -> Mix:
+        """The mix of the buffer, as the source ``own``, with the dataset, as the source ``demos``."""
+        demos = LoggedTransitions(sequence_length=self.sequence_length, data=self.demos)
+        own = dataclasses.replace(self, demos=None)
+        return mix(
+            {"demos": demos, "own": own}, {"demos": self.demo_share, "own": 1.0 - self.demo_share}, self.batch_size
+        )
+
+    def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
+        """The sampler of :attr:`demos`, if there are any."""
+        return () if self.demos is None else self.mixed().load_data(read)
+
     def with_collect_steps(self, collect_steps: int) -> Replay:
         """The feed for blocks of that many steps."""
         return dataclasses.replace(self, update_interval=collect_steps)
 
     def make_store(self, total_steps: int) -> Store:
         """The store for a run of ``total_steps`` transitions per seed."""
+        if self.demos is not None:
+            return self.mixed().make_store(total_steps)
         store = ReplayStore(self, total_steps)
         return store if self.sampler is None else SampledReplayStore(self, store, self.sampler)
 
     def make_sampler(self, steps: Transition, group_size: int = 0) -> DatasetSampler:
         """The sampler of the dataset ``steps[time]``."""
+        if self.demos is not None:
+            raise UserError("feed.demos are for learning in an environment; a run with --data has one dataset")
         if self.sampler is not None:
             raise UserError("feed.sampler is for replay buffers; a dataset is sampled uniformly: feed.sampler=none")
         return samplers.make_window_sampler(steps, self.batch_size, self.sequence_length)

@@ -18,7 +18,6 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.core.errors import UserError
 from thespis.core.feeds import DatasetSampler, Feed, Store, WindowFeed
 from thespis.core.records import Batch, EpisodeStats, Report, Transition
-from thespis.data.feeds import LoggedTransitions, Replay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Mix(WindowFeed):
 
     def make_sampler(self, steps: Transition, group_size: int = 0) -> DatasetSampler:
         """A dataset alone is no mix. Raises ``UserError``."""
-        raise UserError("a mixed feed needs an environment beside its datasets: use feed=Replay with --data")
+        raise UserError("a mixed feed needs an environment beside its datasets: use another feed with --data")
 
     def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
         """The samplers of all sources, by name."""
@@ -229,14 +228,3 @@ def mix(feeds: Mapping[str, Feed], shares: Mapping[str, float], batch_size: int 
     if set(feeds) != set(shares):
         raise UserError(f"a mix of {', '.join(feeds)} needs a share for each of them, not for {', '.join(shares)}")
     return Mix(tuple(Source(name, feed, shares[name]) for name, feed in feeds.items()), batch_size)
-
-
-def with_demonstrations(feed: Feed, data: str, share: float) -> Mix:
-    """A replay feed mixed with a dataset: ``share`` of every batch is from ``data``.
-
-    Raises ``UserError`` for other feeds.
-    """
-    if not isinstance(feed, Replay):
-        raise UserError(f"demonstrations are mixed with replay, and this method's feed is {type(feed).__name__}")
-    demos = LoggedTransitions(sequence_length=feed.sequence_length, data=data)
-    return mix({"demos": demos, "own": feed}, {"demos": share, "own": 1.0 - share}, feed.batch_size)

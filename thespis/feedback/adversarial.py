@@ -173,6 +173,11 @@ class GAIL(eqx.Module):
         return jax.nn.softplus(logits) if self.reward == "softplus" else logits
 
 
+def dac() -> GAIL:
+    """DAC: the discriminator of GAIL for replay, with a gradient penalty, absorbing states, and its logit as reward."""
+    return GAIL(num_updates=1, reward="logit", gradient_penalty=10.0, absorbing_states=True)
+
+
 class AIRLNetworks(eqx.Module):
     """Networks of AIRL: the reward ``g(s, a)`` and the potential ``h(s)``."""
 

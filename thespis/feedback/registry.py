@@ -5,9 +5,13 @@ from __future__ import annotations
 from thespis.core.parts import FEEDBACK, PartRegistry
 
 FEEDBACKS = {
-    "environment": "thespis.feedback.environment:EnvironmentReward",
-    "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
+    "airl": "thespis.feedback.adversarial:AIRL",
     "counts": "thespis.feedback.count_bonus:CountBonus",
+    "dac": "thespis.feedback.adversarial:dac",
+    "environment": "thespis.feedback.environment:EnvironmentReward",
+    "gail": "thespis.feedback.adversarial:GAIL",
+    "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
+    "sqil": "thespis.feedback.sqil:SQIL",
 }
 """The feedbacks of Thespis."""
 

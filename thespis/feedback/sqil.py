@@ -42,7 +42,7 @@ class SQIL(eqx.Module):
         """Rewards by source. Raises ``UserError`` if the batch is of one source alone."""
         if self.source not in dict(batch.sources):
             raise UserError(
-                f"SQIL needs batches with rows of {self.source!r}: mix demonstrations into the replay (--demos DIR)"
+                f"SQIL needs batches with rows of {self.source!r}: mix demonstrations into the replay (feed.demos=DIR)"
             )
         counts = [jnp.full(count, float(name == self.source)) for name, count in batch.sources]
         return Rewards(jnp.broadcast_to(jnp.concatenate(counts), batch.steps.reward.shape))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.core.records import Citation, EnvSpec, EpisodeStats, Number, Report
+from thespis.core.records import Citation, Critique, Draw, EnvSpec, EpisodeStats, Number, Report, Transition
 from thespis.curricula.parameters import leaves_by_path, replace_leaves, require_parameter
 
 
@@ -32,23 +32,30 @@ class TemplateCurriculum(eqx.Module):
 
     name: ClassVar[str] = "template-curriculum"
     citations: ClassVar[tuple[Citation, ...]] = ()
+    needs_critique: ClassVar[bool] = False
+    draws_per_rollout: ClassVar[bool] = False
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> TemplateCurriculumState:
         """No episode has ended. Raises ``UserError`` if the environment has no such parameter."""
         require_parameter(spec.name, leaves_by_path(spec.params), self.parameter)
         return TemplateCurriculumState(jax.tree.map(jnp.asarray, spec.params), jnp.zeros((), "int32"))
 
-    def draw(self, state: TemplateCurriculumState, key: Key[Array, ""], n: int) -> PyTree:
-        """Parameters of ``n`` episodes: the tree of ``spec.params`` with a leading axis ``n``."""
+    def draw(self, state: TemplateCurriculumState, key: Key[Array, ""], n: int) -> Draw:
+        """Choose ``n`` episodes: their parameters are the tree of ``spec.params`` with a leading axis ``n``."""
         progress = jnp.minimum(state.num_ended / self.num_episodes, 1.0)
         leaves = leaves_by_path(state.params)
         leaf = leaves[self.parameter]
         leaves[self.parameter] = (leaf * (self.start + (1.0 - self.start) * progress)).astype(leaf.dtype)
         params = replace_leaves(state.params, leaves)
-        return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), params)
+        return Draw(jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), params))
 
     def update(
-        self, state: TemplateCurriculumState, stats: EpisodeStats, key: Key[Array, ""]
+        self,
+        state: TemplateCurriculumState,
+        rollout: Transition,
+        critique: Critique | None,
+        stats: EpisodeStats,
+        key: Key[Array, ""],
     ) -> tuple[TemplateCurriculumState, Report]:
         """Count the episodes that ended."""
         num_ended = state.num_ended + jnp.sum(stats.done, dtype="int32")

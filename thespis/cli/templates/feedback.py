@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Transition
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Rewards
 from thespis.objectives.statistics import masked_mean
 
 
@@ -26,15 +26,22 @@ class TemplateFeedback(eqx.Module):
     name: ClassVar[str] = "template-feedback"
     citations: ClassVar[tuple[Citation, ...]] = ()
 
+    @property
+    def feed(self) -> None:
+        """No data of its own, such as demonstrations: it learns from the method's batch."""
+        return None
+
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> Float[Array, ""]:
         """The average, which is the feedback's whole state: a tree of arrays."""
         return jnp.zeros(())
 
-    def score(self, state: Float[Array, ""], steps: Transition) -> Float[Array, "*axes"]:
-        """The rewards that the method learns from, with the shape of ``steps.reward``."""
-        return steps.reward - self.baseline_coef * state
+    def score(self, state: Float[Array, ""], batch: Batch, key: Key[Array, ""]) -> Rewards:
+        """The rewards that the method learns from, with the shape of ``batch.steps.reward``."""
+        return Rewards(batch.steps.reward - self.baseline_coef * state)
 
-    def update(self, state: Float[Array, ""], batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, ""], Report]:
+    def update(
+        self, state: Float[Array, ""], batch: Batch, own_batch: Batch | None, key: Key[Array, ""]
+    ) -> tuple[Float[Array, ""], Report]:
         """Learn from a batch with the environment's own rewards; steps count where ``batch.mask`` is true."""
         state = state + self.ema_rate * (masked_mean(batch.steps.reward, batch.mask) - state)
         return state, Report({"mean_reward": state})
