@@ -19,7 +19,9 @@ _TABLE = {
         thespis.data.feeds:PreferencePairs
         """,
     "thespis.core.feeds:ReplaySampler": "thespis.data.prioritized:PrioritizedSampler",
-    "thespis.core.feeds:WindowFeed": "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions",
+    "thespis.core.feeds:WindowFeed": (
+        "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix"
+    ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.critics.critic_inputs:CriticInput": "LocalObs GlobalState GlobalStateAction",
     "thespis.critics.hypernetwork:CriticArchitecture": "ConcatCritic HypernetworkCritic",
