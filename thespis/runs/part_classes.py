@@ -12,14 +12,22 @@ from thespis.core.slots import import_members, slot_registry
 
 
 def concrete_classes(annotation: Any) -> dict[str, type]:
-    """The concrete configuration classes that ``annotation`` allows, by name."""
+    """The concrete configuration classes of ``annotation`` and its package that it allows, by name.
+
+    Classes of other packages are not among them, whether they were imported or not: they are registered, or written as
+    ``module:Class``.
+    """
     if not isinstance(annotation, type) or annotation is object:
         return {}
     classes = import_members(qualified_class(annotation))
     classes |= {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
     for child in type.__subclasses__(annotation):
-        classes |= concrete_classes(child)
+        classes |= concrete_classes(child) if _package(child) == _package(annotation) else {}
     return {name: cls for name, cls in classes.items() if dataclasses.is_dataclass(cls)}
+
+
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
 def is_slot(annotation: Any) -> bool:

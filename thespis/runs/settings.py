@@ -77,10 +77,7 @@ def type_name(annotation: Any) -> str:
     if isinstance(annotation, str):
         return annotation
     if is_slot(annotation):
-        registered = {part.name: part.path for part in registered_parts(annotation).parts()}
-        classes = concrete_classes(annotation).items()
-        names = [name for name, cls in classes if qualified_class(cls) not in registered.values()]
-        return " | ".join([*names, *registered, OWN_CLASS])
+        return " | ".join([*concrete_classes(annotation), *registered_parts(annotation).names(), OWN_CLASS])
     if members := union_members(annotation):
         names = [name for member in members for name in type_name(member).split(" | ")]
         own = [OWN_CLASS] if OWN_CLASS in names else []
