@@ -80,6 +80,7 @@ LONG = {
     "language-data",
     "mazes",
     "offline-data",
+    "own-parts",
     "tracking",
     "candidate-responses",
     "presets",
