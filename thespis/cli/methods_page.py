@@ -72,15 +72,22 @@ def methods_page(evidence: Path) -> str:
         cls: Any = load_method(name)
         class_path = f"{cls.__module__}:{cls.__qualname__}"
         evidence_links = [f"[{p.id}](papers/{p.id}.md): {verdicts[p.id]}" for p in papers if class_path in p.parts]
-        return _MethodEntry(
-            name, cls, {slot: tuple(choices) for slot, choices in part_choices(cls).items()}, evidence_links
-        )
+        slots = {slot: tuple(filter(_is_own, choices.values())) for slot, choices in part_choices(cls).items()}
+        names = {
+            slot: tuple("none" if cls is type(None) else cls.__name__ for cls in parts) for slot, parts in slots.items()
+        }
+        return _MethodEntry(name, cls, names, evidence_links)
 
     text = [_HEADER]
     for family, heading in FAMILY_HEADINGS.items():
         methods = [make_entry(name) for name in sorted(FAMILIES[family])]
         text += [heading, "", *_method_table(methods), "", *_slot_table(methods)]
     return "\n".join(text)
+
+
+def _is_own(part: type) -> bool:
+    """Whether a part belongs to Thespis; other modules of this process may have derived from its slots too."""
+    return part is type(None) or part.__module__.startswith("thespis.")
 
 
 def write_methods_page(evidence: Path, directory: Path) -> Path:

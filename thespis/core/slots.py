@@ -19,7 +19,9 @@ _TABLE = {
         thespis.data.feeds:PreferencePairs
         """,
     "thespis.core.feeds:ReplaySampler": "thespis.data.prioritized:PrioritizedSampler",
-    "thespis.core.feeds:WindowFeed": "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions",
+    "thespis.core.feeds:WindowFeed": (
+        "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix"
+    ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.critics.critic_inputs:CriticInput": "LocalObs GlobalState GlobalStateAction",
     "thespis.critics.hypernetwork:CriticArchitecture": "ConcatCritic HypernetworkCritic",
@@ -35,13 +37,10 @@ _TABLE = {
         "PolicyGradient ClippedSurrogate thespis.learners.language.nft:NegativeAwareLoss"
     ),
     "thespis.learners.language.preference_losses:PreferenceLoss": "SigmoidLoss IPOLoss HingeLoss",
-    "thespis.learners.language.response_critics:ResponseCritic": """
-        NoCritic
-        ReferenceCritic
-        SuccessCritic
-        SoftValueCritic
-        thespis.learners.language.implicit_reward:ImplicitReward
-        """,
+    "thespis.learners.language.response_critics:ResponseCritic": (
+        "NoCritic thespis.learners.language.implicit_reward:ImplicitReward"
+    ),
+    "thespis.learners.language.response_critics:StateValueCritic": "ReferenceCritic SuccessCritic SoftValueCritic",
     "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",
     "thespis.learners.off_policy.categorical_q:TargetDistribution": "MemberDistribution MixtureDistribution",
     "thespis.learners.off_policy.discrete_q:MemberExploration": "PerStep PerEpisode",

@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, Union
 
 from thespis.core import renames
 from thespis.core.errors import UserError
-from thespis.core.parts import PartRegistry, load_part
-from thespis.core.slots import import_members, slot_registry
+from thespis.core.parts import load_part
+from thespis.runs.part_classes import concrete_classes, is_slot, qualified_class, registered_parts
 from thespis.runtime.user_modules import import_user_module
 
 
@@ -76,8 +76,11 @@ def type_name(annotation: Any) -> str:
     """A type as text: ``float``, ``tuple[int, ...]``, ``FixedScale | RunningNorm``; a slot as all parts that fit."""
     if isinstance(annotation, str):
         return annotation
-    if _is_slot(annotation):
-        return " | ".join([*_concrete_classes(annotation), *_registered_parts(annotation).names(), OWN_CLASS])
+    if is_slot(annotation):
+        registered = {part.name: part.path for part in registered_parts(annotation).parts()}
+        classes = concrete_classes(annotation).items()
+        names = [name for name, cls in classes if qualified_class(cls) not in registered.values()]
+        return " | ".join([*names, *registered, OWN_CLASS])
     if members := union_members(annotation):
         names = [name for member in members for name in type_name(member).split(" | ")]
         own = [OWN_CLASS] if OWN_CLASS in names else []
@@ -172,7 +175,7 @@ def part_choices(cls: type) -> dict[str, dict[str, type]]:
 
 def _part_classes(annotation: Any) -> dict[str, type]:
     members = union_members(annotation) or (annotation,)
-    classes = {name: part for member in members for name, part in _concrete_classes(member).items()}
+    classes = {name: part for member in members for name, part in concrete_classes(member).items()}
     return classes | {"none": type(None)} if classes and type(None) in members else classes
 
 
@@ -187,7 +190,7 @@ def _is_parsable(annotation: Any) -> bool:
         return True
     if members := union_members(annotation):
         return any(_is_parsable(member) for member in members)
-    return isinstance(annotation, type) and (issubclass(annotation, enum.Enum) or bool(_concrete_classes(annotation)))
+    return isinstance(annotation, type) and (issubclass(annotation, enum.Enum) or bool(concrete_classes(annotation)))
 
 
 def _parse(text: str, annotation: Any) -> Any:
@@ -204,24 +207,25 @@ def _parse(text: str, annotation: Any) -> Any:
         return _parse_function(text)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _parse_choice(text, {m.name: m for m in annotation} | {str(m.value): m for m in annotation})
-    if _is_slot(annotation):
-        return _parse_slot(text, (annotation,), _concrete_classes(annotation))
-    return _parse_class(text, _concrete_classes(annotation))
+    if is_slot(annotation):
+        return _parse_slot(text, (annotation,), concrete_classes(annotation))
+    return _parse_class(text, concrete_classes(annotation))
 
 
 def _parse_union(text: str, members: tuple[Any, ...]) -> Any:
     """Parse by the first member that accepts the text: the strictest first, then classes by name, ``str`` last."""
     strictness = [type(None), bool, int, float]
-    plain = [member for member in members if _is_parsable(member) and not _concrete_classes(member)]
+    plain = [member for member in members if _is_parsable(member) and not concrete_classes(member)]
     plain.sort(key=lambda member: strictness.index(member) if member in strictness else len(strictness))
-    classes = {name: cls for member in members for name, cls in _concrete_classes(member).items()}
-    if own := [member for member in plain if typing.get_origin(member) is Callable]:
-        if ":" in text:  # the user's own part
-            return _parse(text, own[0])
-        plain = [member for member in plain if member not in own]
-    slots = tuple(member for member in members if _is_slot(member))
-    if ":" in text and slots:
-        return _parse_own_class(text, slots)
+    classes = {name: cls for member in members for name, cls in concrete_classes(member).items()}
+    slots = tuple(member for member in members if is_slot(member))
+    functions = [member for member in plain if typing.get_origin(member) is Callable]
+    plain = [member for member in plain if member not in functions]
+    if ":" in text and (functions or slots):  # the user's own part
+        own = _parse_function(text.removesuffix("()"))
+        if functions and not (isinstance(own, type) and issubclass(own, slots)):
+            return own
+        return _make_own(own, text, slots)
     readers: list[Callable[[str], Any]] = [
         functools.partial(_parse, annotation=member) for member in plain if member is not str
     ]
@@ -317,40 +321,11 @@ def _parse_choice(text: str, choices: dict[str, Any]) -> Any:
     return choices[text]
 
 
-def _concrete_classes(annotation: Any) -> dict[str, type]:
-    """The concrete configuration classes that ``annotation`` allows, by name."""
-    if not isinstance(annotation, type) or annotation is object:
-        return {}
-    classes = import_members(qualified_class(annotation))
-    classes |= {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
-    for child in type.__subclasses__(annotation):
-        classes |= _concrete_classes(child)
-    return {name: cls for name, cls in classes.items() if dataclasses.is_dataclass(cls)}
-
-
-def _is_slot(annotation: Any) -> bool:
-    """Whether a user's own class may take the place: the annotation is an abstract class."""
-    return isinstance(annotation, type) and inspect.isabstract(annotation)
-
-
-def _registered_parts(*slots: type) -> PartRegistry:
-    """Parts of installed distributions for some slots: those of the slot itself, and of classes above and below it."""
-    related = [cls for slot in slots for cls in (*slot.__mro__, *_abstract_children(slot)) if inspect.isabstract(cls)]
-    names = frozenset(cls.__name__ for cls in related)
-    return slot_registry(" or ".join(slot.__name__ for slot in slots), names)
-
-
-def _abstract_children(cls: type) -> Iterator[type]:
-    for child in type.__subclasses__(cls):
-        if inspect.isabstract(child):
-            yield from (child, *_abstract_children(child))
-
-
 def _parse_slot(text: str, slots: tuple[type, ...], classes: dict[str, type]) -> Any:
     """An object of a class by its name, by the name that an installed distribution gave it, or ``module:Class``."""
     if ":" in text and slots:
         return _parse_own_class(text, slots)
-    registered = _registered_parts(*slots)
+    registered = registered_parts(*slots)
     if (part := registered.find(text.removesuffix("()"))) is None:
         return _parse_class(text, classes, registered.names())
     if part.name in classes and part.path != qualified_class(classes[part.name]):
@@ -359,11 +334,6 @@ def _parse_slot(text: str, slots: tuple[type, ...], classes: dict[str, type]) ->
             "write the class as module:Class"
         )
     return _make_own(load_part(part), part.path, slots)
-
-
-def qualified_class(cls: type) -> str:
-    """``module:Class`` of a class."""
-    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _parse_own_class(text: str, slots: tuple[type, ...]) -> Any:

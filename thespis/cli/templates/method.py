@@ -1,6 +1,6 @@
 """TemplateMethod: REINFORCE with normalized returns, to start from.
 
-Equation: the gradient of ``E[log pi(a|s) (G - mean G) / std G]``, with ``G`` the discounted return. Source: Williams, 1992.
+Equation: the gradient of ``E[log pi(a|s) (G - mean G) / std G]``, with ``G`` the discounted return (Williams, 1992).
 """
 
 from __future__ import annotations

@@ -57,6 +57,14 @@ class ResponseCritic(eqx.Module):
         """One update of the critic."""
 
 
+class StateValueCritic(ResponseCritic):
+    """Slot: a critic of logged dialogues that has values before each token."""
+
+    @abc.abstractmethod
+    def values(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> TokenValues:
+        """Values of the dialogues."""
+
+
 class NoCritic(ResponseCritic):
     """Empty response critic, for methods without a critic."""
 
@@ -79,7 +87,7 @@ class NoCritic(ResponseCritic):
         return (), (), {}
 
 
-class ReferenceCritic(ResponseCritic):
+class ReferenceCritic(StateValueCritic):
     """Critic on the reference: predicts a dialogue's return before its first response (Baheti et al. 2023).
 
     It is a linear head on the reference. Differs from the paper: its head is attention with a small network.
@@ -114,7 +122,7 @@ class ReferenceCritic(ResponseCritic):
         return _critic_step(self, critic, loss_fn, update_index)
 
 
-class SuccessCritic(ResponseCritic):
+class SuccessCritic(StateValueCritic):
     """Success critic: predicts success before each turn, as a logit (Liu et al. 2024, DAPO).
 
     It is a separate decoder with a linear head. Where a reward is more than a single 1 at the end, success is the share
@@ -153,7 +161,7 @@ class SuccessCritic(ResponseCritic):
         return _critic_step(self, critic, loss_fn, update_index)
 
 
-class SoftValueCritic(ResponseCritic):
+class SoftValueCritic(StateValueCritic):
     """Soft-value critic: predicts rewards to go minus the KL to come (Wang et al. 2024, OREO).
 
     It is a separate decoder with a linear head.
@@ -218,12 +226,15 @@ def _broadcast_turn_values(values: TokenValues, dialogues: Dialogues) -> TokenVa
 
 
 def _critic_step(
-    config: ReferenceCritic | SuccessCritic | SoftValueCritic,
+    config: Any,
     critic: PyTree,
     loss_fn: Callable[[PyTree], tuple[Array, TokenValues]],
     update_index: Int[Array, ""],
 ) -> CriticUpdate:
-    """One gradient step, unless the critic is frozen by now; the values are those before the step."""
+    """One gradient step, unless the critic is frozen by now; the values are those before the step.
+
+    ``config``: a critic with a setting ``learning_rate``.
+    """
 
     def loss_and_values(judge: PyTree) -> tuple[Array, tuple[Array, TokenValues]]:
         loss, values = loss_fn(judge)
