@@ -91,6 +91,7 @@ from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.nets.body import GRU
 from thespis.nets.elstm import ELSTM
+from thespis.nets.noisy import NoisyNetwork
 from thespis.nets.resnet import ResNet
 from thespis.nets.set_attention import SetAttention
 from thespis.papers.a_lol.method import ALoL
@@ -193,6 +194,20 @@ CASES = {
     "dqn with priorities": Case(
         DQN(
             hidden_sizes=SMALL,
+            target_update_interval=3,
+            feed=replay(sequence_length=3, sampler=PrioritizedSampler(beta_updates=20)),
+        ),
+        CHOICE,
+    ),
+    "dqn with noise": Case(
+        DQN(hidden_sizes=SMALL, dueling=True, noisy=NoisyNetwork(), target_update_interval=3, feed=replay()), CHOICE
+    ),
+    "rainbow": Case(
+        C51(
+            hidden_sizes=SMALL,
+            dueling=True,
+            double_q=True,
+            noisy=NoisyNetwork(),
             target_update_interval=3,
             feed=replay(sequence_length=3, sampler=PrioritizedSampler(beta_updates=20)),
         ),
