@@ -22,6 +22,7 @@ from thespis.data.feeds import (
     Replay,
     Rollouts,
 )
+from thespis.data.sequence_replay import SequenceReplay
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
 from thespis.envs.text.correction import Correction
@@ -86,6 +87,7 @@ from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.n_step_q import NStepQ, Sarsa
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.r2d2 import R2D2
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
@@ -140,6 +142,7 @@ class Case(NamedTuple):
 
 SMALL = (8,)
 CHOICE = Walk(Discrete(4), legal=True)
+EVERY_OBSERVATION = Walk(Discrete(4), TREE, legal=True)
 EVERY_SPACE = Walk(TREE_ACTION, TREE, legal=True)
 CREW, PUSHING = Crew(), Crew(action=BOX, legal=False)
 KUHN, TIC_TAC_TOE = (SelfPlayEnv(Pgx(name)) for name in ("kuhn_poker", "tic_tac_toe"))
@@ -152,6 +155,11 @@ def replay(**settings) -> Replay:
             | settings
         )
     )
+
+
+def sequences(**settings) -> SequenceReplay:
+    base = dict(buffer_size=45, batch_size=6, learning_starts=9, update_interval=2, num_updates=2, num_envs=3)
+    return SequenceReplay(**(base | {"sequence_length": 3} | settings))
 
 
 def ppo(**settings) -> PPO:
@@ -214,6 +222,20 @@ CASES = {
         CHOICE,
     ),
     "c51": Case(C51(hidden_sizes=SMALL, target_update_interval=3, feed=replay(sequence_length=3)), CHOICE),
+    "r2d2": Case(
+        R2D2(hidden_sizes=SMALL, memory=GRU(4), n_step=2, target_update_interval=3, feed=sequences(burn_in=2)), CHOICE
+    ),
+    "r2d2 with priorities": Case(
+        R2D2(
+            hidden_sizes=SMALL,
+            memory=GRU(4),
+            dueling=True,
+            value_rescaling=None,
+            target_update_interval=3,
+            feed=sequences(burn_in=1, stored_memory=False, sampler=PrioritizedSampler(beta_updates=20)),
+        ),
+        EVERY_OBSERVATION,
+    ),
     "ensemble-c51": Case(
         EnsembleC51(hidden_sizes=SMALL, ensemble_size=3, target_update_interval=3, feed=replay(sequence_length=2)),
         CHOICE,

@@ -207,3 +207,17 @@ class Feed(abc.ABC):
 
 class WindowFeed(Feed):
     """A feed whose batches are windows of consecutive steps of one environment, masked after an episode's end."""
+
+
+class SequenceFeed(Feed):
+    """A feed for recurrent methods whose batches are sequences of one environment that go on across episodes' ends.
+
+    All their steps are real: nothing is masked, and memory is reset where ``is_first`` says so.
+    """
+
+    crosses_episodes: ClassVar[bool] = True
+
+    burn_in: int
+    """Steps at the beginning of a sequence that only warm up memory."""
+    stored_memory: bool
+    """Whether batches have the memory that the actor had before the first step of each sequence; else ``()``."""

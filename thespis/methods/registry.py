@@ -36,6 +36,7 @@ FAMILIES = {
         "meta-a2c": "thespis.papers.outer_value_function_meta_gradient.method:MetaA2C",
         "n-step-q": "thespis.methods.online.n_step_q:NStepQ",
         "ppo": "thespis.methods.online.ppo:PPO",
+        "r2d2": "thespis.methods.online.r2d2:R2D2",
         "r2ac": "thespis.papers.rtrl_actor_critic.method:R2AC",
         "revalued": "thespis.papers.revalued.method:REValueD",
         "sac": "thespis.methods.online.sac:SAC",
