@@ -15,7 +15,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.records import Batch, EpisodeStats, Report, Transition
+from thespis.core.records import Batch, EnvSpec, EpisodeStats, Report, Transition
 
 
 class Store(abc.ABC):
@@ -28,6 +28,10 @@ class Store(abc.ABC):
     """The feed that this store serves."""
     group_size: int = 0
     """Number of adjacent environments with the same initial state, reset in every block; 0: no groups or resets."""
+
+    def for_env(self, spec: EnvSpec) -> Store:
+        """The store for this environment; by default unchanged. Raises ``UserError`` if they do not fit."""
+        return self
 
     def num_warmup_blocks(self, num_envs: int) -> int:
         """Number of blocks collected before the first update. Raises ``UserError`` for settings that do not fit."""

@@ -23,7 +23,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.core.feeds import ReplaySampler, SequenceFeed, Store
-from thespis.core.records import Batch, Report, Transition
+from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.data.feeds import Replay
 
 
@@ -99,6 +99,10 @@ class SequenceStore(Store):
 
     feed: SequenceReplay
     base: Store
+
+    def for_env(self, spec: EnvSpec) -> SequenceStore:
+        """The store for this environment."""
+        return dataclasses.replace(self, base=self.base.for_env(spec))
 
     def num_warmup_blocks(self, num_envs: int) -> int:
         """Number of blocks collected before the first update: enough for ``learning_starts`` and for one sequence."""

@@ -81,7 +81,7 @@ class CompiledLoop:
     ):
         self.components = with_array_leaves(components)
         self.environment, self.spec, self.num_envs, self.seeds = environment, environment.spec, num_envs, seeds
-        self.store = components.method.feed.make_store(total_steps)
+        self.store = components.method.feed.make_store(total_steps).for_env(environment.spec)
         self.warmup_blocks = self.store.num_warmup_blocks(num_envs)
         self.steps_per_block = self.store.feed.collect_steps * num_envs
         self.metric_names = metric_names(self.components, self.spec, self.store, num_envs)

@@ -74,7 +74,7 @@ class HostLoop:
     ):
         self.components = with_array_leaves(components)
         self.spec, self.num_envs, self.seeds = vector_env.spec, num_envs, seeds
-        self.store = components.method.feed.make_store(total_steps)
+        self.store = components.method.feed.make_store(total_steps).for_env(vector_env.spec)
         self.policy_lag, self.jitter = policy_lag or FixedLag(self.store.feed.policy_lag), jitter
         self.parallel_blocks = self.policy_lag.lag + 1
         self.warmup_blocks = self.store.num_warmup_blocks(num_envs)
