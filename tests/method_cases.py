@@ -15,6 +15,7 @@ from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
 from thespis.data.feeds import (
     Episodes,
+    HindsightFuture,
     LoggedEpisodes,
     LoggedTransitions,
     PreferencePairs,
@@ -23,6 +24,7 @@ from thespis.data.feeds import (
     Rollouts,
 )
 from thespis.data.sequence_replay import SequenceReplay
+from thespis.envs.compiled.point_goal import PointGoal
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
 from thespis.envs.text.correction import Correction
@@ -137,7 +139,7 @@ class Case(NamedTuple):
     """A method and the environment it is tested in."""
 
     method: object
-    env: Walk | Crew
+    env: Walk | Crew | PointGoal
 
 
 SMALL = (8,)
@@ -324,6 +326,10 @@ CASES = {
             feed=replay(),
         ),
         Walk(),
+    ),
+    "sac with hindsight": Case(
+        SAC(hidden_sizes=SMALL, feed=replay(sequence_length=2, relabel=HindsightFuture())),
+        PointGoal(goal_radius=0.4, terminates=True, time_limit=5),
     ),
     "sac with choices": Case(SAC(hidden_sizes=SMALL, feed=replay()), CHOICE),
     "sac-v": Case(SACV(hidden_sizes=SMALL, feed=replay(sequence_length=2)), Walk()),
