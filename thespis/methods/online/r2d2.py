@@ -177,9 +177,9 @@ class R2D2(EpsilonSchedule, QLearningSettings):
         _, next_q = sequence_q_values(state.target_critic, memory, steps, burn_in)
         selection_q = sequence_q_values(state.critic, memory, steps, burn_in)[1] if self.double_q else next_q
         next_value = rescaling.unscale(jax.vmap(jax.vmap(double_q_value))(selection_q, next_q))
-        learned = jax.tree.map(lambda x: x[burn_in:], (steps.reward, steps.terminated, steps.done))
+        learned: Transition = jax.tree.map(lambda x: x[burn_in:], steps)
         returns = jax.vmap(sliding_n_step_returns, in_axes=(1, 1, 1, 1, None, None), out_axes=1)(
-            learned[0], next_value, *learned[1:], self.discount, self.n_step
+            learned.reward, next_value, learned.terminated, learned.done, self.discount, self.n_step
         )
         return rescaling.rescale(returns)
 
