@@ -15,6 +15,7 @@ from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
 from thespis.data.feeds import (
     Episodes,
+    HindsightFuture,
     LoggedEpisodes,
     LoggedTransitions,
     PreferencePairs,
@@ -22,6 +23,8 @@ from thespis.data.feeds import (
     Replay,
     Rollouts,
 )
+from thespis.data.sequence_replay import SequenceReplay
+from thespis.envs.compiled.point_goal import PointGoal
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
 from thespis.envs.text.correction import Correction
@@ -86,11 +89,13 @@ from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.n_step_q import NStepQ, Sarsa
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.r2d2 import R2D2
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.nets.body import GRU
 from thespis.nets.elstm import ELSTM
+from thespis.nets.noisy import NoisyNetwork
 from thespis.nets.resnet import ResNet
 from thespis.nets.set_attention import SetAttention
 from thespis.papers.a_lol.method import ALoL
@@ -134,11 +139,12 @@ class Case(NamedTuple):
     """A method and the environment it is tested in."""
 
     method: object
-    env: Walk | Crew
+    env: Walk | Crew | PointGoal
 
 
 SMALL = (8,)
 CHOICE = Walk(Discrete(4), legal=True)
+EVERY_OBSERVATION = Walk(Discrete(4), TREE, legal=True)
 EVERY_SPACE = Walk(TREE_ACTION, TREE, legal=True)
 CREW, PUSHING = Crew(), Crew(action=BOX, legal=False)
 KUHN, TIC_TAC_TOE = (SelfPlayEnv(Pgx(name)) for name in ("kuhn_poker", "tic_tac_toe"))
@@ -151,6 +157,11 @@ def replay(**settings) -> Replay:
             | settings
         )
     )
+
+
+def sequences(**settings) -> SequenceReplay:
+    base = dict(buffer_size=45, batch_size=6, learning_starts=9, update_interval=2, num_updates=2, num_envs=3)
+    return SequenceReplay(**(base | {"sequence_length": 3} | settings))
 
 
 def ppo(**settings) -> PPO:
@@ -198,7 +209,35 @@ CASES = {
         ),
         CHOICE,
     ),
+    "dqn with noise": Case(
+        DQN(hidden_sizes=SMALL, dueling=True, noisy=NoisyNetwork(), target_update_interval=3, feed=replay()), CHOICE
+    ),
+    "rainbow": Case(
+        C51(
+            hidden_sizes=SMALL,
+            dueling=True,
+            double_q=True,
+            noisy=NoisyNetwork(),
+            target_update_interval=3,
+            feed=replay(sequence_length=3, sampler=PrioritizedSampler(beta_updates=20)),
+        ),
+        CHOICE,
+    ),
     "c51": Case(C51(hidden_sizes=SMALL, target_update_interval=3, feed=replay(sequence_length=3)), CHOICE),
+    "r2d2": Case(
+        R2D2(hidden_sizes=SMALL, memory=GRU(4), n_step=2, target_update_interval=3, feed=sequences(burn_in=2)), CHOICE
+    ),
+    "r2d2 with priorities": Case(
+        R2D2(
+            hidden_sizes=SMALL,
+            memory=GRU(4),
+            dueling=True,
+            value_rescaling=None,
+            target_update_interval=3,
+            feed=sequences(burn_in=1, stored_memory=False, sampler=PrioritizedSampler(beta_updates=20)),
+        ),
+        EVERY_OBSERVATION,
+    ),
     "ensemble-c51": Case(
         EnsembleC51(hidden_sizes=SMALL, ensemble_size=3, target_update_interval=3, feed=replay(sequence_length=2)),
         CHOICE,
@@ -287,6 +326,10 @@ CASES = {
             feed=replay(),
         ),
         Walk(),
+    ),
+    "sac with hindsight": Case(
+        SAC(hidden_sizes=SMALL, feed=replay(sequence_length=2, relabel=HindsightFuture())),
+        PointGoal(goal_radius=0.4, terminates=True, time_limit=5),
     ),
     "sac with choices": Case(SAC(hidden_sizes=SMALL, feed=replay()), CHOICE),
     "sac-v": Case(SACV(hidden_sizes=SMALL, feed=replay(sequence_length=2)), Walk()),

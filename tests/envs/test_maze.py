@@ -178,6 +178,8 @@ def test_registry_names():
     assert env == Maze("Labyrinth", 25, False)
     assert env.levels == MazeLevels((13, 13), 25, False)
     assert format_level(env.spec.params) == MAZES["Labyrinth"]
+    sizes = {level: Maze(level).levels for level in ("Empty", ">G", ">../..G")}
+    assert [(levels.shape, levels.num_walls) for levels in sizes.values()] == [((13, 13), 60), ((1, 2), 0), ((2, 3), 2)]
     assert {"thespis:maze"} | {f"thespis:maze?level={name}" for name in TEST_MAZE_NAMES} <= set(list_envs())
     assert make_host("thespis:maze?level=StandardMaze", 2).spec.params.walls.sum() > 0
 

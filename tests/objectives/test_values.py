@@ -19,6 +19,14 @@ def test_huber_equals_rlax(delta):
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.parametrize("delta", [1e6, 1e9])
+def test_a_large_delta_gives_the_gradient_of_the_square(delta):
+    """Also of errors that are far smaller than the precision of ``delta``."""
+    error = jnp.asarray([1e-4, -0.01, 0.03, 2.0])
+    gradient = jax.jit(jax.vmap(jax.grad(lambda e: value_losses.huber_loss(e, delta))))(error)
+    np.testing.assert_allclose(gradient, error, rtol=1e-6)
+
+
 def test_huber_has_a_gradient_at_zero():
     assert jax.grad(value_losses.huber_loss)(jnp.zeros(()), 1.0) == 0
 

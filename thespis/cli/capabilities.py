@@ -12,7 +12,6 @@ from thespis.core.contracts import Method, MultiAgentMethod
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import AgentGroup, Box, Discrete, MultiDiscrete, Space, Text, dict_space, word_vocabulary
-from thespis.data.feeds import Episodes, LoggedEpisodes, LoggedTransitions, PreferencePairs, Replay, Rollouts
 from thespis.runtime.keys import seed_key
 
 EXAMPLE_VOCABULARY = word_vocabulary(("yes", "no"))
@@ -30,14 +29,6 @@ OBSERVATION_SPACES: dict[str, Space] = {
     "images": Box((36, 36, 3), 0, 255, "uint8"),
     "trees": dict_space(place=Box((3,)), room=Discrete(4)),
     "dialogues": Text(8, EXAMPLE_VOCABULARY),
-}
-LOOPS_BY_FEED = {
-    Rollouts: ("compiled", "host"),
-    Episodes: ("compiled", "host"),
-    Replay: ("compiled", "host", "logged"),
-    LoggedTransitions: ("logged",),
-    LoggedEpisodes: ("logged",),
-    PreferencePairs: ("logged",),
 }
 
 
@@ -58,7 +49,8 @@ def _matching_observation(action: Space) -> Space:
 
 def supported_loops(method: Method) -> list[str]:
     """Training loops that support the method's feed."""
-    return list(LOOPS_BY_FEED[type(method.feed)])
+    feed = method.feed
+    return ["compiled", "host"] * feed.collects + ["logged"] * feed.reads_datasets
 
 
 def _supports(method: Method, observation: Space, action: Space) -> bool:

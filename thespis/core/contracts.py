@@ -6,8 +6,8 @@ a shape or a branch is a static field. ``name``, ``citations`` and ``details`` a
 their names, papers, and implementation details.
 
 The other contracts are for methods of many agents, opponents in games, games, host environments, hindsight goal
-relabelling where goals are part of the observation (:class:`GoalRelabeler`), and policies whose action probabilities
-can be computed, for exact evaluation (:class:`HasActionProbs`).
+relabelling where goals are part of the observation (:class:`GoalRelabeler`, and :class:`GoalRewards` for goals in
+boxes), and policies whose action probabilities can be computed, for exact evaluation (:class:`HasActionProbs`).
 """
 
 from __future__ import annotations
@@ -367,6 +367,23 @@ class GoalRelabeler(Protocol):
 
     def relabel(self, observation: PyTree, goal: PyTree) -> tuple[PyTree, Bool[Array, ""]]:
         """The observation under another goal, cut where that goal is reached, and whether it is reached by then."""
+        ...
+
+
+@runtime_checkable
+class GoalRewards(Protocol):
+    """Reward and termination as functions of the achieved and the desired goal: pure functions of JAX, hashable.
+
+    For environments with dict observations of ``observation``, ``achieved_goal`` and ``desired_goal``, whose dynamics
+    do not depend on the goal. Its goals are those after a step; episodes may go on at the goal.
+    """
+
+    def compute_reward(self, achieved_goal: PyTree, desired_goal: PyTree) -> Float[Array, ""]:
+        """The reward of a step that achieved one goal while another was desired."""
+        ...
+
+    def compute_terminated(self, achieved_goal: PyTree, desired_goal: PyTree) -> Bool[Array, ""]:
+        """Whether the goal ends the episode with that step."""
         ...
 
 

@@ -15,7 +15,7 @@ import jax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.records import Batch, EpisodeStats, Report, Transition
+from thespis.core.records import Batch, EnvSpec, EpisodeStats, Report, Transition
 
 
 class Store(abc.ABC):
@@ -28,6 +28,10 @@ class Store(abc.ABC):
     """The feed that this store serves."""
     group_size: int = 0
     """Number of adjacent environments with the same initial state, reset in every block; 0: no groups or resets."""
+
+    def for_env(self, spec: EnvSpec) -> Store:
+        """The store for this environment; by default unchanged. Raises ``UserError`` if they do not fit."""
+        return self
 
     def num_warmup_blocks(self, num_envs: int) -> int:
         """Number of blocks collected before the first update. Raises ``UserError`` for settings that do not fit."""
@@ -231,3 +235,17 @@ class Feed(abc.ABC):
 
 class WindowFeed(Feed):
     """A feed whose batches are windows of consecutive steps of one environment, masked after an episode's end."""
+
+
+class SequenceFeed(Feed):
+    """A feed for recurrent methods whose batches are sequences of one environment that go on across episodes' ends.
+
+    All their steps are real: nothing is masked, and memory is reset where ``is_first`` says so.
+    """
+
+    crosses_episodes: ClassVar[bool] = True
+
+    burn_in: int
+    """Steps at the beginning of a sequence that only warm up memory."""
+    stored_memory: bool
+    """Whether batches have the memory that the actor had before the first step of each sequence; else ``()``."""

@@ -41,7 +41,8 @@ class EnvSpec:
     actions and action masks are then dicts by group: a space is that of one agent, an array has the axis ``[agent]``
     after all others. ``game`` is the :class:`~thespis.core.contracts.Game` that is played, if any; with perfect
     information, views carry its ``game_state``, from which a search can play on. ``goal_relabeler``: the
-    :class:`~thespis.core.contracts.GoalRelabeler` of an environment whose episodes allow hindsight relabelling.
+    :class:`~thespis.core.contracts.GoalRelabeler`, or with goals in boxes the
+    :class:`~thespis.core.contracts.GoalRewards`, of an environment whose episodes allow hindsight relabelling.
     ``levels``: the :class:`~thespis.core.contracts.Levels` of an environment whose ``params`` are a level.
     ``channels``: names of the rewards and costs that time steps carry besides the reward.
     ``return_bounds``: the lowest and the highest possible return of an episode (``None``: not known), which intervals

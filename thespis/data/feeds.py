@@ -13,6 +13,8 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import BranchedSampler, DatasetSampler, Feed, ReplaySampler, Store, WindowFeed
 from thespis.core.records import Batch, EpisodeStats, Transition
 from thespis.data import frame_buffer, length_buckets, ring_buffer, samplers
+from thespis.data.hindsight import HindsightFuture as HindsightFuture
+from thespis.data.hindsight import HindsightStore
 from thespis.data.mix import Mix, mix
 from thespis.data.prioritized import PrioritizedSampler as PrioritizedSampler
 from thespis.data.sampled_replay import ReplayBuffer, SampledReplayStore
@@ -191,6 +193,9 @@ class Replay(WindowFeed):
     online learning begins with. None: every batch comes from the buffer."""
     demo_share: float = 0.5
     """Share of the batch that comes from ``demos``."""
+    relabel: HindsightFuture | None = None
+    """Hindsight experience replay: None, or HindsightFuture (goals that the rest of an episode achieved). For
+    environments with goals in their observations (docs/using-methods.md)."""
 
     @property
     def batch_shape(self) -> tuple[int, int]:
@@ -223,7 +228,8 @@ class Replay(WindowFeed):
         if self.demos is not None:
             return self.mixed().make_store(total_steps)
         store = ReplayStore(self, total_steps)
-        return store if self.sampler is None else SampledReplayStore(self, store, self.sampler)
+        store = store if self.sampler is None else SampledReplayStore(self, store, self.sampler)
+        return store if self.relabel is None else HindsightStore(self, store, self.relabel)
 
     def make_sampler(self, steps: Transition, group_size: int = 0) -> DatasetSampler:
         """The sampler of the dataset ``steps[time]``."""
@@ -231,6 +237,8 @@ class Replay(WindowFeed):
             raise UserError("feed.demos are for learning in an environment; a run with --data has one dataset")
         if self.sampler is not None:
             raise UserError("feed.sampler is for replay buffers; a dataset is sampled uniformly: feed.sampler=none")
+        if self.relabel is not None:
+            raise UserError("feed.relabel is for replay buffers, not for datasets: feed.relabel=none")
         return samplers.make_window_sampler(steps, self.batch_size, self.sequence_length)
 
 

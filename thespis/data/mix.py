@@ -17,7 +17,7 @@ from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.core.feeds import DatasetSampler, Feed, Store, WindowFeed
-from thespis.core.records import Batch, EpisodeStats, Report, Transition
+from thespis.core.records import Batch, EnvSpec, EpisodeStats, Report, Transition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +122,10 @@ class MixStore(Store):
 
     feed: Mix
     stores: Mapping[str, Store]
+
+    def for_env(self, spec: EnvSpec) -> MixStore:
+        """The store for that environment, for every source."""
+        return dataclasses.replace(self, stores={name: store.for_env(spec) for name, store in self.stores.items()})
 
     def num_warmup_blocks(self, num_envs: int) -> int:
         """Number of blocks collected before the first update, enough for every source."""

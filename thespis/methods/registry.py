@@ -35,6 +35,7 @@ FAMILIES = {
         "n-step-q": "thespis.methods.online.n_step_q:NStepQ",
         "ppo": "thespis.methods.online.ppo:PPO",
         "r2ac": "thespis.papers.rtrl_actor_critic.method:R2AC",
+        "r2d2": "thespis.methods.online.r2d2:R2D2",
         "revalued": "thespis.papers.revalued.method:REValueD",
         "sac": "thespis.methods.online.sac:SAC",
         "sac-v": "thespis.methods.online.sac_v:SACV",

@@ -69,6 +69,31 @@ def lambda_returns(
     return jax.lax.scan(back, next_value[-1], rows, reverse=True)[1]
 
 
+def sliding_n_step_returns(
+    reward: Float[Array, " time"],
+    next_value: Float[Array, " time"],
+    terminated: Bool[Array, " time"],
+    done: Bool[Array, " time"],
+    discount: Number,
+    n_step: int,
+) -> Float[Array, " time"]:
+    r"""N-step return from every step of a trajectory (Sutton and Barto 2018, equation 7.1).
+
+    .. math:: G_t = r_t + \gamma r_{t+1} + \dots + \gamma^{n-1} r_{t+n-1} + \gamma^n V(s'_{t+n-1})
+
+    Shorter where the episode or the window ends first: it then bootstraps there, unless terminated.
+    """
+
+    def precede(following: Array) -> Array:
+        return reward + discount * jnp.where(terminated, 0.0, following)
+
+    returns = precede(next_value)
+    for _ in range(n_step - 1):
+        following = jnp.concatenate([returns[1:], next_value[-1:]])
+        returns = precede(jnp.where(done, next_value, following))
+    return returns
+
+
 def discounted_returns(
     reward: Float[Array, " time"],
     next_value: Float[Array, " time"],

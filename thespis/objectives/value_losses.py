@@ -14,8 +14,8 @@ def huber_loss(error: Float[Array, "*shape"], delta: Number = 1.0) -> Float[Arra
 
     .. math:: \tfrac12 e^2 \text{ if } |e| \le \delta, \text{ else } \delta(|e| - \tfrac12 \delta)
     """
-    clipped = jnp.minimum(jnp.abs(error), delta)
-    return 0.5 * clipped**2 + delta * (jnp.abs(error) - clipped)
+    size = jnp.abs(error)  # a difference of terms in delta would round the gradient to the precision of delta
+    return jnp.where(size <= delta, 0.5 * error**2, delta * (size - 0.5 * delta))
 
 
 def clipped_value_loss(

@@ -85,7 +85,7 @@ class CompiledLoop:
     ):
         self.components = with_array_leaves(components)
         self.environment, self.spec, self.num_envs, self.seeds = environment, environment.spec, num_envs, seeds
-        self.stores = make_stores(components, total_steps)
+        self.stores = make_stores(components, total_steps, environment.spec)
         self.warmup_blocks = self.stores.num_warmup_blocks(num_envs)
         self.steps_per_block = self.stores.collect_steps * num_envs
         self.metric_names = metric_names(self.components, self.spec, self.stores, num_envs)

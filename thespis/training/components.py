@@ -97,15 +97,16 @@ class Stores:
             self.feedback.check(learner.feedback_store)
 
 
-def make_stores(components: Components, total_steps: int) -> Stores:
-    """Stores for a run of ``total_steps`` transitions per seed.
+def make_stores(components: Components, total_steps: int, spec: EnvSpec) -> Stores:
+    """Stores for a run of ``total_steps`` transitions per seed in an environment.
 
     Raises ``UserError`` if a feed reads datasets alone, or the feedback's cannot collect in blocks of the method's.
     """
     feed, own_feed = components.method.feed, components.feedback.feed
+    store = feed.make_store(total_steps).for_env(spec)
     if own_feed is None:
-        return Stores(feed.make_store(total_steps))
-    return Stores(feed.make_store(total_steps), own_feed.with_collect_steps(feed.collect_steps).make_store(total_steps))
+        return Stores(store)
+    return Stores(store, own_feed.with_collect_steps(feed.collect_steps).make_store(total_steps).for_env(spec))
 
 
 class LearnerSnapshot(eqx.Module):

@@ -74,7 +74,7 @@ class HostLoop:
     ):
         self.components = with_array_leaves(components)
         self.spec, self.num_envs, self.seeds = vector_env.spec, num_envs, seeds
-        self.stores = make_stores(components, total_steps)
+        self.stores = make_stores(components, total_steps, vector_env.spec)
         self.policy_lag, self.jitter = policy_lag or FixedLag(self.stores.method.feed.policy_lag), jitter
         self.parallel_blocks = self.policy_lag.lag + 1
         self.warmup_blocks = self.stores.num_warmup_blocks(num_envs)

@@ -10,6 +10,8 @@ is truncated, not terminated.
 
 from __future__ import annotations
 
+import math
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, UInt8
@@ -49,8 +51,8 @@ class Maze(eqx.Module):
 
     level: str = eqx.field(static=True, default="Empty")
     """Level where no curriculum draws one: a name in :data:`MAZES`, or rows separated by slashes (``>.#/..G``)."""
-    num_walls: int = eqx.field(static=True, default=60)
-    """Largest number of walls of random levels."""
+    num_walls: int | None = eqx.field(static=True, default=None)
+    """Largest number of walls of random levels; ``None``: 60 in the usual 169 cells, and as dense in other mazes."""
     vary_num_walls: bool = eqx.field(static=True, default=True)
     """Whether random levels have uniformly 0 to ``num_walls`` walls, and not always ``num_walls``."""
     view_size: int = eqx.field(static=True, default=5)
@@ -72,7 +74,9 @@ class Maze(eqx.Module):
     def levels(self) -> MazeLevels:
         """Random levels of the size of ``level``, their edits and codes."""
         height, width = load_level(self.level).walls.shape
-        return MazeLevels((height, width), self.num_walls, self.vary_num_walls)
+        usual = MazeLevels()
+        dense = usual.num_walls * height * width // math.prod(usual.shape)
+        return MazeLevels((height, width), dense if self.num_walls is None else self.num_walls, self.vary_num_walls)
 
     @property
     def spec(self) -> EnvSpec:

@@ -17,6 +17,7 @@ from thespis.envs.host.gymnasium import GymnasiumEnv, GymnasiumSyncEnv, env_name
 from thespis.envs.host.pettingzoo import is_pettingzoo_env
 from thespis.envs.host.state_encoding import StateMixin
 from thespis.envs.host.text_env import GymnasiumTextEnv, StringEnv, StringVectorEnv, has_text_spaces
+from thespis.envs.libraries import is_installed
 from thespis.envs.options import split_options
 
 
@@ -66,6 +67,8 @@ def make_registered(name: str, **more: Any) -> Any:
     base, options = split_options(name)
     if atari.is_atari(base):
         options.pop("preprocess", None)
+    if base.startswith("gymnasium_robotics:") and not is_installed("gymnasium_robotics"):
+        raise missing_extra("gymnasium-robotics", "robotics")
     try:
         return gymnasium.make(base, disable_env_checker=True, **options, **more)  # its checker only warns; ours raises
     except (gymnasium.error.Error, ImportError) as error:

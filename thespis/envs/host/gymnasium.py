@@ -16,6 +16,7 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep, View, make_time_step, make_view
 from thespis.envs.host import conversion, snapshot
+from thespis.envs.host.goals import find_goal_rewards
 from thespis.envs.host.observation_checks import ObservationChecks
 from thespis.envs.return_bounds import declared_bounds
 from thespis.envs.space_conversion import from_gymnasium
@@ -67,6 +68,7 @@ class GymnasiumSyncEnv:
             from_gymnasium(first.action_space),
             has_action_mask="action_mask" in info,
             time_limit=spec.max_episode_steps if spec is not None else None,
+            goal_relabeler=find_goal_rewards(first, self._name),
             return_bounds=declared_bounds(first, self._name),
         )
         reason = snapshot.explain_unsaved(first)

@@ -15,6 +15,7 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.envs.host import conversion
+from thespis.envs.host.goals import find_goal_rewards
 from thespis.envs.host.gymnasium import get_env_states, set_env_states
 from thespis.envs.host.observation_checks import ObservationChecks
 from thespis.envs.space_conversion import from_gymnasium
@@ -51,6 +52,7 @@ class GymnasiumVectorEnv:
             from_gymnasium(env.single_action_space),
             has_action_mask="action_mask" in info,
             time_limit=spec.max_episode_steps if spec else None,
+            goal_relabeler=find_goal_rewards(example, name),
         )
 
     @property

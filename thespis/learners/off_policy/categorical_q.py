@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -69,16 +70,22 @@ def split_batch(batch: NStepBatch, ensemble_size: int) -> NStepBatch:
 
 
 def categorical_targets(
-    target_distribution: TargetDistribution, critics: CategoricalQ, batches: NStepBatch
+    target_distribution: TargetDistribution,
+    critics: CategoricalQ,
+    batches: NStepBatch,
+    selectors: CategoricalQ | None = None,
 ) -> Float[Array, "members row atoms"]:
     """Target distributions: those of the greedy next actions, discounted, shifted by the reward and projected.
 
-    The greedy action is the legal one with the largest mean of the target distribution.
+    The greedy action is the legal one with the largest mean of the target distribution; with ``selectors`` (double
+    Q-learning), of the same distribution by these networks.
     """
 
     def single(member: Array, view: View, earned: Array, discount: Array) -> Float[Array, " atoms"]:
-        probs = target_distribution.next_distributions(critics, member, view.observation)
-        best = jnp.argmax(mask_illegal(probs @ critics.support, view.action_mask))
+        probs = choices = target_distribution.next_distributions(critics, member, view.observation)
+        if selectors is not None:
+            choices = target_distribution.next_distributions(selectors, member, view.observation)
+        best = jnp.argmax(mask_illegal(choices @ critics.support, view.action_mask))
         return project_categorical(earned + discount * critics.support, probs[best], critics.support)
 
     per_row = jax.vmap(single, in_axes=(None, 0, 0, 0))
@@ -91,10 +98,12 @@ def fit_distributions(
     opt_state: PyTree,
     batches: NStepBatch,
     target: Float[Array, "members row atoms"],
+    prepare: Callable[[CategoricalQ], CategoricalQ] = lambda critics: critics,
 ) -> tuple[CategoricalQ, PyTree, Report]:
     """Fit every member by one gradient step on the cross-entropy to its targets; members' mean losses are summed.
 
-    A batch with weights is reported with priorities: the cross-entropy of each row.
+    A batch with weights is reported with priorities: the cross-entropy of each row. ``prepare`` is applied to the
+    critics before they are evaluated, inside the gradient: it draws the noise of noisy layers.
     """
 
     def member_loss(critic: CategoricalQ, data: NStepBatch, target: Array) -> tuple[Array, Array, Array]:
@@ -105,7 +114,7 @@ def fit_distributions(
         return masked_mean(weighted, data.alive), masked_mean(value, data.alive), row_losses
 
     def objective(critics: CategoricalQ) -> tuple[Array, tuple[Array, Array, Array]]:
-        losses, values, row_losses = jax.vmap(member_loss)(critics, batches, target)
+        losses, values, row_losses = jax.vmap(member_loss)(prepare(critics), batches, target)
         return jnp.sum(losses), (losses, values, row_losses)
 
     critics, opt_state, (losses, values, row_losses), norm = gradient_step(optimizer, objective, critics, opt_state)

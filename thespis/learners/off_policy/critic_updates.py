@@ -87,16 +87,19 @@ def fit_critics(
     batch: NStepBatch,
     target: Float[Array, "row *members"],
     loss: Any = jnp.square,
+    prepare: Callable[[Critic], Critic] = lambda critics: critics,
 ) -> tuple[Critic, PyTree, Report]:
     """Fit every member of an ensemble to the targets by one gradient step; members' mean losses are summed.
 
     ``target``: one per row for all members, or one per row and member. A batch with weights is reported with
-    priorities: absolute errors, averaged over the members.
+    priorities: absolute errors, averaged over the members. ``prepare`` is applied to the critics before they are
+    evaluated, inside the gradient: it draws the noise of noisy layers.
     """
     targets = target if target.ndim > 1 else target[:, None]
 
     def objective(critics):
-        values = jax.vmap(lambda o, a: evaluate_ensemble(critics, o, _add_axis(a))[:, 0])(
+        evaluated = prepare(critics)
+        values = jax.vmap(lambda o, a: evaluate_ensemble(evaluated, o, _add_axis(a))[:, 0])(
             batch.critic_observation, batch.action
         )
         return jnp.sum(batch.weighted_mean(loss(values - targets))), values

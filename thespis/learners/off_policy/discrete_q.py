@@ -1,11 +1,12 @@
 """Value-based methods with one discrete action: their base class, epsilon-greedy acting, and target network updates.
 
 :class:`DiscreteQMethod` has the Q-network, the target network and the evaluation of actions. A concrete method adds its
-fields, how it acts and an ``update``; only :meth:`DiscreteQMethod.init_network` may be overridden.
+fields, how it acts and an ``update``; only :meth:`DiscreteQMethod.init_network` may be overridden. What recurrent
+methods share with these is :class:`QLearningSettings` and :class:`EpsilonSchedule`.
 
 :class:`EpsilonGreedy` acts by Q-values, with an ensemble of Q-networks if there are several. While exploring, one
 member of an ensemble acts: another at each step, or one for a whole episode. In evaluation the ensemble's mean Q-values
-decide.
+decide. Networks with noisy layers (:mod:`thespis.nets.noisy`) explore by their noise instead, without random actions.
 
 Target networks are updated by a periodic hard copy, or by iterated targets, which learn several Bellman updates at
 once.
@@ -33,6 +34,7 @@ from thespis.core.spaces import Discrete
 from thespis.critics.value_functions import DiscreteQ, init_ensemble
 from thespis.learners.optim.optimizers import Optimizer, polyak_update
 from thespis.nets.body import NetworkOptions, ObservationEncoder
+from thespis.nets.noisy import draw_noise, has_noise
 
 
 @runtime_checkable
@@ -56,8 +58,8 @@ class DiscreteQState(eqx.Module, Generic[Networks]):
     num_updates: Int[Array, ""]
 
 
-class DiscreteQMethod(eqx.Module):
-    """Q-learning with one discrete action: what all such methods share."""
+class QLearningSettings(eqx.Module):
+    """Settings of all Q-learning with one discrete action: discount, clipping and network."""
 
     name: eqx.AbstractClassVar[str]
     target_update_interval: eqx.AbstractVar[int]
@@ -81,6 +83,10 @@ class DiscreteQMethod(eqx.Module):
         """How the Q-networks are built."""
         return NetworkOptions(encoder=self.encoder, layer_norm=self.layer_norm)
 
+
+class DiscreteQMethod(QLearningSettings):
+    """Q-learning with one discrete action: what all such methods without recurrent memory share."""
+
     @property
     @abc.abstractmethod
     def ensemble_size(self) -> int:
@@ -95,10 +101,7 @@ class DiscreteQMethod(eqx.Module):
 
         Raises ``UserError`` unless the action space is one discrete choice.
         """
-        if not isinstance(spec.action_space, Discrete):
-            raise UserError(
-                f"{self.name} needs one discrete choice, {spec.name} has {spec.action_space}: use ppo, a2c, sac or td3"
-            )
+        require_discrete(self.name, spec)
         critic = init_ensemble(lambda k: self.init_network(spec, k), self.ensemble_size, key)
         return DiscreteQState(critic, critic, self.make_optimizer().init(critic), jnp.zeros((), "int32"))
 
@@ -122,6 +125,14 @@ class DiscreteQMethod(eqx.Module):
         updates = state.num_updates + 1
         copy = (updates % self.target_update_interval == 0).astype("float32")
         return DiscreteQState(critic, polyak_update(state.target_critic, critic, copy), opt_state, updates)
+
+
+def require_discrete(name: str, spec: EnvSpec) -> None:
+    """Raise ``UserError`` unless the action space is one discrete choice, for the method of this name."""
+    if not isinstance(spec.action_space, Discrete):
+        raise UserError(
+            f"{name} needs one discrete choice, {spec.name} has {spec.action_space}: use ppo, a2c, sac or td3"
+        )
 
 
 def ensemble_q_values(critic: QNetwork, view: View) -> Float[Array, "members n"]:
@@ -202,15 +213,14 @@ class EpsilonGreedyPolicy(eqx.Module):
         """Whether a single member of several acts."""
         return self.ensemble_size > 1 and self.mode is not Mode.EXPLOIT
 
+    @property
+    def acts_by_noise(self) -> bool:
+        """Whether exploration is the noise of noisy layers."""
+        return self.mode is not Mode.EXPLOIT and has_noise(self.critic)
 
-class EpsilonGreedy(eqx.Module):
-    """Epsilon-greedy acting of Q-learning methods.
 
-    A concrete method adds what it learns, in a state like ``DiscreteQState``. Only :meth:`select_action` may be
-    overridden.
-    """
-
-    exploration: eqx.AbstractVar[MemberExploration]
+class EpsilonSchedule(eqx.Module):
+    """Probability of a random action in epsilon-greedy acting: falls linearly with the number of updates."""
 
     initial_epsilon: Number = 1.0
     """Probability of a random action before the first update."""
@@ -220,11 +230,27 @@ class EpsilonGreedy(eqx.Module):
     """Updates over which epsilon falls linearly."""
 
     def policy(self, state: Any, mode: Mode) -> EpsilonGreedyPolicy:
-        """Q-networks and epsilon: decayed in ``EXPLORE`` mode, ``final_epsilon`` in ``SAMPLE``, 0 in ``EXPLOIT``."""
+        """Q-networks and epsilon: decayed in ``EXPLORE`` mode, ``final_epsilon`` in ``SAMPLE``, 0 in ``EXPLOIT``.
+
+        Always 0 for networks with noisy layers.
+        """
         progress = jnp.clip(state.num_updates / self.epsilon_decay_updates, 0.0, 1.0)
         decayed = self.initial_epsilon + progress * (self.final_epsilon - self.initial_epsilon)
         epsilon = {Mode.EXPLORE: decayed, Mode.SAMPLE: self.final_epsilon, Mode.EXPLOIT: 0.0}[mode]
+        epsilon = 0.0 if has_noise(state.critic) else epsilon
         return EpsilonGreedyPolicy(state.critic, jnp.asarray(epsilon, "float32"), mode)
+
+
+class _ExploresByMember(eqx.Module):
+    exploration: eqx.AbstractVar[MemberExploration]
+
+
+class EpsilonGreedy(EpsilonSchedule, _ExploresByMember):
+    """Epsilon-greedy acting of Q-learning methods without recurrent memory.
+
+    A concrete method adds what it learns, in a state like ``DiscreteQState``. Only :meth:`select_action` may be
+    overridden.
+    """
 
     def init_memory(self, policy: EpsilonGreedyPolicy, n: int) -> Any:
         """Which member acts, if a single one of several does."""
@@ -233,10 +259,17 @@ class EpsilonGreedy(eqx.Module):
     def act(
         self, policy: EpsilonGreedyPolicy, memory: Any, view: View, key: Key[Array, ""]
     ) -> tuple[PyTree, Any, PyTree]:
-        """The best legal action, or with probability epsilon a random legal one."""
+        """The best legal action, or with probability epsilon a random legal one.
+
+        Noisy layers draw new noise for every row and step.
+        """
 
         def single(memory, view, key):
-            values = legal_q_values(policy.critic, view)
+            critic = policy.critic
+            if policy.acts_by_noise:
+                noise_key, key = jax.random.split(key)
+                critic = draw_noise(critic, noise_key)
+            values = legal_q_values(critic, view)
             if policy.acts_by_member:
                 member_key, key = jax.random.split(key)
                 member, memory = self.exploration.sample_member(memory, policy.ensemble_size, member_key)

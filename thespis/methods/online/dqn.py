@@ -2,8 +2,10 @@
 
 ``Q(s, a)`` regresses on ``r + gamma max_a' Q_target(s', a')``. With ``double_q``, the online network chooses ``a'`` and
 the target network evaluates it (van Hasselt et al., 2016); ``dueling`` separates state value and advantage (Wang et
-al., 2016); ``feed.sequence_length`` steps give n-step targets; ``target_network`` may be a chain of networks (Vincent
-et al., 2024).
+al., 2016); ``feed.sequence_length`` steps give n-step targets; ``feed.sampler`` may be prioritized (Schaul et al.,
+2016); ``noisy`` layers explore in place of random actions (Fortunato et al., 2018); ``target_network`` may be a chain
+of networks (Vincent et al., 2024). Each is one setting. Distributions of returns:
+:class:`~thespis.methods.online.c51.C51`.
 
 Source: Mnih et al., 2015.
 
@@ -21,7 +23,8 @@ import jax
 from jaxtyping import Array, Key
 
 from thespis.core.feeds import WindowFeed
-from thespis.core.records import Batch, Citation, Number, Report
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
+from thespis.critics.value_functions import DiscreteQ
 from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
 from thespis.learners.off_policy.discrete_q import (
@@ -35,6 +38,7 @@ from thespis.learners.off_policy.discrete_q import (
     legal_q_values,
 )
 from thespis.learners.optim.optimizers import LearningRate, Optimizer, OptimizerFactory, build_optimizer
+from thespis.nets.noisy import NoisyNetwork, draw_noise
 from thespis.objectives.value_losses import double_q_value, huber_loss
 
 
@@ -49,6 +53,8 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
     """TD error, in units of reward, beyond which the Huber loss is linear; a large value gives the squared error."""
     double_q: bool = eqx.field(static=True, default=True)
     """Double Q-learning: the online network chooses the next action, the target network evaluates it."""
+    noisy: NoisyNetwork | None = None
+    """Exploration by noisy layers: None (epsilon-greedy) or NoisyNetwork."""
     target_network: TargetUpdate = PeriodicCopy()
     """Target network update: PeriodicCopy, or IteratedTargets (a chain of networks, several Bellman updates at
     once)."""
@@ -64,6 +70,7 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
         Citation("Human-level control through deep reinforcement learning", "Mnih et al.", 2015, "Nature 518"),
         Citation("Deep Reinforcement Learning with Double Q-learning", "van Hasselt et al.", 2016, "arXiv:1509.06461"),
         Citation("Dueling Network Architectures", "Wang et al.", 2016, "arXiv:1511.06581"),
+        Citation("Noisy Networks for Exploration", "Fortunato et al.", 2018, "arXiv:1706.10295"),
     )
     details: ClassVar[tuple[str, ...]] = (
         "truncation bootstraps, termination does not",
@@ -76,13 +83,21 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
         """Number of Q-networks that are learned."""
         return self.target_network.ensemble_size
 
+    def init_network(self, spec: EnvSpec, key: Key[Array, ""]) -> DiscreteQ:
+        """Q-network of one fresh member."""
+        network = DiscreteQ(spec, self.hidden_sizes, key, dueling=self.dueling, options=self.network_options)
+        return network if self.noisy is None else self.noisy.add_noise(network)
+
     def update(self, state: DiscreteQState, batch: Batch, key: Key[Array, ""]) -> tuple[DiscreteQState, Report]:
         """One gradient step of every network, then the target network update."""
         data = n_step_batch(batch, self.discount)
-        next_q = jax.vmap(lambda view: legal_q_values(state.target_critic, view))(data.next_view)
+        loss_key, target_key, selection_key = jax.random.split(key, 3)  # of the noise, if the layers are noisy
+        evaluator = draw_noise(state.target_critic, target_key)
+        next_q = jax.vmap(lambda view: legal_q_values(evaluator, view))(data.next_view)
         selection_q = next_q
         if self.double_q:
-            selection_q = jax.vmap(lambda view: legal_q_values(state.critic, view))(data.next_view)
+            selector = draw_noise(state.critic, selection_key)
+            selection_q = jax.vmap(lambda view: legal_q_values(selector, view))(data.next_view)
         next_value = jax.vmap(jax.vmap(double_q_value))(selection_q, next_q)
         critic, opt, report = fit_critics(
             self.make_optimizer(),
@@ -91,6 +106,7 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
             data,
             data.reward[:, None] + data.discount[:, None] * next_value,
             lambda error: huber_loss(error, self.huber_delta),
+            prepare=lambda critics: draw_noise(critics, loss_key),
         )
         critic, target = self.target_network.update(
             critic, state.target_critic, state.num_updates + 1, self.target_update_interval
