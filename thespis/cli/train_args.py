@@ -39,16 +39,17 @@ class TrainArgs:
     """Initial model of language model methods: a checkpoint's directory, tiny (a small model, first pretrained on the
     environment's demonstrations), or blank (random weights). The same as --set model=."""
     set: Annotated[tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")] = ()
-    """Settings of the method, such as learning_rate=3e-4 hidden_sizes=64,64 (thespis list methods METHOD)."""
+    """Settings of the method, such as learning_rate=3e-4 hidden_sizes=64,64 (thespis list methods METHOD), and of the
+    feedback and the curriculum (feedback.NAME=VALUE, curriculum.NAME=VALUE)."""
     init_from: Annotated[str | None, optional_arg("RUN")] = None
     """Start with the parameters of a run of the same method, with the optimizer's state where it fits."""
     feedback: Annotated[str, tyro.conf.arg(metavar="NAME|module:Class")] = "environment"
     """The learning signal: the environment's reward (environment), alone or with an exploration bonus, by random
-    network distillation (rnd) or by visit counts (counts), another package's, or your own (thespis list feedback). Its
-    settings: --set feedback.bonus_coef=0.1"""
+    network distillation (rnd) or by visit counts (counts); one that is learned from demonstrations; another package's,
+    or your own (thespis list feedback). Its settings: --set feedback.bonus_coef=0.1"""
     curriculum: Annotated[str | None, optional_arg("NAME|module:Class")] = None
-    """What each episode begins with: another package's curriculum or your own (thespis list curricula). Its settings:
-    --set curriculum.NAME=VALUE. Parameters by hand: --randomize; opponents in games: --opponents."""
+    """What each episode begins with: levels, or what another package or you have written (thespis list curricula). Its
+    settings: --set curriculum.NAME=VALUE. Ranges of parameters: --randomize; opponents in games: --opponents."""
     randomize: Annotated[
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=LOW..HIGH ..")
     ] = ()
@@ -124,7 +125,7 @@ class TrainArgs:
     def _curriculum(self) -> list[str] | str:
         flags = {"--opponents": self.opponents, "--randomize": self.randomize, "--curriculum": self.curriculum}
         if len(given := [flag for flag, value in flags.items() if value]) > 1:
-            raise UserError(f"{' and '.join(given)} cannot be combined: leave {len(given) - 1} of them out")
+            raise UserError(f"{' and '.join(given)} cannot be combined: choose one of them")
         return self.curriculum or self.opponents or flatten_option(self.randomize)
 
 
