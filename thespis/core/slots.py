@@ -19,6 +19,7 @@ _TABLE = {
         thespis.data.feeds:PreferencePairs
         """,
     "thespis.core.feeds:ReplaySampler": "thespis.data.prioritized:PrioritizedSampler",
+    "thespis.core.feeds:SequenceFeed": "thespis.data.sequence_replay:SequenceReplay",
     "thespis.core.feeds:WindowFeed": (
         "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix"
     ),
@@ -31,6 +32,8 @@ _TABLE = {
     "thespis.learners.language.advantage_estimators:GroupBaseline": "NoBaseline GroupMean LeaveOneOut GroupNormalized",
     "thespis.learners.language.lm_agent:TrainableParams": "All LoRA",
     "thespis.learners.language.loss_masks:LossMask": "ResponseTokens EnvTokensFirst",
+    "thespis.learners.language.nft:PromptWeight": "FailureWeight OddsWeight",
+    "thespis.learners.language.policy_losses:ImportanceLevel": "TokenLevelRatio TurnLevelRatio DialogueLevelRatio",
     "thespis.learners.language.policy_losses:KLPenalty": "ReverseKL K3 FirstTurnKL",
     "thespis.learners.language.policy_losses:LossReduction": "TokenMean SequenceMean FixedLength",
     "thespis.learners.language.policy_losses:PolicyLoss": (
@@ -55,6 +58,13 @@ _TABLE = {
     "thespis.learners.optim.optimizers:OptimizerFactory": "OptaxOptimizer",
     "thespis.methods.online.n_step_q:Bootstrap": "QLearning Sarsa",
     "thespis.nets.cnn:ImageEncoder": "NatureCNN MinAtarCNN ImpalaCNN thespis.nets.resnet:ResNet",
+    "thespis.papers.convex_scoring_risk_sensitive_ac.risk_measures:RiskMeasure": (
+        "MeanCost MeanVariance ExpectedShortfall EntropicVaR"
+    ),
+    "thespis.papers.mac.method:TrajectoryLength": "FixedTrajectoryLength MultiLevelMonteCarlo",
+    "thespis.papers.outer_value_function_meta_gradient.meta_gradient:OuterCritic": "SharedCritic SeparateCritic",
+    "thespis.papers.revalued.decoupled_q:UtilityTarget": "MemberTarget EnsembleMeanTarget",
+    "thespis.papers.subpo.method:GainEstimator": "GainToGo TotalGain GainSoFar",
 }
 """Parts by slot, a class of the slot's own module by its name and others as ``module:Class``."""
 

@@ -33,7 +33,15 @@ class PolicyGradient(PolicyLoss):
         return policy_gradient_loss(log_prob, advantage)
 
 
-class TokenLevelRatio(eqx.Module):
+class ImportanceLevel(eqx.Module):
+    """Slot: the actions whose importance ratio counts: tokens, or several tokens as one action."""
+
+    @abc.abstractmethod
+    def __call__(self, log_ratio: TokenArray) -> TokenArray:
+        """Log-ratios of the actions at each of their tokens, from those of the tokens."""
+
+
+class TokenLevelRatio(ImportanceLevel):
     """Token-level importance ratios: each token has its own."""
 
     def __call__(self, log_ratio: TokenArray) -> TokenArray:
@@ -41,7 +49,7 @@ class TokenLevelRatio(eqx.Module):
         return log_ratio
 
 
-class TurnLevelRatio(eqx.Module):
+class TurnLevelRatio(ImportanceLevel):
     """Turn-level importance ratios: a response is one action (Chen et al. 2025, LOOP)."""
 
     def __call__(self, log_ratio: TokenArray) -> TokenArray:
@@ -49,7 +57,7 @@ class TurnLevelRatio(eqx.Module):
         return _sum_log_ratios(log_ratio, (2,))
 
 
-class DialogueLevelRatio(eqx.Module):
+class DialogueLevelRatio(ImportanceLevel):
     """Dialogue-level importance ratios: all responses of a dialogue are one action (Chen et al. 2025, LOOP)."""
 
     def __call__(self, log_ratio: TokenArray) -> TokenArray:
@@ -76,7 +84,7 @@ class ClippedSurrogate(PolicyLoss):
     """Largest decrease of the ratio that still has a gradient."""
     clip_range_high: Number = 0.2
     """Largest increase of the ratio that still has a gradient."""
-    importance_level: TokenLevelRatio | TurnLevelRatio | DialogueLevelRatio = TokenLevelRatio()
+    importance_level: ImportanceLevel = TokenLevelRatio()
     """Level of the importance ratio: TokenLevelRatio, TurnLevelRatio or DialogueLevelRatio."""
 
     def __call__(self, log_prob: TokenArray, log_ratio: TokenArray, advantage: TokenArray) -> TokenArray:
