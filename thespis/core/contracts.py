@@ -337,6 +337,18 @@ class HostEnvironment(Protocol):
 
 
 @runtime_checkable
+class HasEpisodeParams(Protocol):
+    """A host environment whose episodes have parameters, which a curriculum can choose; ``spec.params``: the defaults.
+
+    Single Gymnasium environments get them as ``reset(options=...)``.
+    """
+
+    def set_params(self, params: PyTree) -> None:
+        """Parameters, leaves ``[n, ...]``, of the episodes that begin from now on in each environment."""
+        ...
+
+
+@runtime_checkable
 class ReportsScores(Protocol):
     """A host environment whose learner sees other rewards and episodes than the task has, and which reports the task's.
 

@@ -191,17 +191,23 @@ def zero_view(spec: EnvSpec) -> View:
     return View(observation, action_mask, alive, spec.game.init(seed_key(0)) if spec.has_game_state else None)
 
 
-def row_structures(components: Components, spec: EnvSpec) -> tuple[Any, Any]:
-    """Tree structures of one tick's rows: a transition, and its episode statistics."""
+def row_structures(components: Components, spec: EnvSpec, *, draws: bool = False) -> tuple[Any, Any]:
+    """Tree structures of one tick's rows: a transition, and its episode statistics.
+
+    ``draws``: the statistics have the parameters and levels that the curriculum has chosen.
+    """
 
     def example(key):
-        return zero_transition(
-            components, spec, components.method.init(spec, key), components.curriculum.init(spec, key)
-        )
+        curriculum = components.curriculum.init(spec, key)
+        draw = components.curriculum.draw(curriculum, key, 1)
+        zero = jnp.zeros(1)
+        outcomes = EpisodeStats(zero > 0, zero, zero.astype("int32"), ())
+        if draws:
+            outcomes = dataclasses.replace(outcomes, params=draw.params, level=draw.level)
+        return zero_transition(components, spec, components.method.init(spec, key), curriculum), outcomes
 
-    zero = jnp.zeros(1)
-    outcomes = EpisodeStats(zero > 0, zero, zero.astype("int32"), ())
-    return jax.tree.structure(jax.eval_shape(example, seed_key(0))), jax.tree.structure(outcomes)
+    transition, outcomes = jax.eval_shape(example, seed_key(0))
+    return jax.tree.structure(transition), jax.tree.structure(outcomes)
 
 
 def select_rows(condition: Bool[Array, " row"], yes: PyTree, no: PyTree) -> PyTree:

@@ -36,7 +36,7 @@ from thespis.training.components import (
     with_array_leaves,
     zero_metric_sums,
 )
-from thespis.training.learning import learn_block, metric_names
+from thespis.training.learning import cut_rollout, learn_block, metric_names
 from thespis.training.policy_lag import (
     FixedLag,
     PolicyLag,
@@ -47,6 +47,7 @@ from thespis.training.policy_lag import (
 )
 from thespis.training.ray_env import RayVectorEnv
 from thespis.training.vector_env import (
+    ActingState,
     CollectionError,
     HostCarry,
     HostEnvState,
@@ -71,7 +72,10 @@ class HostLoop:
         total_steps: int,
         policy_lag: PolicyLag | None = None,
         jitter: float = 0.0,
+        *,
+        draws: bool = False,
     ):
+        self.draws = draws
         self.components = with_array_leaves(components)
         self.spec, self.num_envs, self.seeds = vector_env.spec, num_envs, seeds
         self.stores = make_stores(components, total_steps, vector_env.spec)
@@ -82,15 +86,15 @@ class HostLoop:
         self.metric_names = metric_names(self.components, self.spec, self.stores, num_envs)
         self.timer = PhaseTimer("acting", "environment", "learning")
         self.timing = self.timer.seconds
-        self._row, self._end = row_structures(self.components, self.spec)
+        self._row, self._end = row_structures(self.components, self.spec, draws=draws)
         self.vector_env = vector_env if isinstance(vector_env, RayVectorEnv) else self._local_env(vector_env)
         self._count = vmap_exact.num_programs(len(seeds))
         self._threads = vmap_exact.thread_pool("seed")
-        self._policy = jax.jit(self._policies, static_argnames="seeds")
+        self._policy = jax.jit(self._acting_states, static_argnames="seeds")
         self._learn = jax.jit(self._learn_seeds, static_argnames="train", donate_argnames="leaves")
         # tree structures of the flat leaves that the programs take
         self._bare, self._parts = jax.tree.flatten(self.components)
-        self._fixed = jax.tree.structure(act_input_shapes(self.components, self.spec))
+        self._fixed = jax.tree.structure(act_input_shapes(self.components, self.spec, draws=draws))
         self._held: Any = None
 
     def _local_env(self, environment: HostEnvironment) -> VectorEnv:
@@ -102,6 +106,7 @@ class HostLoop:
             len(self.seeds),
             feed.collect_steps,
             group_size=self.stores.method.group_size,
+            draws=self.draws,
         )
 
     # -- programs ------------------------------------------------------------------------------------------
@@ -113,7 +118,12 @@ class HostLoop:
         metric_sums = jax.vmap(lambda _: zero_metric_sums(self.metric_names))(seeds)
         policy = self._policies(self.components, learner.method, len(seeds))
         memory = jax.vmap(lambda p: self.components.method.init_memory(p, self.num_envs), axis_size=len(seeds))(policy)
-        return learner, metric_sums, policy, memory
+        return learner, metric_sums, self._acting_states(self.components, learner, len(seeds)), memory
+
+    def _acting_states(self, components, learner, seeds):
+        """The policies of all seeds, with the curriculum's states where it chooses parameters."""
+        policies = self._policies(components, learner.method, seeds)
+        return ActingState(policies, learner.curriculum) if self.draws else policies
 
     def _policies(self, components, states, seeds):
         return jax.vmap(lambda state: components.method.policy(state, Mode.EXPLORE), axis_size=seeds)(states)
@@ -122,6 +132,8 @@ class HostLoop:
         components = self._parts.unflatten(components)
 
         def per_seed(learner, tally, steps, memory, outcomes, root):
+            if self.draws and components.curriculum.draws_per_rollout:
+                steps = cut_rollout(steps)
             return learn_block(
                 components, self.stores, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train
             )
@@ -129,9 +141,7 @@ class HostLoop:
         steps, outcomes = (_split_seeds(x, len(seeds)) for x in (self._row.unflatten(rows), self._end.unflatten(ends)))
         learner, tally = self._held.unflatten(leaves)
         learner, tally = jax.vmap(per_seed)(learner, tally, steps, memory, outcomes, seeds)
-        return jax.tree.leaves((learner, tally)), jax.tree.leaves(
-            self._policies(components, learner.method, len(seeds))
-        )
+        return jax.tree.leaves((learner, tally)), jax.tree.leaves(self._acting_states(components, learner, len(seeds)))
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -153,9 +163,10 @@ class HostLoop:
                 watch.call(lambda: [jax.block_until_ready(init_learners(root)) for root in pieces])
             )
         learner, metric_sums, (policy, memory) = initial[0], initial[1], vmap_exact.concat_seeds(initial[2:])
+        draw = self.vector_env.draw(jax.tree.leaves((self.components, policy, seeds)), 0)
         policies, env_state, zero = (
             (policy,) * (self.policy_lag.lag + 1),
-            self.vector_env.reset(seeds, memory, 0),
+            self.vector_env.reset(seeds, memory, 0, draw),
             np.int32(0),
         )
         return HostCarry(seeds, learner, metric_sums, policies, env_state, zero, zero)
@@ -249,15 +260,14 @@ class HostLoop:
 
     def with_learner(self, carry: HostCarry, learner: LearnerState) -> HostCarry:
         """The carry with another learner and its policy."""
-        policy = self.timer.call_compiled(
-            "policy", self._policy, self.components, learner.method, seeds=len(self.seeds)
-        )
+        policy = self.timer.call_compiled("policy", self._policy, self.components, learner, seeds=len(self.seeds))
         return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.policy_lag.lag + 1))
 
     def with_method_states(self, carry: HostCarry, states: PyTree) -> HostCarry:
         """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
-        policy = self.timer.call_compiled("policy", self._policy, self.components, states, seeds=len(self.seeds))
         learner = replace_method(carry.learner, states)
+        ready = dataclasses.replace(gather_learner(learner), method=states, store=(), feedback_store=())
+        policy = self.timer.call_compiled("policy", self._policy, self.components, ready, seeds=len(self.seeds))
         return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.policy_lag.lag + 1))
 
     # -- what the driver reads -----------------------------------------------------------------------------
@@ -293,7 +303,7 @@ class HostLoop:
         seeds, policies, memory = jax.tree.map(jnp.array, (saved.root_keys, saved.policies, saved.env_state.memory))
         learner, metric_sums = vmap_exact.copy_per_seed((saved.learner, saved.metric_sums), self._count)
         old, ticks = saved.env_state, int(saved.num_ticks)
-        env_state = HostEnvState(memory, old.view, old.is_first, old.returns, old.lengths)
+        env_state = HostEnvState(memory, old.view, old.is_first, old.returns, old.lengths, old.draw)
         env_state, num_reset = self.vector_env.set_state(snapshot["worlds"], seeds, env_state, ticks)
         messages = (
             [f"{num_reset} environments of {self.spec.name} could not save their state: new episodes"]
