@@ -236,6 +236,7 @@ def load(name: str) -> type:
 
 
 INTERNAL = {
+    "thespis.actors.continuous_heads:ContinuousHead",
     "thespis.actors.deterministic:DPGActor",
     "thespis.core.feeds:Store",
     "thespis.learners.optim.optimizers:Optimizer",
