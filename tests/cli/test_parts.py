@@ -183,6 +183,17 @@ def test_runs_may_name_what_is_registered_and_nothing_else_of_its_module(site):
         assert foreign_modules(config) == [] and foreign_modules(stranger) == ["loud_parts"]
 
 
+def test_a_working_directory_registers_nothing(site, monkeypatch):
+    """A directory from somebody else, in which a command is run, may hold modules and metadata of its own."""
+    write_distribution(site, "loud", {"thespis.parts": {"feedback.louder": "loud_parts:Louder"}})
+    monkeypatch.setattr(sys, "path", [*sys.path, ""])
+    assert "louder" in {part.name for part in installed_parts()}
+    monkeypatch.chdir(site)
+    assert "louder" not in {part.name for part in installed_parts()}
+    with reading(frozenset()), pytest.raises(UserError, match="--trust loud_parts"):
+        from_config({"class": "loud_parts:Louder", "reward_scale": 1.0})
+
+
 def test_presets_are_not_for_methods_of_others_with_the_same_name(site):
     from thespis.presets.applied import with_preset
 
