@@ -15,6 +15,7 @@ import pytest
 from installed_parts import write_distribution
 
 import thespis
+from thespis.api import build_config
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed
 from thespis.core.parts import installed_parts
@@ -167,6 +168,21 @@ def test_own_parts_by_module_and_class(site):
 def test_settings_are_split_among_method_feedback_and_curriculum():
     texts = ["learning_rate=1", "feedback.bonus_coef=2", "curriculum.start=3", "feed.batch_size=4"]
     assert split_settings(texts) == (["learning_rate=1", "feed.batch_size=4"], ["bonus_coef=2"], ["start=3"])
+
+
+def test_settings_of_the_feedback_are_in_the_configuration_of_a_run():
+    config = build_config(
+        "ppo",
+        "CartPole-v1",
+        steps=64,
+        seeds=1,
+        feedback="counts",
+        curriculum=["length=0.3..0.8"],
+        settings={"feedback.bonus_coef": 0.3, "clip_range": 0.1},
+    )
+    assert config["feedback"]["bonus_coef"] == 0.3 and config["method"]["clip_range"] == 0.1
+    with pytest.raises(UserError, match=r"feedback\.learning_rate=-1.0 is out of range"):
+        build_config("ppo", "CartPole-v1", steps=64, seeds=1, feedback="rnd", settings=["feedback.learning_rate=-1"])
 
 
 def test_runs_may_name_what_is_registered_and_nothing_else_of_its_module(site):
