@@ -36,6 +36,7 @@ CASES = {
     "dqn": DISCRETE,
     "dqn-3-step": DISCRETE,
     "dqn-dueling": ["ending", "masked", "late"],
+    "r2d2": ["constant", "signal", "maze"],  # observations that do not depend on memory
     "ddpg": CONTINUOUS,
     "td3": CONTINUOUS,
     # batch normalization scales by the spread of actions in the batch: values of actions not taken are extrapolated

@@ -7,6 +7,7 @@ from thespis.critics.mixers import MonotonicMixer
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
 from thespis.data.feeds import Replay, Rollouts
+from thespis.data.sequence_replay import SequenceReplay
 from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.off_policy.discrete_q import IteratedTargets
 from thespis.learners.off_policy.temperature import FixedTemperature
@@ -26,6 +27,7 @@ from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.n_step_q import NStepQ, Sarsa
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.r2d2 import R2D2
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
@@ -72,6 +74,22 @@ METHODS = {
     "dqn": DQN(**_OFF, **_QUICK),
     "dqn-3-step": DQN(**_BASE, **_QUICK, feed=WINDOWS),
     "dqn-dueling": DQN(**_OFF, **_QUICK, dueling=True),
+    "r2d2": R2D2(
+        **_BASE | _QUICK | {"learning_rate": 3e-3},
+        memory=GRU(16),
+        n_step=1,
+        adam_epsilon=1e-8,
+        value_rescaling=None,
+        feed=SequenceReplay(
+            buffer_size=4_000,
+            batch_size=32,
+            learning_starts=64,
+            update_interval=1,
+            sequence_length=4,
+            burn_in=2,
+            num_envs=8,
+        ),
+    ),
     "i-dqn": IDQN(  # without double Q-learning, noise of large steps is overestimated
         **_OFF | _QUICK | {"learning_rate": 3e-3}, target_network=IteratedTargets(3, 4), double_q=True, huber_delta=1.0
     ),
@@ -195,7 +213,7 @@ def tuned(method: str, probe: str):
         special = special | {"discount": 0.99}
     elif method in ("sac", "sac-v") and probe == "amount":
         special = {"feed": dataclasses.replace(chosen.feed, batch_size=256)}
-    elif probe == "maze":  # a turn learned before the sign is remembered is never unlearned
+    elif (method, probe) == ("ppo-gru", "maze"):  # a turn learned before the sign is remembered is never unlearned
         special, steps = {"ent_coef": 0.03, "learning_rate": 1e-3}, 160_000
     elif (method, probe) == ("dqn-dueling", "late"):
         special, steps = {"learning_rate": 3e-3}, 24_000

@@ -10,6 +10,7 @@ from thespis.critics.mixers import MonotonicMixer
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
 from thespis.data.feeds import Episodes, Replay, Rollouts
+from thespis.data.sequence_replay import SequenceReplay
 from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.off_policy.discrete_q import IteratedTargets
 from thespis.learners.off_policy.temperature import FixedTemperature
@@ -31,6 +32,7 @@ from thespis.methods.online.dsac import DSAC
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.n_step_q import NStepQ
 from thespis.methods.online.ppo import PPO
+from thespis.methods.online.r2d2 import R2D2
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
@@ -208,7 +210,23 @@ def _recurrent_cases() -> list[ProbeCase]:
     """Rollouts of one and a half episodes: in every other one the sign was observed in the rollout before the turn."""
     base: dict[str, Any] = _BASE | {"learning_rate": 5e-3, "feed": Rollouts(num_steps=6, num_envs=8)}
     r2ac = R2AC(**base, memory=ELSTM(16, forget_bias=1.0), gae_lambda=0.9, ent_coef=0.03, optimizer="adam")
-    return [ProbeCase(r2ac, "maze", 60_000)]
+    replay = SequenceReplay(
+        buffer_size=4_000,
+        batch_size=32,
+        learning_starts=64,
+        update_interval=1,
+        sequence_length=4,
+        burn_in=2,
+        num_envs=8,
+    )
+    r2d2 = R2D2(
+        **_Q_LEARNING | {"learning_rate": 3e-3, "feed": replay},
+        memory=GRU(16),
+        n_step=1,
+        adam_epsilon=1e-8,
+        value_rescaling=None,
+    )
+    return [ProbeCase(r2ac, "maze", 60_000), ProbeCase(r2d2, "maze", 8_000)]
 
 
 def _action_sequence_cases() -> list[ProbeCase]:
