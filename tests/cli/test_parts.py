@@ -15,6 +15,7 @@ import pytest
 from installed_parts import write_distribution
 
 import thespis
+from thespis.api import build_config
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed
 from thespis.core.parts import installed_parts
@@ -169,6 +170,21 @@ def test_settings_are_split_among_method_feedback_and_curriculum():
     assert split_settings(texts) == (["learning_rate=1", "feed.batch_size=4"], ["bonus_coef=2"], ["start=3"])
 
 
+def test_settings_of_the_feedback_are_in_the_configuration_of_a_run():
+    config = build_config(
+        "ppo",
+        "CartPole-v1",
+        steps=64,
+        seeds=1,
+        feedback="counts",
+        curriculum=["length=0.3..0.8"],
+        settings={"feedback.bonus_coef": 0.3, "clip_range": 0.1},
+    )
+    assert config["feedback"]["bonus_coef"] == 0.3 and config["method"]["clip_range"] == 0.1
+    with pytest.raises(UserError, match=r"feedback\.learning_rate=-1.0 is out of range"):
+        build_config("ppo", "CartPole-v1", steps=64, seeds=1, feedback="rnd", settings=["feedback.learning_rate=-1"])
+
+
 def test_runs_may_name_what_is_registered_and_nothing_else_of_its_module(site):
     config = {"feedback": {"class": "loud_parts:Louder", "reward_scale": 1.0}}
     stranger = {"feedback": {"class": "loud_parts:NoFeedback"}}
@@ -181,6 +197,17 @@ def test_runs_may_name_what_is_registered_and_nothing_else_of_its_module(site):
         monkeypatch.setattr(sys, "path", [*sys.path, str(site / "read-again")])
         assert type(from_config(config["feedback"])).__name__ == "Louder"
         assert foreign_modules(config) == [] and foreign_modules(stranger) == ["loud_parts"]
+
+
+def test_a_working_directory_registers_nothing(site, monkeypatch):
+    """A directory from somebody else, in which a command is run, may hold modules and metadata of its own."""
+    write_distribution(site, "loud", {"thespis.parts": {"feedback.louder": "loud_parts:Louder"}})
+    monkeypatch.setattr(sys, "path", [*sys.path, ""])
+    assert "louder" in {part.name for part in installed_parts()}
+    monkeypatch.chdir(site)
+    assert "louder" not in {part.name for part in installed_parts()}
+    with reading(frozenset()), pytest.raises(UserError, match="--trust loud_parts"):
+        from_config({"class": "loud_parts:Louder", "reward_scale": 1.0})
 
 
 def test_presets_are_not_for_methods_of_others_with_the_same_name(site):
@@ -236,6 +263,7 @@ def load(name: str) -> type:
 
 
 INTERNAL = {
+    "thespis.actors.continuous_heads:ContinuousHead",
     "thespis.actors.deterministic:DPGActor",
     "thespis.core.feeds:Store",
     "thespis.learners.optim.optimizers:Optimizer",

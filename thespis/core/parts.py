@@ -55,21 +55,36 @@ class Part:
 
 
 def installed_parts() -> tuple[Part, ...]:
-    """The parts of all installed distributions besides Thespis, by their entry points. Nothing is imported."""
-    return _installed_parts((os.getcwd(), *sys.path))
+    """The parts of all installed distributions besides Thespis, by their entry points. Nothing is imported.
+
+    The working directory does not count as a place of installation: a directory that somebody else has made, such as
+    that of a run, cannot register anything.
+    """
+    here = os.path.realpath(os.getcwd())
+    return _installed_parts(tuple(path for path in sys.path if os.path.realpath(path) != here))
 
 
 @functools.lru_cache(maxsize=8)
 def _installed_parts(search_path: tuple[str, ...]) -> tuple[Part, ...]:
-    import importlib.metadata  # takes longer than all else here
+    from importlib.metadata import distributions  # takes longer than all else here
 
-    parts = set()
-    for group, kind in _GROUPS.items():
-        for entry in importlib.metadata.entry_points(group=group):
-            package = entry.dist.name if entry.dist is not None else "an unknown package"
-            prefix, dot, name = ("", "", entry.name) if kind else entry.name.partition(".")
-            parts.add(Part(kind or prefix, name if kind or dot else entry.name, entry.value.replace(" ", ""), package))
+    parts: set[Part] = set()
+    seen: set[str] = set()
+    for distribution in distributions(path=list(search_path)):
+        entries = [entry for entry in distribution.entry_points if entry.group in _GROUPS]
+        package = (distribution.metadata["Name"] or "an unknown package") if entries else ""
+        if entries and package not in seen:  # else it is hidden by the same one earlier on the path
+            seen.add(package)
+            parts |= {_part(entry.group, entry.name, entry.value, package) for entry in entries}
     return tuple(sorted(parts, key=lambda part: (part.kind, part.name, part.package)))
+
+
+def _part(group: str, name: str, path: str, package: str) -> Part:
+    kind = _GROUPS[group]
+    if not kind:
+        kind, dot, rest = name.partition(".")
+        name = rest if dot else name
+    return Part(kind, name, path.replace(" ", ""), package)
 
 
 class PartRegistry:

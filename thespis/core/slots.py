@@ -12,6 +12,15 @@ import importlib
 from thespis.core.parts import Part, PartRegistry
 
 _TABLE = {
+    "thespis.actors.continuous_heads:OnPolicyHead": """
+        thespis.actors.policy_heads:Gaussian
+        thespis.actors.state_dependent_noise:StateDependentNoise
+        """,
+    "thespis.actors.continuous_heads:SoftActorHead": """
+        thespis.actors.policy_heads:SquashedGaussian
+        thespis.actors.mixture_of_experts:MixtureOfExperts
+        thespis.actors.state_dependent_noise:SquashedStateDependentNoise
+        """,
     "thespis.core.feeds:Feed": """
         thespis.data.feeds:Rollouts
         thespis.data.feeds:Episodes
@@ -44,15 +53,32 @@ _TABLE = {
         "NoCritic thespis.learners.language.implicit_reward:ImplicitReward"
     ),
     "thespis.learners.language.response_critics:StateValueCritic": "ReferenceCritic SuccessCritic SoftValueCritic",
+    "thespis.learners.language.rollout_transforms:RolloutTransform": """
+        MovingAverageBaseline
+        PlayerBaseline
+        ProgressReward
+        SuccessReplay
+        thespis.learners.language.revisions:RejectionSampling
+        thespis.learners.language.revisions:TrajectoryRevision
+        thespis.learners.language.progress_attribution:ProgressAttribution
+        thespis.learners.language.process_reward:ProcessRewardModel
+        thespis.learners.language.discriminator:Discriminator
+        thespis.learners.language.turn_critic:OffPolicyTurnCritic
+        """,
     "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",
     "thespis.learners.off_policy.categorical_q:TargetDistribution": "MemberDistribution MixtureDistribution",
+    "thespis.learners.off_policy.causal_entropy:EntropyBonus": "CausalEntropy",
     "thespis.learners.off_policy.discrete_q:MemberExploration": "PerStep PerEpisode",
     "thespis.learners.off_policy.discrete_q:TargetUpdate": "PeriodicCopy IteratedTargets",
     "thespis.learners.off_policy.hindsight:HindsightRelabeling": "HindsightFuture HindsightFinal",
+    "thespis.learners.off_policy.dormant_reset:NetworkReset": "DormantReset",
     "thespis.learners.off_policy.replay_ratio:ReplayRatio": "Fixed Adaptive",
+    "thespis.learners.off_policy.target_filters:TargetFilter": "LowPassFilter",
     "thespis.learners.off_policy.temperature:Temperature": "FixedTemperature TunedTemperature",
+    "thespis.learners.off_policy.trust_region:TrustRegion": "MirrorDescentStep",
     "thespis.learners.on_policy.method:AdvantageNormalizer": "BatchNormalizer MinibatchNormalizer",
     "thespis.learners.on_policy.policy_regularizers:PolicyRegularizer": "MagnetKL SqrtKL MirrorDescentKL",
+    "thespis.learners.optim.normalizers:ObsNormalizer": "RunningMeanStd",
     "thespis.learners.optim.normalizers:RewardNormalizer": "ReturnNormalizer RewardCentering",
     "thespis.learners.optim.optimizers:LearningRateSchedule": "InverseSqrtSchedule LinearSchedule OptaxSchedule",
     "thespis.learners.optim.optimizers:OptimizerFactory": "OptaxOptimizer",

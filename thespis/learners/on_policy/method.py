@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
+from thespis.actors.continuous_heads import OnPolicyHead
 from thespis.actors.distributions import Distribution
-from thespis.actors.policy_heads import Gaussian
-from thespis.actors.state_dependent_noise import StateDependentNoise
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
 from thespis.critics.value_functions import critic_observation
@@ -150,7 +149,7 @@ class OnPolicyMethod(eqx.Module):
     encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
     own module:Class, built with (observation_space, key)."""
-    policy_head: Gaussian | StateDependentNoise = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
+    policy_head: OnPolicyHead = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
     """Distribution head of the actor for boxes: Gaussian (with log_std_init, in canonical units) or StateDependentNoise
     (gSDE: smooth exploration by noise that depends on the state)."""
     layer_norm: bool = eqx.field(static=True, default=False)

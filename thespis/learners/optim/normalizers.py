@@ -60,7 +60,23 @@ IDENTITY = _Identity()
 """What ``obs_normalizer=None`` does."""
 
 
-class RunningMeanStd(eqx.Module):
+class ObsNormalizer(eqx.Module):
+    """Slot: how observations are normalized."""
+
+    @abc.abstractmethod
+    def init(self, space: Space) -> PyTree:
+        """The initial state for observations of ``space``, a tree of arrays."""
+
+    @abc.abstractmethod
+    def normalize(self, state: PyTree, observation: PyTree) -> PyTree:
+        """One observation, normalized; its shapes stay."""
+
+    @abc.abstractmethod
+    def update(self, state: PyTree, observations: PyTree, mask: Bool[Array, "time row"]) -> PyTree:
+        """The state after observations ``[time, row, ...]``, of which those count where ``mask`` is true."""
+
+
+class RunningMeanStd(ObsNormalizer):
     """Running normalization of float observations to mean 0 and variance 1, clipped; other dtypes pass unchanged."""
 
     clip: float = eqx.field(static=True, default=10.0)
@@ -250,6 +266,5 @@ class RewardCentering(RewardNormalizer):
         return jnp.where(state[1], state[0] + self.ema_rate * (newest - state[0]), newest), jnp.ones((), bool)
 
 
-ObsNormalizer = RunningMeanStd
 AnyObsNormalizer = _Identity | ObsNormalizer
 AnyRewardNormalizer = _RawReward | RewardNormalizer
