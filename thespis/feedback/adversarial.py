@@ -132,8 +132,8 @@ class GAIL(eqx.Module):
         steps = batch.steps
         rewards = self._reward(_vmap_steps(lambda step: state.network(*self._inputs(state, step)))(steps))
         if self.absorbing_states:
-            absorbing = self._reward(state.network.of_features(state.network.absorbing_features()))
-            rewards = rewards + jnp.where(steps.terminated, self.discount / (1.0 - self.discount) * absorbing, 0.0)
+            absorbing = self._reward(_absorbing_output(state.network))
+            rewards = rewards + absorbing_return(steps, absorbing, self.discount)
         return Rewards(rewards)
 
     def update(
@@ -205,6 +205,8 @@ class AIRL(eqx.Module):
     """Discount of the potential, the method's own."""
     uses_actions: bool = eqx.field(static=True, default=True)
     """Whether the reward depends on the action; a reward of states alone transfers to other dynamics."""
+    absorbing_states: bool = eqx.field(static=True, default=False)
+    """Whether the return goes on after an episode terminates, with the reward of an absorbing state."""
     obs_normalizer: RunningMeanStd = RunningMeanStd(clip=10.0)
     """How float observations are normalised, over both kinds of steps."""
 
@@ -233,9 +235,11 @@ class AIRL(eqx.Module):
 
     def score(self, state: DiscriminatorState, batch: Batch, key: Key[Array, ""]) -> Rewards:
         """The shaped rewards; the environment's are not used."""
-        return Rewards(
-            _vmap_steps(lambda step: self.shaped_reward(state.network, state.obs_moments, step))(batch.steps)
-        )
+        steps = batch.steps
+        rewards = _vmap_steps(lambda step: self.shaped_reward(state.network, state.obs_moments, step))(steps)
+        if self.absorbing_states:
+            rewards = rewards + absorbing_return(steps, _absorbing_output(state.network.reward), self.discount)
+        return Rewards(rewards)
 
     def update(
         self, state: DiscriminatorState, batch: Batch, own_batch: Batch | None, key: Key[Array, ""]
@@ -246,11 +250,17 @@ class AIRL(eqx.Module):
         moments = merge_moments(state.obs_moments, expert, learner)
 
         def loss(networks: AIRLNetworks) -> tuple[Array, dict[str, Array]]:
-            def logits(steps: Transition) -> Array:
+            def logits(side: tuple[Transition, Array]) -> tuple[Array, Array]:
+                """Outputs and weights of steps; in the absorbing state there is one action."""
+                steps, weight = side
                 shaped = jax.vmap(lambda step: self.shaped_reward(networks, moments, step))(steps)
-                return shaped - steps.extras["log_prob"]
+                outputs = shaped - steps.extras["log_prob"]
+                if not self.absorbing_states:
+                    return outputs, weight
+                ends = jnp.broadcast_to(_absorbing_output(networks.reward), outputs.shape)
+                return jnp.concatenate([outputs, ends]), jnp.concatenate([weight, weight * steps.terminated])
 
-            return discriminator_loss(logits(expert[0]), expert[1], logits(learner[0]), learner[1])
+            return discriminator_loss(*logits(expert), *logits(learner))
 
         networks, opt_state, metrics, _ = gradient_step(Adam(self.learning_rate), loss, state.network, state.opt_state)
         return DiscriminatorState(networks, opt_state, moments), Report(metrics)
@@ -262,6 +272,15 @@ class AIRL(eqx.Module):
         reward = networks.reward(now, step.action) if self.uses_actions else networks.reward(now)
         next_potential = jnp.where(step.terminated, 0.0, networks.potential(following))
         return reward + self.discount * next_potential - networks.potential(now)
+
+
+def absorbing_return(steps: Transition, reward: Float[Array, ""], discount: Number) -> Float[Array, "time row"]:
+    """What comes after each step where the episode terminates: the absorbing state's reward for ever; else 0."""
+    return jnp.where(steps.terminated, discount / (1.0 - discount) * reward, 0.0)
+
+
+def _absorbing_output(network: PairNetwork) -> Float[Array, ""]:
+    return network.of_features(network.absorbing_features())
 
 
 def discriminator_loss(
