@@ -109,7 +109,7 @@ def check_feedback(feedback: Feedback, spec: EnvSpec, *, seed: int = 0, num_step
     assert_same_tree(state, new, "update keeps the state's tree, shapes and dtypes")
     assert_finite((new, report.metrics), "an updated state and its metrics are finite")
     assert_same_bits((new, report), update(state, batch, own_batch, key), "update is repeatable")
-    padded = randomize_padding(spec, steps, mask, rng)
+    padded = randomize_padding(spec, batch.steps, mask, rng)
     other = update(state, eqx.tree_at(lambda b: b.steps, batch, padded), own_batch, key)
     assert_same_bits((new, report), other, "padding past an episode's end changes no update")
     doubled = jax.tree.map(lambda x: jnp.stack([x, x]), (state, batch, own_batch))
