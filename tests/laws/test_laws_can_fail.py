@@ -21,7 +21,7 @@ from thespis.core.laws.components import (
     check_host_environment,
     check_method,
 )
-from thespis.core.records import Critique, EnvSpec, Report
+from thespis.core.records import Critique, Draw, EnvSpec, Report, Rewards
 from thespis.core.spaces import Box, Discrete
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.feeds import LoggedTransitions
@@ -187,18 +187,18 @@ def broken_component(base, **methods):
 
 
 FEEDBACKS = {
-    "one reward a step": broken_component(EnvironmentReward, score=lambda s, steps: steps.reward.mean(0)),
-    "rewards are finite": broken_component(EnvironmentReward, score=lambda s, steps: jnp.log(steps.reward)),
+    "one reward a step": broken_component(EnvironmentReward, score=lambda s, b, k: Rewards(b.steps.reward.mean(0))),
+    "rewards are finite": broken_component(EnvironmentReward, score=lambda s, b, k: Rewards(jnp.log(b.steps.reward))),
     "init is repeatable": broken_component(EnvironmentReward, init=lambda spec, key: jnp.float32(next(COUNTER))),
     "a feedback's state holds arrays only": broken_component(EnvironmentReward, init=lambda spec, key: "text"),
     "update keeps the state's tree": broken_component(
-        EnvironmentReward, update=lambda s, b, k: (jnp.zeros(()), Report({}))
+        EnvironmentReward, update=lambda s, b, o, k: (jnp.zeros(()), Report({}))
     ),
     "padding past an episode's end": broken_component(
-        EnvironmentReward, update=lambda s, b, k: (s, Report({"mean": b.steps.reward.mean()}))
+        EnvironmentReward, update=lambda s, b, o, k: (s, Report({"mean": b.steps.reward.mean()}))
     ),
     "its metrics are finite": broken_component(
-        EnvironmentReward, update=lambda s, b, k: (s, Report({"x": jnp.float32(np.nan)}))
+        EnvironmentReward, update=lambda s, b, o, k: (s, Report({"x": jnp.float32(np.nan)}))
     ),
 }
 
@@ -210,22 +210,24 @@ def test_feedback_violations_are_reported(law):
 
 
 CURRICULA = {
-    "one row an episode": broken_component(FixedCurriculum, draw=lambda s, k, n: s),
+    "one row an episode": broken_component(FixedCurriculum, draw=lambda s, k, n: Draw(s)),
     "draw is repeatable": broken_component(
         FixedCurriculum,
-        draw=lambda s, k, n: {
-            "push": jax.pure_callback(
-                lambda: np.full(n, next(COUNTER), "float32"), jax.ShapeDtypeStruct((n,), "float32")
-            )
-        },
+        draw=lambda s, k, n: Draw(
+            {
+                "push": jax.pure_callback(
+                    lambda: np.full(n, next(COUNTER), "float32"), jax.ShapeDtypeStruct((n,), "float32")
+                )
+            }
+        ),
     ),
     "drawn parameters are finite": broken_component(
-        FixedCurriculum, draw=lambda s, k, n: {"push": jnp.full(n, np.nan, "float32")}
+        FixedCurriculum, draw=lambda s, k, n: Draw({"push": jnp.full(n, np.nan, "float32")})
     ),
     "init is repeatable": broken_component(
         FixedCurriculum, init=lambda spec, key: {"push": jnp.float32(next(COUNTER))}
     ),
-    "update keeps the state's tree": broken_component(FixedCurriculum, update=lambda s, o, k: ((), Report({}))),
+    "update keeps the state's tree": broken_component(FixedCurriculum, update=lambda s, r, c, o, k: ((), Report({}))),
 }
 
 
