@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import AgentOutcome, EnvSpec, TimeStep
 from thespis.core.spaces import AgentGroup, Box, Discrete, MultiDiscrete, dict_space, map_space, tuple_space
 from thespis.runtime.keys import fold, indexed_keys, root_keys
@@ -265,3 +266,7 @@ def _merge(tree):
 
 def _numpy(tree):
     return jax.tree.map(np.asarray, tree)
+
+
+ANY_ROLLOUT = random_transitions(EnvSpec("any", Box((1,)), Discrete(2)), np.random.default_rng(0), 1, 1)
+"""A rollout for curricula that do not look at it."""

@@ -40,7 +40,7 @@ from thespis.training.data_sources import with_expert_data
 from thespis.training.initial_states import InitialStates, load_initial_states
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
-from thespis.training.run_config import resolve_config, run_metadata
+from thespis.training.run_config import resolve_config, run_metadata, split_settings
 
 
 def train(
@@ -62,16 +62,18 @@ def train(
 ) -> Run:
     """Train a method and return its run.
 
-    ``method``: a name (``"sac"``) or a configured method (``SAC(num_critics=5)``). ``env``: a name, an environment
-    object (also a Gymnasium ``VectorEnv``), a class or a function that makes one. ``env_args``: keyword arguments of a
-    named environment, recorded in its name. ``steps``: environment steps per seed (updates, when learning from a
-    dataset); by default the preset's, else 100,000. ``seeds``: how many (3: seeds 0, 1, 2) or which ([7]). ``envs``:
-    environments per seed. ``settings``: hyperparameters by name. ``preset``: tuned values for what is not given here:
-    ``"auto"`` (those of this method and environment, if there are any; a configured method and a dataset have none),
-    ``None``, a name or a file (:func:`thespis.presets.preset.find_preset`). ``init_from``: a run of the same method,
-    whose newest checkpoint gives the parameters to start from (see
-    :func:`thespis.training.initial_states.load_initial_states`). ``callbacks``: functions of events; returning ``True``
-    stops the run. ``options``: fields of :class:`thespis.training.options.RunOptions`.
+    ``method``: a name (``"sac"``), a class (``"my_module:MyMethod"``) or a configured method (``SAC(num_critics=5)``).
+    ``env``: a name, an environment object (also a Gymnasium ``VectorEnv``), a class or a function that makes one.
+    ``env_args``: keyword arguments of a named environment, recorded in its name. ``steps``: environment steps per seed
+    (updates, when learning from a dataset); by default the preset's, else 100,000. ``seeds``: how many (3: seeds 0, 1,
+    2) or which ([7]). ``envs``: environments per seed. ``settings``: hyperparameters of the method by name; those of
+    the feedback and the curriculum as ``feedback.NAME`` and ``curriculum.NAME``. ``preset``: tuned values for what is
+    not given here: ``"auto"`` (those of this method and environment, if there are any; a configured method and a
+    dataset have none), ``None``, a name or a file (:func:`thespis.presets.preset.find_preset`). ``feedback`` and
+    ``curriculum``: a name, ``"my_module:MyClass"`` or an object. ``init_from``: a run of the same method, whose newest
+    checkpoint gives the parameters to start from (see :func:`thespis.training.initial_states.load_initial_states`).
+    ``callbacks``: functions of events; returning ``True`` stops the run. ``options``: fields of
+    :class:`thespis.training.options.RunOptions`.
 
     Raises:
         UserError: for whatever the user can mend, in one line.
@@ -131,7 +133,8 @@ def build_config(
     check_number("envs", envs, AT_LEAST_1)
     if preset == AUTO and options.get("data") is not None:
         preset = None  # presets are for learning in the environment
-    start = with_preset(preset, method, env, setting_texts(settings), steps=steps, num_envs=envs)
+    texts, feedback_texts, curriculum_texts = split_settings(setting_texts(settings))
+    start = with_preset(preset, method, env, texts, steps=steps, num_envs=envs)
     chosen: Any = start.method
     check_ranges(chosen)
     if isinstance(chosen, LMMethod):  # control runs import no language code
@@ -163,6 +166,8 @@ def build_config(
         curriculum=curriculum,
         options=extra,
         parse_opponents=parse_opponents,
+        feedback_settings=feedback_texts,
+        curriculum_settings=curriculum_texts,
     )
     return config | source
 

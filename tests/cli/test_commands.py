@@ -54,13 +54,24 @@ def test_json_is_one_document_on_stdout_and_the_rest_on_stderr(trained, thespis)
 def test_evaluate_changes_nothing(trained, thespis):
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     document = thespis("evaluate", trained, "--episodes", 3, "--json").document
-    assert {"run", "step", "greedy", "sampled", "state_hash", "warnings"} == set(document)
+    assert {"run", "step", "env", "greedy", "sampled", "state_hash", "warnings"} == set(document)
     for mode in ("greedy", "sampled"):
         assert {"iqm", "interval", "seeds", "scores"} <= set(document[mode])
         assert np.shape(document[mode]["scores"]) == (3, 3)
         assert document[mode]["interval"][0] <= document[mode]["iqm"] <= document[mode]["interval"][1]
     assert document["state_hash"] == json.loads((trained / "final.json").read_text())["state_hash"]
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_can_be_evaluated_and_recorded_in_another_environment(trained, thespis):
+    own = thespis("evaluate", trained, "--episodes", 2, "--json").document
+    other = thespis("evaluate", trained, "--env", "gymnasium:CartPole-v1", "--episodes", 2, "--json").document
+    assert own["env"] != other["env"] == "gymnasium:CartPole-v1" and own["state_hash"] == other["state_hash"]
+    assert own["greedy"]["scores"] != other["greedy"]["scores"]
+    error = thespis("evaluate", trained, "--env", "Acrobot-v1", "--episodes", 2, code=2).err
+    assert "expected float32" in error and len(error.splitlines()) == 1
+    recorded = thespis("record", trained, "--env", "gymnasium:CartPole-v1", "--json").document
+    assert recorded["episode"].endswith("_greedy_gymnasium_CartPole_v1.npz")
 
 
 def test_the_best_checkpoint_can_be_evaluated(trained, thespis):

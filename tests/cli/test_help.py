@@ -125,6 +125,22 @@ def test_no_arguments_print_help(thespis):
         ("sweep ppo --env CartPole-v1 --cluster 127.0.0.1:1", "nobody answers there"),
         ("sweep ppo --env CartPole-v1 --jobs 0", "--jobs 0: it must be at least 1"),
         ("sweep cleanba --env CartPole-v1", "cleanba is a paper"),
+        ("train nowhere:Mine --env CartPole-v1", "method 'nowhere:Mine': there is no module 'nowhere'"),
+        ("train ppo --env CartPole-v1 --feedback count", "unknown feedback 'count'; did you mean counts"),
+        (
+            "train ppo --env CartPole-v1 --feedback rnd --set feedback.bonus=1",
+            "no setting 'feedback.bonus': did you mean feedback.bonus_coef",
+        ),
+        (
+            "train ppo --env CartPole-v1 --curriculum nowhere:Mine",
+            "curriculum 'nowhere:Mine': there is no module 'nowhere'",
+        ),
+        (
+            "train ppo --env CartPole-v1 --curriculum fixed --randomize length=0.3..0.8",
+            "--randomize and --curriculum cannot be combined",
+        ),
+        ("list feedback count", "unknown feedback 'count'; did you mean counts"),
+        ("new feedback counts_", "'counts_' cannot be a name"),
         ("resume nothing", "nothing does not exist"),
         ("evaluate .", ". is not a run"),
         ("compare", "there is nothing to compare"),

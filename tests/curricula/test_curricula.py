@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_envs import ANY_ROLLOUT
 
 from thespis.core.contracts import Curriculum
 from thespis.core.errors import UserError
@@ -51,13 +52,13 @@ def test_curriculum_laws(curriculum, params):
     assert isinstance(curriculum, Curriculum)
     state = curriculum.init(spec(params), KEY)
     draw = eqx.filter_jit(curriculum.draw)
-    params_drawn, drawn_again = draw(state, KEY, 5), curriculum.draw(state, KEY, 5)
+    params_drawn, drawn_again = draw(state, KEY, 5).params, curriculum.draw(state, KEY, 5).params
     assert jax.tree.structure(params_drawn) == jax.tree.structure(params) == jax.tree.structure(drawn_again)
     for leaf, other, default in zip(*map(jax.tree.leaves, (params_drawn, drawn_again, params)), strict=True):
         np.testing.assert_array_equal(leaf, other)
         assert leaf.shape == (5, *np.shape(default)) and leaf.dtype == jnp.asarray(default).dtype
     stats = EpisodeStats(jnp.ones((2, 5), bool), jnp.ones((2, 5)), jnp.ones((2, 5), "int32"), params_drawn)
-    updated, report = eqx.filter_jit(curriculum.update)(state, stats, KEY)
+    updated, report = eqx.filter_jit(curriculum.update)(state, ANY_ROLLOUT, None, stats, KEY)
     assert jax.tree.structure(updated) == jax.tree.structure(state)
     assert all(np.isfinite(x) for x in report.metrics.values())
 
@@ -65,7 +66,7 @@ def test_curriculum_laws(curriculum, params):
 @pytest.mark.parametrize("curriculum, params", CASES, ids=lambda x: type(x).__name__)
 def test_vmapped_seeds_equal_single_seeds(curriculum, params):
     def run(key):
-        return curriculum.draw(curriculum.init(spec(params), key), key, 4)
+        return curriculum.draw(curriculum.init(spec(params), key), key, 4).params
 
     keys = jax.random.split(KEY, 3)
     together = jax.vmap(run)(keys)
@@ -75,13 +76,13 @@ def test_vmapped_seeds_equal_single_seeds(curriculum, params):
 
 
 def test_fixed_repeats_the_defaults():
-    params = FixedCurriculum().draw(FixedCurriculum().init(spec(DATACLASS), KEY), KEY, 3)
+    params = FixedCurriculum().draw(FixedCurriculum().init(spec(DATACLASS), KEY), KEY, 3).params
     np.testing.assert_array_equal(params.length, np.full(3, 0.5, "float32"))
 
 
 def test_domain_randomization_samples_its_ranges_uniformly():
     curriculum = DomainRandomization(RANGES)
-    params = curriculum.draw(curriculum.init(spec(DATACLASS), KEY), KEY, 4000)
+    params = curriculum.draw(curriculum.init(spec(DATACLASS), KEY), KEY, 4000).params
     assert params.length.min() >= 0.3 and params.length.max() <= 0.8
     assert float(params.length.mean()) == pytest.approx(0.55, abs=0.01)
     assert float(params.length.std()) == pytest.approx(0.5 / 12**0.5, abs=0.01)
@@ -94,9 +95,9 @@ def test_domain_randomization_samples_its_ranges_uniformly():
 def test_draws_do_not_depend_on_their_number_or_other_fields():
     both, first_only = DomainRandomization(RANGES), DomainRandomization(RANGES[:1])
     state = both.init(spec(DATACLASS), KEY)
-    lengths = both.draw(state, KEY, 8).length
-    np.testing.assert_array_equal(lengths[:3], both.draw(state, KEY, 3).length)
-    np.testing.assert_array_equal(lengths, first_only.draw(state, KEY, 8).length)
+    lengths = both.draw(state, KEY, 8).params.length
+    np.testing.assert_array_equal(lengths[:3], both.draw(state, KEY, 3).params.length)
+    np.testing.assert_array_equal(lengths, first_only.draw(state, KEY, 8).params.length)
 
 
 def test_parse():
@@ -132,7 +133,7 @@ def test_parameters_of_gymnax_environments():
     gymnax = pytest.importorskip("gymnax")
     environment, params = gymnax.make("Pendulum-v1")
     curriculum = DomainRandomization.parse(["m=0.5..1.5", "max_steps_in_episode=100..200"])
-    params_drawn = curriculum.draw(curriculum.init(spec(params), KEY), KEY, 6)
+    params_drawn = curriculum.draw(curriculum.init(spec(params), KEY), KEY, 6).params
     assert type(params_drawn) is type(params) and len(set(np.asarray(params_drawn.m).tolist())) == 6
     assert params_drawn.max_steps_in_episode.dtype == jnp.int32
     keys = jax.random.split(KEY, 6)

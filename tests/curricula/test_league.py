@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from method_cases import KUHN
-from small_envs import Walk
+from small_envs import ANY_ROLLOUT, Walk
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
@@ -146,13 +146,15 @@ def update_league(league, state, rollout, returns=0.0, member=None):
     policy = GroupStates({LEAGUE_GROUP: {"who": 100.0 * rollout + jnp.arange(shape[2])}}, GROUP)
     terminated = jnp.ones((2, 2), bool)
     stats = EpisodeStats(terminated, jnp.zeros((2, 2)), terminated.astype("int32"), params, policy, agent_returns)
-    return eqx.filter_jit(league.update)(state, stats, seed_key(0))
+    return eqx.filter_jit(league.update)(state, ANY_ROLLOUT, None, stats, seed_key(0))
 
 
 def test_snapshots_join_at_intervals_and_replace_the_oldest():
     league = League(max_generations=2, snapshot_interval=8)  # two rollouts of four steps
     state = league.init(spec(), seed_key(0))
-    assert bool(league.draw(state, seed_key(1), 50).random_policy.all()), "initially all opponents play at random"
+    assert bool(league.draw(state, seed_key(1), 50).params.random_policy.all()), (
+        "initially all opponents play at random"
+    )
     members = []
     for rollout in range(1, 7):
         state, report = update_league(league, state, rollout)
@@ -169,7 +171,7 @@ def test_drawn_opponents_have_their_policies_and_probabilities():
     league = League(max_generations=3, snapshot_interval=4)
     state = league.init(spec(), seed_key(0))
     state, _ = update_league(league, state, 1)
-    params = league.draw(state, seed_key(3), 4_000)
+    params = league.draw(state, seed_key(3), 4_000).params
     np.testing.assert_array_equal(
         params.policy["who"], np.asarray(state.policies["who"])[np.asarray(params.pool_index)]
     )
@@ -187,7 +189,7 @@ def test_an_exploiter_that_never_wins_meets_past_main_agents():
     state, _ = update_league(league, state, 1)  # a generation joins: all win rates are 0.5
     state, _ = update_league(dataclasses.replace(league, snapshot_interval=400), state, 2, returns=-1.0, member=0)
     assert float(state.win_rates[1, 0]) < 0.1
-    opponents = set(np.asarray(league.draw(state, seed_key(3), 300).pool_index)[:, 1].tolist())
+    opponents = set(np.asarray(league.draw(state, seed_key(3), 300).params.pool_index)[:, 1].tolist())
     assert opponents == {1, 4}, "snapshots of the main agent; member 1 is its initial policy"
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from small_envs import ANY_ROLLOUT
 from synthetic_batches import quick_key
 
 import thespis
@@ -67,8 +68,8 @@ def trees_equal(a, b):
 def test_snapshots_join_at_intervals_and_replace_the_oldest():
     pool = OpponentPool(capacity=3, snapshot_interval=4)
     state = pool.init(ENV.spec, seed_key(0))
-    assert bool(pool.draw(state, seed_key(0), 5).random_policy.all()), "the initial member plays at random"
-    update = jax.jit(pool.update)
+    assert bool(pool.draw(state, seed_key(0), 5).params.random_policy.all()), "the initial member plays at random"
+    update = jax.jit(lambda state, stats, key: pool.update(state, ANY_ROLLOUT, None, stats, key))
     for seed in range(1, 4):
         state, _ = update(state, episode_stats([0, 0, 0, 0], [1, 1, 0, -1], make_policy(seed)), seed_key(seed))
     members = [jax.tree.map(lambda x, i=i: x[i], state.policies) for i in range(3)]
@@ -78,14 +79,18 @@ def test_snapshots_join_at_intervals_and_replace_the_oldest():
         and trees_equal(members[0], make_policy(3))
     )
     assert int(state.num_joined) == 4
-    params = pool.draw(state, seed_key(1), 200)
+    params = pool.draw(state, seed_key(1), 200).params
     assert not params.random_policy.any() and set(np.asarray(params.pool_index)) == {0, 1, 2}
     assert trees_equal(jax.tree.map(lambda x: x[7], params.policy), members[int(params.pool_index[7])])
 
 
 def test_win_rates_match_hand_values():
     pool = OpponentPool(capacity=2, snapshot_interval=100, ema_rate=0.5)
-    key, update, player_policy = quick_key(0), jax.jit(pool.update), make_policy(1)
+    key, update, player_policy = (
+        quick_key(0),
+        jax.jit(lambda state, stats, key: pool.update(state, ANY_ROLLOUT, None, stats, key)),
+        make_policy(1),
+    )
     state, _ = update(
         jax.jit(lambda k: pool.init(ENV.spec, k))(key), episode_stats([0, 0], [2.0, -1.0], player_policy), key
     )

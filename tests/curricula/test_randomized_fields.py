@@ -18,6 +18,6 @@ SPEC = EnvSpec("pole", VECTOR, Discrete(2), params={name: jnp.float32(0.5) for n
 def test_fields_with_equal_bounds_are_drawn_independently():
     """Three fields with the same bounds: with one random stream for all they would be equal."""
     curriculum = DomainRandomization(tuple((name, 0.0, 1.0) for name in ("a", "b", "c")))
-    params = jax.jit(lambda key: curriculum.draw(curriculum.init(SPEC, key), key, 2000))(seed_key(0))
+    params = jax.jit(lambda key: curriculum.draw(curriculum.init(SPEC, key), key, 2000).params)(seed_key(0))
     table = np.stack([params[name] for name in ("a", "b", "c")])
     np.testing.assert_allclose(np.corrcoef(table), np.eye(3), atol=0.1)

@@ -104,7 +104,7 @@ def test_goals_are_of_the_same_episode_and_not_before_the_step(written, length, 
     steps, ended = coded_steps(seed=written)
     ends, found = ends_of_episodes(ended, written), {}
     store, state = filled(feed(sequence_length=length, sampler=sampler), steps, written)
-    sample = jax.jit(lambda key: store.sample(state, steps, (), jnp.int32(written), jnp.int32(0), key))
+    sample = jax.jit(lambda key: store.sample(state, steps, (), jnp.int32(written), jnp.int32(0), key, ()))
     relabelled = total = 0
     for seed in range(40):
         batch = sample(jax.random.key(seed))
@@ -160,7 +160,7 @@ def test_an_interrupted_episode_has_no_goals_of_the_next():
     steps = dataclasses.replace(steps, is_first=steps.is_first.at[7].set(True))
     store, state = filled(feed(update_interval=1), steps, 12, 1)
     for seed in range(20):
-        batch = store.sample(state, steps, (), jnp.int32(12), jnp.int32(0), jax.random.key(seed))
+        batch = store.sample(state, steps, (), jnp.int32(12), jnp.int32(0), jax.random.key(seed), ())
         ticks, envs = places(batch)
         goal = np.asarray(batch.steps.view.observation["desired_goal"])[0, :, 0]
         chosen = goal != -7.0
@@ -171,7 +171,7 @@ def test_an_interrupted_episode_has_no_goals_of_the_next():
 def test_other_goals_pay_other_rewards():
     steps, ended = coded_steps()
     store, state = filled(feed(sequence_length=3), steps, 30)
-    batch = store.sample(state, steps, (), jnp.int32(30), jnp.int32(0), jax.random.key(0))
+    batch = store.sample(state, steps, (), jnp.int32(30), jnp.int32(0), jax.random.key(0), ())
     ticks, envs = places(batch)
     goal = np.asarray(batch.steps.view.observation["desired_goal"])[0, :, 0]
     reached = 0

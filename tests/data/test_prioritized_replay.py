@@ -86,7 +86,7 @@ def sample_often(store, steps):
     """Twenty batches as one, so that every window of the same priority is very likely among them."""
 
     def sample(state, written, update_index, key):
-        batches = jax.vmap(lambda key: store.sample(state, steps, (), written, update_index, key))(
+        batches = jax.vmap(lambda key: store.sample(state, steps, (), written, update_index, key, ()))(
             jax.random.split(key, 20)
         )
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:]), batches.steps)
@@ -127,7 +127,7 @@ def test_priorities_of_overwritten_windows_are_gone():
     state = store.init(jax.tree.map(lambda x: x[0, 0], steps), 1)
     for t in range(8):
         state = store.add(state, jax.tree.map(lambda x, t=t: x[t : t + 1], steps), jnp.int32(t))
-    batch = store.sample(state, steps, (), jnp.int32(8), jnp.int32(0), jax.random.key(0))
+    batch = store.sample(state, steps, (), jnp.int32(8), jnp.int32(0), jax.random.key(0), ())
     part = store.revisable(state)
     part = store.revise(
         part, batch, Report({}, jnp.asarray(np.where(np.asarray(batch.indices) == 0, 50.0, 0.125), "float32"))
@@ -138,7 +138,7 @@ def test_priorities_of_overwritten_windows_are_gone():
     assert float(state.sampler.tree.leaves(jnp.asarray([0]))[0]) == 50.0  # the largest so far
     part = store.revise(
         store.revisable(state),
-        store.sample(state, steps, (), jnp.int32(9), jnp.int32(0), jax.random.key(1)),
+        store.sample(state, steps, (), jnp.int32(9), jnp.int32(0), jax.random.key(1), ()),
         Report({}, jnp.full(8, 0.25)),
     )
     leaves = np.asarray(part.tree.leaves(jnp.arange(8)))
@@ -183,6 +183,6 @@ def test_a_method_without_priorities_is_refused():
     feed = Replay(buffer_size=8, batch_size=4, sampler=PrioritizedSampler())
     store, steps = feed.make_store(100), coded_steps(4)
     state = store.init(jax.tree.map(lambda x: x[0, 0], steps), ENVS)
-    batch = store.sample(state, steps, (), jnp.int32(4), jnp.int32(0), jax.random.key(0))
+    batch = store.sample(state, steps, (), jnp.int32(4), jnp.int32(0), jax.random.key(0), ())
     with pytest.raises(UserError, match="reports no priorities"):
         store.revise(store.revisable(state), batch, Report({}))

@@ -40,7 +40,7 @@ def filled(feed, steps, ticks):
 
 
 def sample(store, state, steps, ticks, seed):
-    return jax.jit(store.sample)(state, steps, (), jnp.int32(ticks), jnp.int32(0), jax.random.key(seed))
+    return jax.jit(store.sample)(state, steps, (), jnp.int32(ticks), jnp.int32(0), jax.random.key(seed), ())
 
 
 @pytest.mark.parametrize("sampler", [None, PrioritizedSampler()], ids=["uniform", "prioritized"])

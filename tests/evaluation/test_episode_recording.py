@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gymnasium as gym
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.laws.components import check_host_environment
 from thespis.envs import registry
+from thespis.envs.compiled.maze import Maze
 from thespis.evaluation import video
 from thespis.evaluation.episode_recording import read_episode, record_episode, write_episode
 from thespis.methods.online.ppo import PPO
@@ -147,3 +150,26 @@ def test_state_from_observation_restores_the_environment(name):
     next_obs = copy.step(copy.action_space.sample() * 0)[0]
     np.testing.assert_allclose(next_obs, env.step(env.action_space.sample() * 0)[0], atol=1e-5)
     env.close()
+
+
+def test_a_compiled_environment_that_draws_its_states_is_recorded_from_the_first_to_the_last_step():
+    """Frames are those of the episode played again, step by step, and the recorder changes nothing in the episode."""
+    env, name = Maze(">.#/..G", num_walls=2, time_limit=30), "thespis:maze?level=>.%23/..G&num_walls=2&time_limit=30"
+    assert registry.make_compiled(name) == env
+    recording = record(name)
+    assert recording.renderer == "rendered by the environment" and recording.fps == env.render_fps
+    state, first = env.reset(env.spec.params, jax.random.key(0))
+    states, images = [state], [first.observation["image"]]
+    for action in recording.transitions.action:
+        state, step = env.step(state, jnp.asarray(action), jax.random.key(0))
+        states.append(state)
+        images.append(step.observation["image"])
+    assert len(recording.frames) == len(recording.transitions.reward) + 1 == len(states) > 2
+    np.testing.assert_array_equal(np.stack(recording.frames), np.stack([env.render(state) for state in states]))
+    np.testing.assert_array_equal(recording.transitions.view.observation["image"], np.stack(images[:-1]))
+    np.testing.assert_array_equal(recording.transitions.next_view.observation["image"], np.stack(images[1:]))
+    assert recording.spec.observation_space == env.spec.observation_space
+
+
+def test_the_recorder_of_compiled_environments_is_a_host_environment():
+    check_host_environment(video.CompiledFrameRecorder(Maze(">.#/..G", num_walls=2, time_limit=5)), num_steps=20)

@@ -46,10 +46,10 @@ def test_bonus_matches_counts_in_a_dictionary(numbers):
         batch = random_batch()
         obs, indices = batch.steps.next_view.observation, [(t, i) for t in range(6) for i in range(5)]
         expected = [0.5 / np.sqrt(1 + visits[cell(obs, t, i)]) for t, i in indices]
-        bonus = np.asarray(score(state, batch.steps) - batch.steps.reward)
+        bonus = np.asarray(score(state, batch, KEY).total - batch.steps.reward)
         np.testing.assert_allclose(bonus.ravel(), expected, atol=1e-5)
         visits.update(cell(obs, t, i) for t, i in indices if batch.mask[t, i])
-        state, report = update(state, batch, KEY)
+        state, report = update(state, batch, None, KEY)
         assert float(report.metrics["cells"]) == len(visits)
     assert max(visits.values()) > 2
 
@@ -57,7 +57,7 @@ def test_bonus_matches_counts_in_a_dictionary(numbers):
 def test_small_hash_table_counts_every_visit():
     feedback = CountBonus(hash_bits=2)
     state, batch = feedback.init(EnvSpec("made", SPACE, Discrete(2)), KEY), random_batch()
-    state, _ = feedback.update(state, batch, KEY)
+    state, _ = feedback.update(state, batch, None, KEY)
     assert (
         state.visit_counts.shape == (4,)
         and state.visit_counts.sum() == batch.mask.sum()
@@ -70,5 +70,5 @@ def test_name_settings_and_errors():
     assert "--feedback counts" in train_command({"feedback": to_config(CountBonus())})
     with pytest.raises(UserError, match="indices 0 to 3"):
         CountBonus(obs_indices=(4,)).init(EnvSpec("made", SPACE, Discrete(2)), KEY)
-    with pytest.raises(UserError, match="environment, rnd or counts"):
+    with pytest.raises(UserError, match="unknown feedback 'count'; did you mean counts"):
         make_feedback("count")

@@ -22,8 +22,8 @@ TREE = dict_space(picture=Box((5, 6, 1), 0.0, 255.0, "uint8"), turns=MultiDiscre
 SPACES = {"box": Box((3,)), "discrete": Discrete(12), "tree": TREE}
 FEEDBACKS = [EnvironmentReward(), RandomNetworkDistillation(hidden_sizes=(16,), feature_size=8), CountBonus()]
 KEY = jax.random.key(0)
-update = eqx.filter_jit(lambda feedback, state, batch: feedback.update(state, batch, KEY))
-score = eqx.filter_jit(lambda feedback, state, steps: feedback.score(state, steps))
+update = eqx.filter_jit(lambda feedback, state, batch: feedback.update(state, batch, None, KEY))
+score = eqx.filter_jit(lambda feedback, state, batch: feedback.score(state, batch, KEY).total)
 
 
 @functools.cache
@@ -70,23 +70,25 @@ def test_feedback_laws(feedback, space):
     state, batch = state_and_batch(feedback, space)
     first, report = update(feedback, state, batch)
     second, _ = update(feedback, state, batch)
-    assert equal(first, second) and equal(score(feedback, first, batch.steps), score(feedback, second, batch.steps))
+    assert equal(first, second) and equal(score(feedback, first, batch), score(feedback, second, batch))
     is_equal_type = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), state, first)
     assert jax.tree.all(is_equal_type)
-    rewards = np.asarray(score(feedback, state, batch.steps))
+    rewards = np.asarray(score(feedback, state, batch))
     assert rewards.shape == batch.steps.reward.shape and rewards.dtype == batch.steps.reward.dtype
     assert np.isfinite(rewards).all()
     assert all(x.shape == () and np.isfinite(x) for x in report.metrics.values())
-    one_step = jax.device_put(jax.tree.map(lambda x: np.asarray(x)[0], batch.steps))
-    np.testing.assert_allclose(score(feedback, state, one_step), rewards[0], rtol=1e-5)
+    one_step = jax.device_put(
+        Batch(jax.tree.map(lambda x: np.asarray(x)[:1], batch.steps), batch.mask[:1], (), batch.update_index)
+    )
+    np.testing.assert_allclose(score(feedback, state, one_step), rewards[:1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("feedback", FEEDBACKS, ids=lambda f: f.name)
 def test_vmapped_seeds_equal_single_seeds(feedback):
     def run(key, batch):
         state = feedback.init(EnvSpec("made", SPACES["box"], Discrete(2)), key)
-        state, _ = feedback.update(state, batch, key)
-        return feedback.score(state, batch.steps)
+        state, _ = feedback.update(state, batch, None, key)
+        return feedback.score(state, batch, key).total
 
     keys = [seed_key(seed) for seed in range(3)]
     batches = [batch_of(observations(SPACES["box"], seed, (4, 3)), (4, 3)) for seed in range(3)]
@@ -99,7 +101,7 @@ def test_vmapped_seeds_equal_single_seeds(feedback):
 
 def test_environment_reward_is_the_identity():
     _, batch = state_and_batch(EnvironmentReward(), SPACES["box"])
-    np.testing.assert_array_equal(EnvironmentReward().score((), batch.steps), batch.steps.reward)
+    np.testing.assert_array_equal(EnvironmentReward().score((), batch, KEY).total, batch.steps.reward)
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
@@ -115,10 +117,10 @@ def test_bonus_falls_for_known_observations_only(space):
         """Bonus of known observations after one update and after many, and of novel observations."""
 
         def step(state, _):
-            return feedback.update(state, known, KEY)[0], None
+            return feedback.update(state, known, None, KEY)[0], None
 
         def bonus(state, batch):
-            return jnp.mean(feedback.score(state, batch.steps) - batch.steps.reward)
+            return jnp.mean(feedback.score(state, batch, KEY).total - batch.steps.reward)
 
         first, _ = step(feedback.init(EnvSpec("made", space, Discrete(2)), key), None)
         trained = jax.lax.scan(step, first, length=200)[0]
@@ -138,7 +140,7 @@ def test_target_network_is_fixed_and_has_no_gradient():
     @jax.jit
     @jax.grad
     def gradient(target):
-        return feedback.score(eqx.tree_at(lambda s: s.target, state, target), batch.steps).sum()
+        return feedback.score(eqx.tree_at(lambda s: s.target, state, target), batch, KEY).total.sum()
 
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient(state.target)))
 
@@ -151,9 +153,7 @@ def test_more_epochs_and_smaller_minibatches_train_the_predictor_more():
         )
         state, batch = state_and_batch(feedback, SPACES["box"])
         updated, _ = update(feedback, state, batch)
-        errors.append(
-            np.mean(score(feedback, dataclasses.replace(updated, error_moments=state.error_moments), batch.steps))
-        )
+        errors.append(np.mean(score(feedback, dataclasses.replace(updated, error_moments=state.error_moments), batch)))
     assert errors[0] > errors[1] > errors[2]
 
 
@@ -162,7 +162,7 @@ def test_weight_scales_only_the_bonus():
     for weight in (0.0, 1.0, 2.0):
         feedback = RandomNetworkDistillation(weight, hidden_sizes=(16,), feature_size=8)
         state, batch = state_and_batch(feedback, SPACES["box"])
-        rewards.append(np.asarray(score(feedback, state, batch.steps)))
+        rewards.append(np.asarray(score(feedback, state, batch)))
     np.testing.assert_array_equal(rewards[0], batch.steps.reward)
     np.testing.assert_allclose(rewards[2] - rewards[0], 2 * (rewards[1] - rewards[0]), rtol=1e-4, atol=1e-5)
     assert (rewards[1] > rewards[0]).all()
@@ -181,6 +181,7 @@ def test_masked_steps_are_ignored():
 
 def test_environment_reward_can_be_scaled():
     steps = random_transitions(EnvSpec("box", Box((3,)), Discrete(2)), np.random.default_rng(0), 3, 2)
+    batch = Batch(steps, np.ones((3, 2), bool), (), np.zeros((), "int32"))
     plain, hundredth = EnvironmentReward(), EnvironmentReward(0.01)
-    np.testing.assert_array_equal(plain.score((), steps), steps.reward)
-    np.testing.assert_allclose(hundredth.score((), steps), 0.01 * np.asarray(steps.reward), rtol=1e-6)
+    np.testing.assert_array_equal(plain.score((), batch, KEY).total, steps.reward)
+    np.testing.assert_allclose(hundredth.score((), batch, KEY).total, 0.01 * np.asarray(steps.reward), rtol=1e-6)

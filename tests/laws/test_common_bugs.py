@@ -53,7 +53,7 @@ class Recorder(eqx.Module):
     details: ClassVar[tuple] = ()
 
     def init(self, spec, key):
-        example = zero_transition(parts(StatelessRecorder(self.feed, self.rows)), spec, ())
+        example = zero_transition(parts(StatelessRecorder(self.feed, self.rows)), spec, (), ())
         length = self.feed.num_steps if isinstance(self.feed, Rollouts) else self.feed.sequence_length
         shape = (length, self.rows)
         steps = jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape), x.dtype), example)

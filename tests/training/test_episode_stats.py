@@ -28,6 +28,7 @@ class RecordingCurriculum(eqx.Module):
 
     name = "recording"
     citations = ()
+    needs_critique = draws_per_rollout = False
 
     def init(self, spec, key):
         blank, n = jnp.zeros((12, 4)), jnp.zeros((12, 4), "int32")
@@ -39,7 +40,7 @@ class RecordingCurriculum(eqx.Module):
     def draw(self, state, key, n):
         return FixedCurriculum().draw(state[0], key, n)
 
-    def update(self, state, outcomes, key):
+    def update(self, state, rollout, critique, outcomes, key):
         stats = EpisodeStats(
             outcomes.done, outcomes.returns, outcomes.lengths, (), agent_returns=outcomes.agent_returns
         )

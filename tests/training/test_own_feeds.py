@@ -88,7 +88,7 @@ class ReservoirStore(Store):
 
         return jax.lax.scan(offer, state, flat)[0]
 
-    def sample(self, state, rollout, memory, num_written, update_index, key) -> Batch:
+    def sample(self, state, rollout, memory, num_written, update_index, key, data) -> Batch:
         rows = jax.random.randint(key, (1, self.feed.batch_size), 0, self.feed.num_slots)
         steps = jax.tree.map(lambda x: x[rows], state.steps)
         return Batch(steps, jnp.ones(rows.shape, bool), (), update_index)

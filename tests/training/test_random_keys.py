@@ -13,7 +13,7 @@ from small_envs import HostEnvAdapter, Walk
 
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.laws.random_samples import random_transitions
-from thespis.core.records import Critique, Report, TimeStep
+from thespis.core.records import Critique, Draw, Report, TimeStep
 from thespis.core.spaces import Discrete, random_action
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.feeds import LoggedTransitions, Replay
@@ -71,14 +71,16 @@ class IncreasingPush(eqx.Module):
 
     name: ClassVar[str] = "increasing"
     citations: ClassVar[tuple] = ()
+    needs_critique: ClassVar[bool] = False
+    draws_per_rollout: ClassVar[bool] = False
 
     def init(self, spec, key):
         return jnp.zeros(())
 
     def draw(self, state, key, n):
-        return {"push": jnp.full(n, state)}
+        return Draw({"push": jnp.full(n, state)})
 
-    def update(self, state, outcomes, key):
+    def update(self, state, rollout, critique, outcomes, key):
         return state + 1.0, Report({})
 
 

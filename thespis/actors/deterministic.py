@@ -12,6 +12,7 @@ straight-through Gumbel-softmax (Jang et al., 2017). The interface is that of
 
 from __future__ import annotations
 
+import abc
 import math
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,7 +31,36 @@ from thespis.nets.body import DEFAULT_NETWORK, Body, NetworkOptions
 from thespis.nets.mlp import Linear, uniform_fan_in
 
 
-class DeterministicActor(eqx.Module):
+class DPGActor(eqx.Module):
+    """Actor that is trained by the gradient of a critic, which sees its actions encoded."""
+
+    @property
+    @abc.abstractmethod
+    def encoded_space(self) -> Box:
+        """The action space that critics see."""
+
+    @abc.abstractmethod
+    def sample_encoded(self, view: View, key: Key[Array, ""]) -> Float[Array, "..."]:
+        """The encoded action at one view, through which gradients reach the actor."""
+
+    @abc.abstractmethod
+    def greedy_encoded(self, view: View) -> Float[Array, "..."]:
+        """The greedy action at one view, encoded."""
+
+    @abc.abstractmethod
+    def encode_action(self, action: Any) -> Float[Array, "..."]:
+        """A stored action, as critics take it."""
+
+    @abc.abstractmethod
+    def decode_action(self, encoded: Float[Array, "..."]) -> Any:
+        """The inverse of :meth:`encode_action`."""
+
+    @abc.abstractmethod
+    def build_policy(self, noise_std: Array, noise_theta: Array, random_actions: Bool[Array, ""], mode: Mode) -> Any:
+        """The behaviour policy for ``mode``, with the functions of :class:`NoisyPolicy`."""
+
+
+class DeterministicActor(DPGActor):
     """Deterministic policy ``tanh(linear(body(observation)))``, in the shape of the action box."""
 
     body: Body
@@ -162,7 +192,7 @@ class DPGMethod(eqx.Module):
         return vmap_act(lambda noise, view, key: (*policy(noise, view, key), ()), memory, view, key)
 
 
-class GumbelSoftmaxActor(eqx.Module):
+class GumbelSoftmaxActor(DPGActor):
     """Categorical policy ``softmax(linear(body(observation)))``, trained through one-hot samples."""
 
     body: Body
@@ -233,10 +263,6 @@ class GumbelSoftmaxPolicy(eqx.Module):
         return jnp.where(
             self.random_actions, random_action(self.actor.space, random_key, view.action_mask), sampled
         ), memory
-
-
-DPGActor = DeterministicActor | GumbelSoftmaxActor
-"""Actors that are trained by the gradient of a critic."""
 
 
 def build_dpg_actor(spec: EnvSpec, hidden_sizes: tuple[int, ...], key: Key[Array, ""]) -> DPGActor:

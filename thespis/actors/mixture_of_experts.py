@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from thespis.actors.continuous_heads import SoftActorHead
 from thespis.actors.distributions import Scalar, SquashedNormal
 from thespis.actors.policy_heads import require_bounded
 from thespis.core.errors import UserError
@@ -83,7 +84,7 @@ class SquashedNormalMixture(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class MixtureOfExperts:
+class MixtureOfExperts(SoftActorHead):
     r"""Probabilistic mixture of experts (Ren et al., 2021): every expert is trained, the router learns which is best.
 
     .. math:: \frac1K \sum_i \left[ Q(a_i) - (w_i - 1[i = e])^2 \right] - \alpha \sum_i \bar w_i \log \pi(a_i)

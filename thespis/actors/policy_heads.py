@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from thespis.actors.continuous_heads import ContinuousHead as ContinuousHead
+from thespis.actors.continuous_heads import OnPolicyHead, SoftActorHead
 from thespis.actors.distributions import (
     Categorical,
     Distribution,
@@ -37,25 +39,8 @@ from thespis.nets.mlp import Initializer, Linear
 from thespis.runtime.keys import indexed_keys
 
 
-@runtime_checkable
-class ContinuousHead(Protocol):
-    """Interface of policy heads for boxes: a distribution from a network's outputs."""
-
-    def num_outputs(self, space: Box) -> int:
-        """Number of network outputs needed for ``space``."""
-        ...
-
-    def init_free_params(self, space: Box, num_features: int) -> Array:
-        """Initial parameters outside the network."""
-        ...
-
-    def distribution(self, space: Box, outputs: Array, free_params: Array, features: Array) -> Any:
-        """The distribution from the network's outputs, which are linear in ``features``."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
-class Gaussian:
+class Gaussian(OnPolicyHead):
     """Gaussian policy head: normal with a free log standard deviation (Schulman et al., 2015).
 
     The standard deviation does not depend on the state.
@@ -77,7 +62,7 @@ class Gaussian:
 
 
 @dataclasses.dataclass(frozen=True)
-class SquashedGaussian:
+class SquashedGaussian(SoftActorHead):
     """Squashed Gaussian policy head with a state-dependent standard deviation (Haarnoja et al., 2018).
 
     It needs bounded boxes.

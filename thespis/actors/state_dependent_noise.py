@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
+from thespis.actors.continuous_heads import OnPolicyHead, SoftActorHead
 from thespis.actors.distributions import DirectedNormal, Normal, SquashedNormal
 from thespis.core.errors import UserError
 from thespis.core.spaces import Box, Space
@@ -69,7 +70,7 @@ class HeadWithNoise(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class StateDependentNoise:
+class StateDependentNoise(OnPolicyHead):
     """Gaussian policy head with state-dependent exploration noise (gSDE; Raffin et al., 2022)."""
 
     log_std_init: float = -2.0
@@ -93,7 +94,7 @@ class StateDependentNoise:
 
 
 @dataclasses.dataclass(frozen=True)
-class SquashedStateDependentNoise:
+class SquashedStateDependentNoise(SoftActorHead):
     """Squashed Gaussian policy head with state-dependent exploration noise, for bounded boxes.
 
     The same noise as :class:`StateDependentNoise`, added before squashing. Means are clipped, so that the noise is not

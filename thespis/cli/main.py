@@ -30,6 +30,7 @@ from thespis.cli.commands.evaluate import EvaluateCommand
 from thespis.cli.commands.exploitability import ExploitabilityCommand
 from thespis.cli.commands.export import ExportCommand
 from thespis.cli.commands.list import ListCommand
+from thespis.cli.commands.new import NewCommand
 from thespis.cli.commands.papers import PapersCommand
 from thespis.cli.commands.play import PlayCommand
 from thespis.cli.commands.record import RecordCommand
@@ -67,6 +68,7 @@ COMMANDS: dict[str, type] = {
     "reproduce": ReproduceCommand,
     "benchmark": BenchmarkCommand,
     "list": ListCommand,
+    "new": NewCommand,
     "doctor": DoctorCommand,
 }
 
@@ -163,11 +165,12 @@ def _check_flags(argv: list[str]) -> None:
     unknown = [flag for flag in flags if flag.replace("_", "-") not in known]
     if not unknown:
         return
-    from thespis.methods.registry import METHODS, load_method
+    from thespis.methods.registry import REGISTRY, load_method
     from thespis.runs.config import setting_paths
     from thespis.runs.foreign_names import translate
 
-    named = next((word for word in argv[1:] if word in METHODS), None)
+    methods = REGISTRY.names()
+    named = next((word for word in argv[1:] if word in methods), None)
     paths = list(setting_paths(load_method(named)())) if named else []
     name = unknown[0].removeprefix("--").replace("-", "_")
     ours = next((path for path in paths if path == name or path.endswith(f".{name}")), "") or translate(name, paths)
@@ -221,11 +224,13 @@ def _print_user_frame(error: Exception) -> bool:
 
 
 def _trusted_modules(command: Command) -> list[str]:
-    """Modules that the user has named: by ``--trust``, or as the module of ``--env``."""
+    """Modules that the user has named: by ``--trust``, or as the module of ``--env`` or of a part."""
     env: Any = getattr(command, "env", None)
     modules: list[str] = [*getattr(command, "trust", ())]
     module = env_module(env) if isinstance(env, str) else None
-    return modules if module is None else [*modules, module]
+    modules += [] if module is None else [module]
+    parts = (getattr(command, name, None) for name in ("method", "feedback", "curriculum"))
+    return modules + [part.partition(":")[0] for part in parts if isinstance(part, str) and ":" in part]
 
 
 def _handle_broken_pipe() -> int:

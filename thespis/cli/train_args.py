@@ -16,7 +16,8 @@ class TrainArgs:
     """Options of training; the commands add options for devices, output and progress."""
 
     method: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="METHOD")]
-    """The method: sac, ppo ... (thespis list methods). With --help after it, its settings are also listed."""
+    """The method: sac, ppo ... (thespis list methods), or your own, my_module:MyMethod. With --help after it, its
+    settings are also listed."""
     env: Annotated[str | None, optional_arg("NAME")] = None
     """The environment: Pendulum-v1, gymnasium:Ant-v5, my_module:MyEnv ... (thespis list envs)."""
     env_args: Annotated[
@@ -38,12 +39,17 @@ class TrainArgs:
     """Initial model of language model methods: a checkpoint's directory, tiny (a small model, first pretrained on the
     environment's demonstrations), or blank (random weights). The same as --set model=."""
     set: Annotated[tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")] = ()
-    """Settings of the method, such as learning_rate=3e-4 hidden_sizes=64,64 (thespis list methods METHOD)."""
+    """Settings of the method, such as learning_rate=3e-4 hidden_sizes=64,64 (thespis list methods METHOD), and of the
+    feedback and the curriculum (feedback.NAME=VALUE, curriculum.NAME=VALUE)."""
     init_from: Annotated[str | None, optional_arg("RUN")] = None
     """Start with the parameters of a run of the same method, with the optimizer's state where it fits."""
-    feedback: Literal["environment", "rnd", "counts"] = "environment"
-    """The learning signal: the environment's reward, alone or with an exploration bonus, by random network distillation
-    (rnd) or by visit counts (counts)."""
+    feedback: Annotated[str, tyro.conf.arg(metavar="NAME|module:Class")] = "environment"
+    """The learning signal: the environment's reward (environment), alone or with an exploration bonus, by random
+    network distillation (rnd) or by visit counts (counts); one that is learned from demonstrations; another package's,
+    or your own (thespis list feedback). Its settings: --set feedback.bonus_coef=0.1"""
+    curriculum: Annotated[str | None, optional_arg("NAME|module:Class")] = None
+    """What each episode begins with: levels, or what another package or you have written (thespis list curricula). Its
+    settings: --set curriculum.NAME=VALUE. Ranges of parameters: --randomize; opponents in games: --opponents."""
     randomize: Annotated[
         tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=LOW..HIGH ..")
     ] = ()
@@ -117,9 +123,10 @@ class TrainArgs:
         return [self.seed]
 
     def _curriculum(self) -> list[str] | str:
-        if self.opponents and self.randomize:
-            raise UserError("--opponents and --randomize cannot be combined: leave one of them out")
-        return self.opponents or flatten_option(self.randomize)
+        flags = {"--opponents": self.opponents, "--randomize": self.randomize, "--curriculum": self.curriculum}
+        if len(given := [flag for flag, value in flags.items() if value]) > 1:
+            raise UserError(f"{' and '.join(given)} cannot be combined: choose one of them")
+        return self.curriculum or self.opponents or flatten_option(self.randomize)
 
 
 def named_env(env: str | None, env_args: tuple[tuple[str, ...], ...]) -> str | None:
@@ -140,8 +147,8 @@ def flatten_option(groups: tuple[tuple[str, ...], ...]) -> list[str]:
 
 def _reject_paper_id(method: str) -> None:
     """Raise :class:`UserError` for a paper that is not a method by itself, with the command that trains it."""
-    from thespis.methods.registry import METHODS
+    from thespis.methods.registry import REGISTRY
     from thespis.papers import registry
 
-    if method not in METHODS and method in registry.paper_ids():
+    if method not in REGISTRY.names() and method in registry.paper_ids():
         raise UserError(f"{method} is a paper, not a method; train it with: {registry.load_paper(method).command}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from thespis.core.parts import is_registered
 from thespis.envs.libraries import LIBRARIES
 from thespis.runs.trust import foreign_modules
 
@@ -13,7 +14,7 @@ def env_module(env: str | None) -> str | None:
     name = (env or "").partition("?")[0].removeprefix("gymnasium:")  # which may be followed by a module
     module, colon, _ = name.partition(":")
     is_foreign = colon and module not in (*LIBRARIES, "object") and not f"{module}.".startswith("thespis.")
-    return module if is_foreign else None
+    return module if is_foreign and not is_registered(name) else None
 
 
 def trust_flags(config: dict[str, Any]) -> str:

@@ -20,7 +20,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.feeds import Feed
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, EpisodeStats, Report, TimeStep, Transition, View
+from thespis.core.records import (
+    Batch,
+    Citation,
+    Critique,
+    Draw,
+    EnvSpec,
+    EpisodeStats,
+    Report,
+    Rewards,
+    TimeStep,
+    Transition,
+    View,
+)
 from thespis.core.spaces import Space
 
 State = TypeVar("State")
@@ -69,7 +81,10 @@ class Method(Protocol[State, Policy, Memory]):
         ...
 
     def judge(self, state: State, episode: Transition) -> Critique:
-        """The critic's estimates for one episode ``[time]``; empty if there is no critic. Changes nothing."""
+        """The critic's estimates for every step ``[time]``; empty if there is no critic. Changes nothing.
+
+        The steps are those of one environment: one episode, or several one after another.
+        """
         ...
 
     def update(self, state: State, batch: Batch, key: Key[Array, ""]) -> tuple[State, Report]:
@@ -91,16 +106,44 @@ class Feedback(Protocol[State]):
     name: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
 
+    @property
+    def feed(self) -> Feed | None:
+        """Data of its own, such as demonstrations; ``None``: it learns from the method's batch alone."""
+        ...
+
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> State:
         """The feedback's learned state."""
         ...
 
-    def score(self, state: State, steps: Transition) -> Any:
-        """The rewards that the method's update will see, with the shape of ``steps.reward``."""
+    def score(self, state: State, batch: Batch, key: Key[Array, ""]) -> Rewards:
+        """The rewards that the method's update will see, for every step of the batch, masked ones included."""
         ...
 
-    def update(self, state: State, batch: Batch, key: Key[Array, ""]) -> tuple[State, Report]:
-        """Learn from the same batch, with the environment's own rewards."""
+    def update(self, state: State, batch: Batch, own_batch: Batch | None, key: Key[Array, ""]) -> tuple[State, Report]:
+        """Learn from the method's batch, with the environment's own rewards, and from a batch of its own feed.
+
+        Called ``feed.num_updates`` times after each update of the method, each time with another ``own_batch``; once
+        and with ``None`` if there is no feed.
+        """
+        ...
+
+
+@runtime_checkable
+class UsesLogProbs(Protocol):
+    """A feedback whose :meth:`Feedback.update` needs the log-probabilities of the actions in both of its batches.
+
+    They are those of the method's updated policy, in ``steps.extras["log_prob"]``.
+    """
+
+    uses_log_probs: ClassVar[bool]
+
+
+@runtime_checkable
+class HasLogProbs(Protocol):
+    """A method that can compute the log-probabilities of given actions."""
+
+    def log_probs(self, state: Any, steps: Transition) -> Float[Array, "time row"]:
+        """Log-probabilities of the actions of ``steps[time, row]`` under the policy of ``Mode.SAMPLE``."""
         ...
 
 
@@ -110,17 +153,52 @@ class Curriculum(Protocol[State]):
 
     name: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
+    needs_critique: ClassVar[bool]
+    """Whether :meth:`update` needs the critic's estimates, which cost a pass through the critic."""
+    draws_per_rollout: ClassVar[bool]
+    """Whether every block of a rollout begins with fresh draws in all environments, which then play the same level
+    again where an episode ends early. Else every episode is drawn on its own."""
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> State:
         """The curriculum's learned state. Raises ``ValueError`` where the environment lacks what it varies."""
         ...
 
-    def draw(self, state: State, key: Key[Array, ""], n: int) -> PyTree:
-        """Sample parameters of ``n`` episodes: the tree of ``spec.params`` with a leading axis ``n``."""
+    def draw(self, state: State, key: Key[Array, ""], n: int) -> Draw:
+        """Choose ``n`` episodes."""
         ...
 
-    def update(self, state: State, stats: EpisodeStats, key: Key[Array, ""]) -> tuple[State, Report]:
-        """Learn from the outcomes of the sampled episodes."""
+    def update(
+        self, state: State, rollout: Transition, critique: Critique | None, stats: EpisodeStats, key: Key[Array, ""]
+    ) -> tuple[State, Report]:
+        """Learn from a block ``[time, env]`` that was collected, before the method learns from it.
+
+        ``stats`` says which episodes ended where, and of which level each step is; ``critique`` is what the critic says
+        of every step, ``[time, env]``, if :attr:`needs_critique`.
+        """
+        ...
+
+
+@runtime_checkable
+class Levels(Protocol):
+    """The levels of an environment, for curricula that search among them: pure functions of one level.
+
+    A level is a tree of arrays: the environment's ``params``.
+    """
+
+    def sample(self, key: Key[Array, ""]) -> PyTree:
+        """A random level."""
+        ...
+
+    def mutate(self, level: PyTree, key: Key[Array, ""], num_edits: int) -> PyTree:
+        """The level after ``num_edits`` small random changes."""
+        ...
+
+    def solvable(self, level: PyTree) -> Bool[Array, ""]:
+        """Whether the level can be solved at all."""
+        ...
+
+    def encode(self, level: PyTree) -> Array:
+        """The level as a vector, the same for equal levels only."""
         ...
 
 
@@ -255,6 +333,18 @@ class HostEnvironment(Protocol):
 
     def close(self) -> None:
         """Release processes and windows."""
+        ...
+
+
+@runtime_checkable
+class HasEpisodeParams(Protocol):
+    """A host environment whose episodes have parameters, which a curriculum can choose; ``spec.params``: the defaults.
+
+    Single Gymnasium environments get them as ``reset(options=...)``.
+    """
+
+    def set_params(self, params: PyTree) -> None:
+        """Parameters, leaves ``[n, ...]``, of the episodes that begin from now on in each environment."""
         ...
 
 

@@ -8,7 +8,7 @@ from :class:`Store`: both give every member a default that suits the simplest ca
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
@@ -54,8 +54,12 @@ class Store(abc.ABC):
         num_written: Int[Array, ""],
         update_index: Int[Array, ""],
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
-        """The batch for the next update; ``rollout`` was just collected and ``memory`` is the actor's before it."""
+        """The batch for the next update; ``rollout`` was just collected and ``memory`` is the actor's before it.
+
+        ``data`` is what the feed's :meth:`Feed.load_data` returned.
+        """
 
     def revisable(self, state: PyTree) -> PyTree:
         """The part of the state that :meth:`revise` changes, such as priorities; by default nothing."""
@@ -199,6 +203,26 @@ class Feed(abc.ABC):
             UserError: for a dataset that does not fit, or if the feed needs fresh experience.
         """
         raise UserError(f"a method fed by {type(self).__name__} learns from fresh experience and not from a dataset")
+
+    def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
+        """The datasets that the feed samples from beside what is collected: a tree of samplers; by default none.
+
+        ``read`` returns the steps ``[time]`` of a dataset by its name, as for ``--data``, and its group size.
+        """
+        return ()
+
+    def with_collect_steps(self, collect_steps: int) -> Feed:
+        """The feed for blocks of that many steps, beside another feed that sets them.
+
+        Raises:
+            UserError: if it cannot; by default unless the number is its own.
+        """
+        if self.collects and collect_steps != self.collect_steps:
+            raise UserError(
+                f"{type(self).__name__} learns after {self.collect_steps} steps of every environment, and the feed "
+                f"beside it after {collect_steps}: give both the same number"
+            )
+        return self
 
     def for_run(self, num_envs: int) -> Feed:
         """The feed of a run with ``num_envs`` environments per seed; by default unchanged."""

@@ -43,6 +43,8 @@ class EnvSpec:
     information, views carry its ``game_state``, from which a search can play on. ``goal_relabeler``: the
     :class:`~thespis.core.contracts.GoalRelabeler`, or with goals in boxes the
     :class:`~thespis.core.contracts.GoalRewards`, of an environment whose episodes allow hindsight relabelling.
+    ``levels``: the :class:`~thespis.core.contracts.Levels` of an environment whose ``params`` are a level.
+    ``channels``: names of the rewards and costs that time steps carry besides the reward.
     ``return_bounds``: the lowest and the highest possible return of an episode (``None``: not known), which intervals
     of statistics do not leave.
     """
@@ -57,6 +59,8 @@ class EnvSpec:
     groups: tuple[AgentGroup, ...] = ()
     game: Any = None
     goal_relabeler: Any = None
+    levels: Any = None
+    channels: tuple[str, ...] = ()
     return_bounds: tuple[float, float] | None = None
 
     @property
@@ -95,6 +99,7 @@ class TimeStep(eqx.Module):
     """What an environment returns for a step. ``privileged`` is for critics alone: ``act`` never receives it.
 
     In a multi-agent environment ``reward`` is the episode's score, ``agent_outcomes`` each agent's own, by group.
+    ``channels`` are further rewards and costs by name, those of ``spec.channels``.
     """
 
     observation: PyTree[Leaf]
@@ -106,6 +111,7 @@ class TimeStep(eqx.Module):
     alive: PyTree[Bool[Array, "..."]] = None
     game_state: PyTree = None
     agent_outcomes: dict[str, AgentOutcome] | None = None
+    channels: dict[str, Float[Array, "..."]] | None = None
 
     @property
     def view(self) -> View:
@@ -134,7 +140,9 @@ class Transition(eqx.Module):
     """One environment step: ``next_view`` is the **true** next observation, never that of a reset.
 
     ``is_first`` marks the first step of an episode; ``extras`` is what ``act`` returned besides the action
-    (log-probabilities, values ...); ``action`` is canonical (see :mod:`thespis.core.spaces`).
+    (log-probabilities, values ...); ``action`` is canonical (see :mod:`thespis.core.spaces`). ``channels`` are rewards
+    and costs by name, of the environment or of the feedback. ``learns``: whether the learner may learn from the step's
+    episode, where a curriculum says so (``None``: from all).
     """
 
     view: View
@@ -148,6 +156,8 @@ class Transition(eqx.Module):
     privileged: PyTree[Leaf] = None
     next_privileged: PyTree[Leaf] = None
     agent_outcomes: dict[str, AgentOutcome] | None = None
+    channels: dict[str, Float[Array, "..."]] | None = None
+    learns: Bool[Array, "..."] | None = None
 
     @property
     def done(self) -> Bool[Array, "..."]:
@@ -163,7 +173,8 @@ class Batch(eqx.Module):
     a window after its episode's end. ``memory`` is the actor's memory before the first step,
     ``[row]``. ``update_index`` counts updates; it is the same for all seeds, so that a branch on it stays a
     branch under ``vmap``. ``weights`` multiply the losses of rows that were not sampled uniformly, and ``indices`` says
-    which windows of the store they are; an update on such a batch reports ``priorities``.
+    which windows of the store they are; an update on such a batch reports ``priorities``. Where rows come from several
+    sources, ``sources`` names each with its number of rows, in the order of the rows.
     """
 
     steps: Transition
@@ -172,6 +183,45 @@ class Batch(eqx.Module):
     update_index: Int[Array, ""]
     weights: Float[Array, " row"] | None = None
     indices: Int[Array, " row"] | None = None
+    sources: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
+
+    def source(self, name: str) -> Batch:
+        """The rows of one source. Raises ``KeyError`` if there is none of that name."""
+        start = 0
+        for source, count in self.sources:
+            if source == name:
+                return self.select_rows(start, start + count)
+            start += count
+        raise KeyError(f"the batch has no source {name!r}: {', '.join(source for source, _ in self.sources) or 'none'}")
+
+    def select_rows(self, start: int, stop: int) -> Batch:
+        """The rows from ``start`` to ``stop``."""
+        steps, mask = jax.tree.map(lambda x: x[:, start:stop], (self.steps, self.mask))
+        memory, weights, indices = jax.tree.map(lambda x: x[start:stop], (self.memory, self.weights, self.indices))
+        return Batch(steps, mask, memory, self.update_index, weights, indices)
+
+
+class Rewards(eqx.Module):
+    """The rewards that a method learns from, with the axes of the batch: their ``total`` and, if named, ``channels``.
+
+    ``channels``: rewards and costs by name, for methods with a critic for each; ``None`` leaves those of the batch.
+    """
+
+    total: Float[Array, "..."]
+    channels: dict[str, Float[Array, "..."]] | None = None
+
+
+class Draw(eqx.Module):
+    """Episodes that a curriculum has chosen, leading axis ``[episode]``.
+
+    ``params`` is the tree of ``spec.params``. ``level`` is the curriculum's own number for each episode's level, which
+    it gets back with the episode's outcome (``None``: none). ``learns``: whether the learner may learn from the episode
+    (``None``: from all).
+    """
+
+    params: PyTree[Leaf]
+    level: Int[Array, " episode"] | None = None
+    learns: Bool[Array, " episode"] | None = None
 
 
 class Report(eqx.Module):
@@ -189,7 +239,7 @@ class Report(eqx.Module):
 
 
 class Critique(eqx.Module):
-    """A critic's estimates for each step of an episode: ``None`` where it has none.
+    """A critic's estimates for each step ``[time]``, or of a rollout ``[time, env]``: ``None`` where it has none.
 
     ``value``: predicted return from this step under the learner's own reward, discounted by ``discount``;
     ``advantage``: of the action taken; ``spread``: disagreement of an ensemble (standard deviation);
@@ -197,12 +247,12 @@ class Critique(eqx.Module):
     step is reached (so it is in the values of earlier steps, not in its own): the entropy of soft methods.
     """
 
-    value: Float[Array, " time"] | None = None
-    advantage: Float[Array, " time"] | None = None
-    spread: Float[Array, " time"] | None = None
+    value: Float[Array, "time *env"] | None = None
+    advantage: Float[Array, "time *env"] | None = None
+    spread: Float[Array, "time *env"] | None = None
     words: tuple[str, ...] | None = None
-    discount: Float[Array, ""] | float | None = None
-    entropy_bonus: Float[Array, " time"] | None = None
+    discount: Float[Array, "*env"] | float | None = None
+    entropy_bonus: Float[Array, "time *env"] | None = None
 
 
 class EpisodeStats(eqx.Module):
@@ -210,7 +260,7 @@ class EpisodeStats(eqx.Module):
 
     Axes ``[time, row]``. ``policy`` is the learner's own exploring policy, without axes (``None`` where only shapes
     matter). In a multi-agent environment ``agent_returns`` holds every agent's return by group, ``[time, row, agent]``;
-    else it is ``None``.
+    else it is ``None``. ``params`` and ``level`` are those of the step's episode.
     """
 
     done: Bool[Array, "*axes"]
@@ -219,6 +269,7 @@ class EpisodeStats(eqx.Module):
     params: PyTree[Leaf]
     policy: PyTree = None
     agent_returns: dict[str, Float[Array, "..."]] | None = None
+    level: Int[Array, "*axes"] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

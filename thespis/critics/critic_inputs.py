@@ -6,6 +6,7 @@ agents that do not decide are zeros.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,21 @@ CriticObservations = dict[str, tuple[PyTree, PyTree]]
 """Critic inputs now and next, by group, ``[time, row, agent, ...]``; ``None``: the agent's own observation."""
 
 
-class LocalObs(eqx.Module):
+class CriticInput(eqx.Module):
+    """Slot: what the critics of agents see in training."""
+
+    @abc.abstractmethod
+    def space(self, spec: EnvSpec, group: AgentGroup) -> Space | None:
+        """The space of the critic inputs of a group; ``None``: the agent's own observation."""
+
+    @abc.abstractmethod
+    def critic_observations(
+        self, groups: tuple[AgentGroup, ...], batch: Batch, target_action: TargetActionFn
+    ) -> CriticObservations:
+        """Critic inputs at the steps of a batch and after them, by group."""
+
+
+class LocalObs(CriticInput):
     """Decentralized critic: it sees the agent's own observation, and the others are part of the environment."""
 
     def space(self, spec: EnvSpec, group: AgentGroup) -> Space | None:
@@ -37,7 +52,7 @@ class LocalObs(eqx.Module):
         return {group.name: (None, None) for group in groups}
 
 
-class GlobalState(eqx.Module):
+class GlobalState(CriticInput):
     """Centralized critic: it sees the environment's state and the agent's own observation, else all observations.
 
     The agent's index in its group is part of it, as the critic may be shared by the group.
@@ -69,7 +84,7 @@ class GlobalState(eqx.Module):
         return {name: (inputs[name], next_inputs[name]) for name in inputs}
 
 
-class GlobalStateAction(eqx.Module):
+class GlobalStateAction(CriticInput):
     """Centralized critic with actions: as :class:`GlobalState`, with the actions of all others.
 
     Those are the actions taken now, and those that targets assume next.
@@ -94,9 +109,6 @@ class GlobalStateAction(eqx.Module):
             )
             for g in groups
         }
-
-
-CriticInput = LocalObs | GlobalState | GlobalStateAction
 
 
 def joint_space(spec: EnvSpec) -> Space:

@@ -6,6 +6,7 @@ the action, which is all that an actor learns from, is a separate function of th
 
 from __future__ import annotations
 
+import abc
 import functools
 import math
 
@@ -104,7 +105,24 @@ class HypernetworkQ(eqx.Module):
         return jax.vmap(single_value)(actions)
 
 
-class ConcatCritic(eqx.Module):
+class CriticArchitecture(eqx.Module):
+    """Slot: the network of a critic ``Q(o, a)`` of continuous actions."""
+
+    @abc.abstractmethod
+    def build(
+        self,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        options: NetworkOptions = DEFAULT_NETWORK,
+    ) -> QFunction:
+        """A network with fresh parameters: one observation and ``k`` actions to ``k`` values.
+
+        ``hidden_sizes`` and ``options`` (encoder, activation, layer norm) are the method's settings.
+        """
+
+
+class ConcatCritic(CriticArchitecture):
     """Critic with concatenated inputs: observation and action enter one network together."""
 
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=())
@@ -121,7 +139,7 @@ class ConcatCritic(eqx.Module):
         return build_q_function(spec, self.hidden_sizes or hidden_sizes, key, options)
 
 
-class HypernetworkCritic(eqx.Module):
+class HypernetworkCritic(CriticArchitecture):
     """Hypernetwork critic, see :class:`HypernetworkQ`; ``hidden_sizes`` of the method is then the actor's only."""
 
     hypernet_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 512, 1024))
@@ -140,6 +158,3 @@ class HypernetworkCritic(eqx.Module):
         if options != DEFAULT_NETWORK:
             raise UserError("HypernetworkCritic has networks of its own: leave activation, encoder and layer_norm out")
         return HypernetworkQ(critic_spec(spec), self.hypernet_sizes, self.hidden_size, key)
-
-
-CriticArchitecture = ConcatCritic | HypernetworkCritic

@@ -6,6 +6,7 @@ agents that are not alive.
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -71,7 +72,19 @@ class MixerInputs(eqx.Module):
     """Which agents decide."""
 
 
-class SumMixer(eqx.Module):
+class Mixer(eqx.Module):
+    """Slot: how the values of all agents become the value of the team."""
+
+    @abc.abstractmethod
+    def build(self, state_space: Space, num_agents: int, role_size: int, key: Key[Array, ""]) -> Any:
+        """The mixer's network, with the functions of :class:`SumMixerNetwork`.
+
+        It takes the values of ``num_agents`` agents and the state, which lies in ``state_space``. ``role_size``: size
+        of the agents' role vectors; 0 without roles.
+        """
+
+
+class SumMixer(Mixer):
     """Sum mixer: adds the agents' values (VDN: Sunehag et al., 2018)."""
 
     def build(self, state_space: Space, num_agents: int, role_size: int, key: Key[Array, ""]) -> SumMixerNetwork:
@@ -93,7 +106,7 @@ class SumMixerNetwork(eqx.Module):
         return inputs.state, next_inputs.state
 
 
-class MonotonicMixer(eqx.Module):
+class MonotonicMixer(Mixer):
     """Mixing network with non-negative weights that are generated from the state (QMIX: Rashid et al., 2018)."""
 
     hidden_size: int = eqx.field(static=True, default=32)
@@ -156,6 +169,3 @@ class LinearOutputMLP(eqx.Module):
     def __call__(self, x: Float[Array, " size"]) -> Float[Array, " count"]:
         """Outputs for one vector."""
         return self.out(self.mlp(x))
-
-
-Mixer = SumMixer | MonotonicMixer

@@ -12,6 +12,7 @@ Differs from them: an episode keeps the parameters that it started with, and tra
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
@@ -20,7 +21,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Curriculum
 from thespis.core.errors import UserError
-from thespis.core.records import Citation, EnvSpec, EpisodeStats, Report
+from thespis.core.records import Citation, Critique, Draw, EnvSpec, EpisodeStats, Report, Transition
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.curricula.parameters import leaves_by_path, replace_leaves, require_parameter
 
@@ -53,6 +54,8 @@ class ParameterAnnealing(eqx.Module):
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Learning to Fly in Seconds", "Eschmann et al.", 2023, "arXiv:2311.13081"),
     )
+    needs_critique: ClassVar[bool] = False
+    draws_per_rollout: ClassVar[bool] = False
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> ParameterAnnealingState:
         """No steps yet. Raises ``UserError`` for an invalid field, factor, bound or interval."""
@@ -67,20 +70,25 @@ class ParameterAnnealing(eqx.Module):
             raise UserError("annealing needs at least one field, and at least one step between changes")
         return ParameterAnnealingState(jnp.zeros((), "int32"), self.base_curriculum.init(spec, key))
 
-    def draw(self, state: ParameterAnnealingState, key: Key[Array, ""], n: int) -> PyTree:
+    def draw(self, state: ParameterAnnealingState, key: Key[Array, ""], n: int) -> Draw:
         """Parameters of ``n`` episodes, multiplied as the number of steps so far requires."""
-        params = self.base_curriculum.draw(state.base_state, key, n)
-        columns = leaves_by_path(params)
+        drawn = self.base_curriculum.draw(state.base_state, key, n)
+        columns = leaves_by_path(drawn.params)
         num_changes = (state.num_steps // self.change_interval).astype("float32")
         for name, factor, bound in self.schedules:
             columns[name] = _scaled_to_bound(columns[name], factor, bound, num_changes)
-        return replace_leaves(params, columns)
+        return dataclasses.replace(drawn, params=replace_leaves(drawn.params, columns))
 
     def update(
-        self, state: ParameterAnnealingState, stats: EpisodeStats, key: Key[Array, ""]
+        self,
+        state: ParameterAnnealingState,
+        rollout: Transition,
+        critique: Critique | None,
+        stats: EpisodeStats,
+        key: Key[Array, ""],
     ) -> tuple[ParameterAnnealingState, Report]:
         """Count the steps of a block, ``[time, row]``."""
-        base, report = self.base_curriculum.update(state.base_state, stats, key)
+        base, report = self.base_curriculum.update(state.base_state, rollout, critique, stats, key)
         return ParameterAnnealingState(state.num_steps + stats.done.size, base), report
 
 

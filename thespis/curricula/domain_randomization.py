@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.records import Citation, EnvSpec, EpisodeStats, Report
+from thespis.core.records import Citation, Critique, Draw, EnvSpec, EpisodeStats, Report, Transition
 from thespis.curricula.fixed import repeat_params
 from thespis.curricula.parameters import leaves_by_path, replace_leaves, require_parameter
 from thespis.runtime.keys import fold, indexed_keys
@@ -42,6 +42,8 @@ class DomainRandomization(eqx.Module):
             "arXiv:1703.06907",
         ),
     )
+    needs_critique: ClassVar[bool] = False
+    draws_per_rollout: ClassVar[bool] = False
 
     @staticmethod
     def parse(texts: list[str]) -> DomainRandomization:
@@ -60,7 +62,7 @@ class DomainRandomization(eqx.Module):
             _check_range(spec.name, fields, name, low, high)
         return params
 
-    def draw(self, state: PyTree, key: Key[Array, ""], n: int) -> PyTree:
+    def draw(self, state: PyTree, key: Key[Array, ""], n: int) -> Draw:
         """Parameters of ``n`` episodes; the i-th does not depend on ``n``, nor on which other fields vary."""
         columns = leaves_by_path(repeat_params(state, n))
         for name, low, high in self.ranges:
@@ -68,9 +70,11 @@ class DomainRandomization(eqx.Module):
             columns[name] = jax.vmap(lambda key, leaf, low=low, high=high: _sample_uniform(key, leaf, low, high))(
                 keys, columns[name]
             )
-        return replace_leaves(state, columns)
+        return Draw(replace_leaves(state, columns))
 
-    def update(self, state: PyTree, stats: EpisodeStats, key: Key[Array, ""]) -> tuple[PyTree, Report]:
+    def update(
+        self, state: PyTree, rollout: Transition, critique: Critique | None, stats: EpisodeStats, key: Key[Array, ""]
+    ) -> tuple[PyTree, Report]:
         """Return the state unchanged: nothing is learned."""
         return state, Report({})
 

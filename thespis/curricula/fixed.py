@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.records import Citation, EnvSpec, EpisodeStats, Report
+from thespis.core.records import Citation, Critique, Draw, EnvSpec, EpisodeStats, Report, Transition
 
 
 def repeat_params(params: PyTree, n: int) -> PyTree:
@@ -25,15 +25,19 @@ class FixedCurriculum(eqx.Module):
 
     name: ClassVar[str] = "fixed"
     citations: ClassVar[tuple[Citation, ...]] = ()
+    needs_critique: ClassVar[bool] = False
+    draws_per_rollout: ClassVar[bool] = False
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> PyTree:
         """The environment's default parameters, as arrays."""
         return jax.tree.map(jnp.asarray, spec.params)
 
-    def draw(self, state: PyTree, key: Key[Array, ""], n: int) -> PyTree:
+    def draw(self, state: PyTree, key: Key[Array, ""], n: int) -> Draw:
         """The defaults ``n`` times; ``()`` for an environment without parameters."""
-        return repeat_params(state, n)
+        return Draw(repeat_params(state, n))
 
-    def update(self, state: PyTree, stats: EpisodeStats, key: Key[Array, ""]) -> tuple[PyTree, Report]:
+    def update(
+        self, state: PyTree, rollout: Transition, critique: Critique | None, stats: EpisodeStats, key: Key[Array, ""]
+    ) -> tuple[PyTree, Report]:
         """Return the state unchanged: nothing is learned."""
         return state, Report({})

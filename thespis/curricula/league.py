@@ -30,7 +30,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Method, MultiAgentMethod
 from thespis.core.errors import UserError
-from thespis.core.records import Citation, EnvSpec, EpisodeStats, Number, Report
+from thespis.core.records import Citation, Critique, Draw, EnvSpec, EpisodeStats, Number, Report, Transition
 from thespis.curricula.fixed import repeat_params
 from thespis.curricula.opponent_pool import normalize_weights, require_game, update_win_rates
 from thespis.data.feeds import Rollouts
@@ -299,6 +299,8 @@ class League(eqx.Module):
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Grandmaster level in StarCraft II", "Vinyals et al.", 2019, "10.1038/s41586-019-1724-z"),
     )
+    needs_critique: ClassVar[bool] = False
+    draws_per_rollout: ClassVar[bool] = False
 
     @property
     def roster(self) -> LeagueRoster:
@@ -349,16 +351,22 @@ class League(eqx.Module):
             raise UserError(f"{spec.name} has no tables for a league")
         return self._update_probs(init_league(self.roster, jax.tree.map(lambda x: x[0], spec.params.policy)))
 
-    def draw(self, state: LeagueState, key: Key[Array, ""], n: int) -> OpponentParams:
+    def draw(self, state: LeagueState, key: Key[Array, ""], n: int) -> Draw:
         """Opponents and seats of all learners in ``n`` episodes."""
         logits = jnp.log(state.opponent_probs)
         member = jax.vmap(lambda k: jax.random.categorical(k, logits))(indexed_keys(key, n)).astype("int32")
         policies = jax.tree.map(lambda x: x[member], state.policies)
-        return OpponentParams(
-            policies, state.plays_random[member], jnp.full(member.shape, RANDOM_SEAT, "int32"), member
-        )
+        seats = jnp.full(member.shape, RANDOM_SEAT, "int32")
+        return Draw(OpponentParams(policies, state.plays_random[member], seats, member))
 
-    def update(self, state: LeagueState, stats: EpisodeStats, key: Key[Array, ""]) -> tuple[LeagueState, Report]:
+    def update(
+        self,
+        state: LeagueState,
+        rollout: Transition,
+        critique: Critique | None,
+        stats: EpisodeStats,
+        key: Key[Array, ""],
+    ) -> tuple[LeagueState, Report]:
         """Update win rates from finished games, and add a generation when it is due."""
         returns: Any = stats.agent_returns
         update_learners = jax.vmap(update_win_rates, in_axes=(0, 2, 2, None, None))

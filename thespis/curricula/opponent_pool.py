@@ -28,7 +28,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Game, Method
 from thespis.core.errors import UserError
-from thespis.core.records import Citation, EnvSpec, EpisodeStats, Report
+from thespis.core.records import Citation, Critique, Draw, EnvSpec, EpisodeStats, Report, Transition
 from thespis.curricula.fixed import repeat_params
 from thespis.envs.games.opponents import RANDOM_SEAT, OpponentEnv, OpponentParams
 from thespis.runtime.keys import indexed_keys
@@ -163,6 +163,8 @@ class OpponentPool(eqx.Module):
         Citation("Grandmaster level in StarCraft II", "Vinyals et al.", 2019, "10.1038/s41586-019-1724-z"),
         Citation("A Unified Game-Theoretic Approach to MARL", "Lanctot et al.", 2017, "arXiv:1711.00832"),
     )
+    needs_critique: ClassVar[bool] = False
+    draws_per_rollout: ClassVar[bool] = False
 
     def make_learner(self, method: Method) -> Method:
         """The learner: the method itself, for the one player that learns."""
@@ -187,15 +189,21 @@ class OpponentPool(eqx.Module):
         policies = repeat_params(spec.params.policy, self.capacity)
         return self._update_probs(OpponentPoolState(policies, zero + 1, zero, even, matrix, even))
 
-    def draw(self, state: OpponentPoolState, key: Key[Array, ""], n: int) -> OpponentParams:
+    def draw(self, state: OpponentPoolState, key: Key[Array, ""], n: int) -> Draw:
         """Opponents and seats of ``n`` episodes."""
         logits = jnp.log(state.opponent_probs)
         member = jax.vmap(lambda k: jax.random.categorical(k, logits))(indexed_keys(key, n)).astype("int32")
         policies = jax.tree.map(lambda x: x[member], state.policies)
-        return OpponentParams(policies, self._ages(state)[member] < 0, jnp.full(n, RANDOM_SEAT, "int32"), member)
+        seats = jnp.full(n, RANDOM_SEAT, "int32")
+        return Draw(OpponentParams(policies, self._ages(state)[member] < 0, seats, member))
 
     def update(
-        self, state: OpponentPoolState, stats: EpisodeStats, key: Key[Array, ""]
+        self,
+        state: OpponentPoolState,
+        rollout: Transition,
+        critique: Critique | None,
+        stats: EpisodeStats,
+        key: Key[Array, ""],
     ) -> tuple[OpponentPoolState, Report]:
         """Update win rates from finished games, and add the policy to the pool when it is due."""
         win_rates = update_win_rates(state.win_rates, stats.params.pool_index, stats.returns, stats.done, self.ema_rate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from thespis.core.records import Batch, EpisodeStats, Transition
 from thespis.data import frame_buffer, length_buckets, ring_buffer, samplers
 from thespis.data.hindsight import HindsightFuture as HindsightFuture
 from thespis.data.hindsight import HindsightStore
+from thespis.data.mix import Mix, mix
 from thespis.data.prioritized import PrioritizedSampler as PrioritizedSampler
 from thespis.data.sampled_replay import ReplayBuffer, SampledReplayStore
 
@@ -67,6 +69,7 @@ class RolloutStore(Store):
         num_written: Int[Array, ""],
         update_index: Array,
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update; ``rollout`` was just collected and ``memory`` is the actor's before it."""
         return Batch(rollout, jnp.ones(rollout.reward.shape, bool), memory, update_index)
@@ -140,6 +143,7 @@ class EpisodeStore(Store):
         num_written: Int[Array, ""],
         update_index: Array,
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update: ``rollout``, masked after the first episode of every environment."""
         return Batch(rollout, ring_buffer.first_episode_mask(rollout.done), (), update_index)
@@ -184,6 +188,11 @@ class Replay(WindowFeed):
     sampler: ReplaySampler | None = None
     """How windows are sampled: None (uniformly), PrioritizedSampler, or your own module:Class. For methods that weight
     their losses: dqn, c51, ddpg, td3 and sac."""
+    demos: str | None = None
+    """A dataset that part of every batch comes from, named as for --data: demonstrations, or an offline dataset that
+    online learning begins with. None: every batch comes from the buffer."""
+    demo_share: float = 0.5
+    """Share of the batch that comes from ``demos``."""
     relabel: HindsightFuture | None = None
     """Hindsight experience replay: None, or HindsightFuture (goals that the rest of an episode achieved). For
     environments with goals in their observations (docs/using-methods.md)."""
@@ -198,14 +207,34 @@ class Replay(WindowFeed):
         """Steps of every environment between two learning phases."""
         return self.update_interval
 
+    def mixed(self) -> Mix:
+        """The mix of the buffer, as the source ``own``, with the dataset, as the source ``demos``."""
+        demos = LoggedTransitions(sequence_length=self.sequence_length, data=self.demos)
+        own = dataclasses.replace(self, demos=None)
+        return mix(
+            {"demos": demos, "own": own}, {"demos": self.demo_share, "own": 1.0 - self.demo_share}, self.batch_size
+        )
+
+    def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
+        """The sampler of :attr:`demos`, if there are any."""
+        return () if self.demos is None else self.mixed().load_data(read)
+
+    def with_collect_steps(self, collect_steps: int) -> Replay:
+        """The feed for blocks of that many steps."""
+        return dataclasses.replace(self, update_interval=collect_steps)
+
     def make_store(self, total_steps: int) -> Store:
         """The store for a run of ``total_steps`` transitions per seed."""
+        if self.demos is not None:
+            return self.mixed().make_store(total_steps)
         store = ReplayStore(self, total_steps)
         store = store if self.sampler is None else SampledReplayStore(self, store, self.sampler)
         return store if self.relabel is None else HindsightStore(self, store, self.relabel)
 
     def make_sampler(self, steps: Transition, group_size: int = 0) -> DatasetSampler:
         """The sampler of the dataset ``steps[time]``."""
+        if self.demos is not None:
+            raise UserError("feed.demos are for learning in an environment; a run with --data has one dataset")
         if self.sampler is not None:
             raise UserError("feed.sampler is for replay buffers; a dataset is sampled uniformly: feed.sampler=none")
         if self.relabel is not None:
@@ -257,6 +286,7 @@ class ReplayStore(Store):
         num_written: Int[Array, ""],
         update_index: Array,
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update: windows sampled uniformly; replayed windows start without memory."""
         steps, mask = state.sample(num_written, key, self.feed.batch_size, self.feed.sequence_length)
@@ -281,7 +311,11 @@ class ReplayStore(Store):
 
 @dataclasses.dataclass(frozen=True)
 class LoggedTransitions(WindowFeed):
-    """Windows sampled uniformly from a fixed dataset of transitions."""
+    """Windows sampled uniformly from a fixed dataset of transitions.
+
+    As a method's only feed it takes the run's dataset; beside collected experience (in :class:`Mix`, or as a feedback's
+    own feed) it names its own.
+    """
 
     reads_datasets: ClassVar[bool] = True
 
@@ -289,6 +323,10 @@ class LoggedTransitions(WindowFeed):
     """Windows per update."""
     sequence_length: int = 1
     """Steps per window."""
+    data: str | None = None
+    """The dataset beside collected experience, named as for ``--data``; None: the run's own."""
+    num_updates: int = 1
+    """Batches per update of the method, where a feedback learns from them."""
 
     @property
     def batch_shape(self) -> tuple[int, int]:
@@ -298,6 +336,43 @@ class LoggedTransitions(WindowFeed):
     def make_sampler(self, steps: Transition, group_size: int = 0) -> DatasetSampler:
         """The sampler of the dataset ``steps[time]``."""
         return samplers.make_window_sampler(steps, self.batch_size, self.sequence_length)
+
+    def make_store(self, total_steps: int) -> Store:
+        """A store that samples from the dataset of :attr:`data` and keeps nothing.
+
+        Raises:
+            UserError: if no dataset is named.
+        """
+        if self.data is None:
+            raise UserError(
+                "demonstrations need a dataset (make one with `thespis collect RUN`): --set feedback.data=DIR for a "
+                "feedback that learns from them; --data DIR for a method that learns from nothing else"
+            )
+        return DatasetStore(self)
+
+    def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
+        """The sampler of the dataset of :attr:`data`."""
+        return () if self.data is None else self.make_sampler(*read(self.data))
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetStore(Store):
+    """A store that samples from a dataset at rest, and keeps nothing of what is collected."""
+
+    feed: LoggedTransitions
+
+    def sample(
+        self,
+        state: PyTree,
+        rollout: Transition,
+        memory: Any,
+        num_written: Int[Array, ""],
+        update_index: Array,
+        key: Key[Array, ""],
+        data: DatasetSampler,
+    ) -> Batch:
+        """Windows of the dataset."""
+        return Batch(*data.sample(key), (), update_index)
 
 
 @dataclasses.dataclass(frozen=True)

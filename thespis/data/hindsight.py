@@ -159,10 +159,11 @@ class HindsightStore(Store):
         num_written: Int[Array, ""],
         update_index: Int[Array, ""],
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update: windows, most of them with another goal."""
         assert self.rewards is not None
-        batch = self.base.sample(state.base, rollout, memory, num_written, update_index, key)
+        batch = self.base.sample(state.base, rollout, memory, num_written, update_index, key, data)
         place = jax.tree.map(lambda x: x[0], dataclasses.replace(batch.steps.extras, extras=()))
         steps = dataclasses.replace(batch.steps, extras=batch.steps.extras.extras)
         ticks = state.index.future_ticks(place.tick, place.env, place.episode, fold(key, "goal"))

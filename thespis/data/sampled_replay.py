@@ -71,6 +71,7 @@ class SampledReplayStore(Store):
         num_written: Int[Array, ""],
         update_index: Array,
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update, with its weights."""
         length, num_envs = self.feed.sequence_length, state.buffer.steps.reward.shape[1]

@@ -130,9 +130,10 @@ class SequenceStore(Store):
         num_written: Int[Array, ""],
         update_index: Int[Array, ""],
         key: Key[Array, ""],
+        data: PyTree,
     ) -> Batch:
         """The batch for the next update: sequences, with the actor's memory before their first steps."""
-        windows = self.base.sample(state, rollout, memory, num_written, update_index, key)
+        windows = self.base.sample(state, rollout, memory, num_written, update_index, key, data)
         extras = windows.steps.extras
         start = ()
         if self.feed.stored_memory:

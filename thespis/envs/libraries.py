@@ -8,14 +8,17 @@ import sys
 from typing import Any
 
 from thespis.core.errors import UserError
+from thespis.core.parts import ENVIRONMENT, installed_parts
 
-COMPILED_LIBRARIES = ("probe", "gymnax", "pgx", "jaxmarl", "text")
+COMPILED_LIBRARIES = ("thespis", "probe", "gymnax", "pgx", "jaxmarl", "text")
 MULTI_AGENT_LIBRARIES = ("pettingzoo", "openspiel")
 TEXT_LIBRARIES = ("textarena", "textworld")
 LIBRARIES = (*COMPILED_LIBRARIES, "gymnasium", "envpool", *MULTI_AGENT_LIBRARIES, *TEXT_LIBRARIES)
 """Prefixes of compiled libraries, of multi-agent host libraries, of text-game libraries, and of all libraries."""
 FIXED_LIBRARIES = ("probe", "pgx", "text", "openspiel", *TEXT_LIBRARIES)
 """Libraries whose environments take no options after a question mark (OpenSpiel has its own, in brackets)."""
+OWN_ENVS = {"maze": "thespis.envs.compiled.maze:Maze"}
+"""Modules and classes of environments with a name ``thespis:NAME``."""
 
 
 def list_envs() -> list[str]:
@@ -26,6 +29,7 @@ def list_envs() -> list[str]:
     """
     from thespis.envs.compiled.gymnax import ENV_NAMES
     from thespis.envs.compiled.jaxmarl_metadata import ENV_NAMES as TEAMS
+    from thespis.envs.compiled.maze_levels import TEST_MAZE_NAMES
     from thespis.envs.games.pgx import GAME_NAMES as GAMES
     from thespis.envs.host import pettingzoo
     from thespis.envs.host.envpool import ENV_NAMES as POOLED
@@ -33,7 +37,8 @@ def list_envs() -> list[str]:
     from thespis.envs.probes import registry as probes
     from thespis.envs.text.registry import ENV_NAMES as TEXTS
 
-    names = [f"probe:{name}" for name in probes.PROBES]
+    names = [f"thespis:{name}" for name in OWN_ENVS] + [f"thespis:maze?level={name}" for name in TEST_MAZE_NAMES]
+    names += [f"probe:{name}" for name in probes.PROBES]
     names += [f"gymnax:{name}" for name in ENV_NAMES] if is_installed("gymnax") else []
     names += [f"pgx:{name}" for name in GAMES] if is_installed("pgx") else []
     names += [f"jaxmarl:{name}" for name in TEAMS] if is_installed("jaxmarl") else []
@@ -75,6 +80,8 @@ def has_env(library: str, name: str) -> bool:
             name = name.partition("?")[0]
             plugin = ":" in name or "/" in name  # gymnasium.make imports it and decides
             return plugin or name in gymnasium.registry or _is_old_atari_name(name)
+        case "thespis":
+            return name.partition("?")[0] in OWN_ENVS
         case "probe":
             from thespis.envs.probes.registry import PROBES
 
@@ -88,8 +95,8 @@ def has_env(library: str, name: str) -> bool:
 
 def unknown_env_error(name: str) -> UserError:
     """UserError for an unknown environment name, with the closest known names."""
-    names = list_envs()
-    full_names = {full.partition(":")[2]: full for full in reversed(names)}
+    names = [*list_envs(), *(part.name for part in installed_parts() if part.kind == ENVIRONMENT)]
+    full_names = {full.partition(":")[2] or full: full for full in reversed(names)}
     matches = difflib.get_close_matches(name, names, 3, 0.5)
     matches = matches or [full_names[match] for match in difflib.get_close_matches(name, list(full_names), 3, 0.5)]
     hint = f"did you mean {' or '.join(matches)}? " if matches else ""

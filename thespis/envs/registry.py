@@ -1,8 +1,9 @@
 """Environments by name: resolves a name, object, class or function, and makes compiled or host environments.
 
-Names are ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``, ``envpool:Ant-v5``,
-``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``, ``textarena:Mastermind-v0``,
-``textworld:FILE``, ``my_module:MyEnv``. A bare name means gymnax if gymnax has it, otherwise Gymnasium. Options of
+Names are ``thespis:maze``, ``probe:constant``, ``gymnax:Pendulum-v1``, ``pgx:tic_tac_toe``, ``gymnasium:Ant-v5``,
+``envpool:Ant-v5``, ``jaxmarl:SMAX/3m``, ``pettingzoo:mpe/simple_tag_v3``, ``openspiel:leduc_poker``,
+``textarena:Mastermind-v0``, ``textworld:FILE``, ``my_module:MyEnv``. A bare name means gymnax if gymnax has it,
+otherwise Gymnasium, otherwise an installed package that has registered it (entry points ``thespis.envs``). Options of
 the environment may follow: ``FrozenLake-v1?is_slippery=False`` (:mod:`thespis.envs.options`).
 
 An environment may also be given as an object, or as a class or function that makes one. Heavy libraries are imported
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from thespis.core.contracts import Environment, HostEnvironment
 from thespis.core.errors import UserError
+from thespis.core.parts import ENVIRONMENT, Part, PartRegistry, load_part
 from thespis.core.renames import renamed_class
 from thespis.envs.host.formatters import TokenizedEnv
 from thespis.envs.host.pettingzoo import is_pettingzoo_env
@@ -27,6 +29,7 @@ from thespis.envs.libraries import (
     FIXED_LIBRARIES,
     LIBRARIES,
     MULTI_AGENT_LIBRARIES,
+    OWN_ENVS,
     TEXT_LIBRARIES,
     has_env,
     is_installed,
@@ -48,6 +51,10 @@ __all__ = [
     "resolve_env",
     "with_env_args",
 ]
+
+
+REGISTRY = PartRegistry(ENVIRONMENT, {}, "thespis list envs")
+"""Environments of installed distributions, by their entry points ``thespis.envs``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +143,9 @@ def make_compiled(environment: Any) -> Environment:
         from thespis.envs.probes.registry import PROBES
 
         return PROBES[rest].environment
+    if library == "thespis":
+        name, mark, options = rest.partition("?")
+        return make_compiled(OWN_ENVS[name] + mark + options)
     target = import_env(entry.name)
     if not isinstance(target, functools.partial):
         return make_compiled(target)
@@ -191,7 +201,8 @@ def make_host(environment: Any, num_envs: int, *, num_threads: int = 1, training
         from thespis.envs.host import openspiel
 
         return openspiel.make_env(rest, num_envs)
-    return make_host(TokenizedEnv(import_env(environment), make_formatter), num_envs, num_threads=num_threads)
+    target = import_env(resolve_env(environment).name)
+    return make_host(TokenizedEnv(target, make_formatter), num_envs, num_threads=num_threads)
 
 
 def import_env(name: str) -> Any:
@@ -230,10 +241,9 @@ def is_multi_agent(environment: Any) -> bool:
     if resolve_env(environment).kind == "compiled":
         return bool(make_compiled(environment).spec.groups)
     if isinstance(environment, str):
-        library = resolve_env(environment).name.partition(":")[0]
-        return library in MULTI_AGENT_LIBRARIES or (
-            library not in LIBRARIES and is_multi_agent(_import_env(environment)[0])
-        )
+        name = resolve_env(environment).name
+        library = name.partition(":")[0]
+        return library in MULTI_AGENT_LIBRARIES or (library not in LIBRARIES and is_multi_agent(_import_env(name)[0]))
     is_instance = not isinstance(environment, type) and isinstance(environment, HostEnvironment)
     return bool(environment.spec.groups) if is_instance else is_pettingzoo_env(environment)
 
@@ -256,11 +266,26 @@ def _env_kind(environment: Any) -> Literal["compiled", "host"]:
 
 
 def _resolve_bare_name(name: str) -> EnvEntry:
+    part = REGISTRY.find(name.partition("?")[0])
     if is_installed("gymnax") and has_env("gymnax", name):
+        _require_free(part, "gymnax")
         return EnvEntry("compiled", f"gymnax:{name}")
     if has_env("gymnasium", name):
+        _require_free(part, "gymnasium")
         return EnvEntry("host", f"gymnasium:{name}")
-    raise unknown_env_error(name)
+    if part is None:
+        raise unknown_env_error(name)
+    options = name[len(part.name) :]
+    return EnvEntry(_env_kind(load_part(part)), f"{part.path}{options}")
+
+
+def _require_free(part: Part | None, library: str) -> None:
+    """Raise :class:`UserError` if an installed distribution has registered a name that a library has too."""
+    if part is not None:
+        raise UserError(
+            f"environment {part.name!r} is claimed by {library} and {part.package} ({part.path}): write "
+            f"{library}:{part.name} or {part.path}"
+        )
 
 
 def _import_env(name: str) -> tuple[Any, dict[str, Any]]:

@@ -70,7 +70,8 @@ def record_episode(
 ) -> EpisodeRecording:
     """Play and render one episode with ``states`` (leading axis one training seed, ``seed``).
 
-    ``env`` is a name, or the user's own object or class. An environment that cannot render itself is rendered by
+    ``env`` is a name, or the user's own object or class. A compiled environment renders itself if it is a
+    :class:`~thespis.evaluation.video.StateRenderer`. An environment that cannot render itself is rendered by
     Gymnasium's environment of the same name; if there is none, the episode is plotted.
     """
     render_env, reason = _make_render_env(env)
@@ -83,7 +84,7 @@ def record_episode(
     judge = jax.jit(lambda state, steps: method.judge(state, steps))
     critique = judge(jax.tree.map(lambda x: x[0], states), steps)
     if recorder is not None:
-        frames = recorder.episodes[1][: len(steps.reward) + 1]  # the first episode was a trial reset
+        frames = recorder.played_frames(len(steps.reward))
         return EpisodeRecording(spec, steps, critique, frames, recorder.fps, "rendered by the environment")
     frames, fps, renderer = _render_fallback(spec, steps, critique, reason)
     return EpisodeRecording(spec, steps, critique, frames, fps, renderer)
@@ -96,6 +97,12 @@ def _make_render_env(env: Any) -> tuple[Any, str]:
         return None, no_rendering
     entry = registry.resolve_env(env)
     library, _, name = entry.name.partition(":")
+    if entry.kind == "compiled":
+        environment = registry.make_compiled(env)
+        if not isinstance(environment, video.StateRenderer):
+            return None, no_rendering
+        recorded = video.CompiledFrameRecorder(environment)
+        return (recorded, recorded), ""
     try:
         if isinstance(env, str) and library == "gymnasium":
             if is_preprocessed(name):

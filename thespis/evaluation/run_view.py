@@ -14,6 +14,7 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.evaluation.learning_curve import STEPS_LABEL, UPDATES_LABEL, LearningCurve
 from thespis.evaluation.policy_film import Film, read_film
+from thespis.feedback.registry import FEEDBACKS
 from thespis.runs.config import import_object, to_config
 from thespis.runs.store import BASE_COLUMNS, RunDirectory
 from thespis.runs.trust import reading, trust_in
@@ -137,19 +138,32 @@ def curve_over_runs(runs: Sequence[RunView], column: str, label: str, *, over_ti
 
 def class_name(config: Any) -> str:
     """The class name of a configured object without its module; empty for other values."""
-    name = config.get("class", "") if isinstance(config, dict) else ""
-    return name.rpartition(":")[2]
+    return _class_path(config).rpartition(":")[2]
+
+
+def _class_path(config: Any) -> str:
+    """``module:Class`` of a configured object; empty for other values."""
+    return config.get("class", "") if isinstance(config, dict) else ""
+
+
+def _is_foreign(config: Any) -> bool:
+    """Whether a configured object is of a class outside of Thespis."""
+    path = _class_path(config)
+    return bool(path) and not path.startswith("thespis.")
 
 
 def flatten_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted paths and values of a configured object; a nested object gives its class name, then its fields."""
+    """Dotted paths and values of a configured object; a nested object gives its class name, then its fields.
+
+    The name of a class outside of Thespis is ``module:Class``.
+    """
     for name, value in config.items():
         if name == "class":
             continue
         path = prefix + name
         match value:
             case {"class": _}:
-                yield path, class_name(value)
+                yield path, _class_path(value) if _is_foreign(value) else class_name(value)
                 yield from flatten_config(value, path + ".")
             case {"enum": _, "name": member}:
                 yield path, member
@@ -169,7 +183,7 @@ def changed_settings(config: Any) -> set[str]:
     Empty if the defaults are not available. Only classes of Thespis and of modules that are already imported are
     instantiated: reading a run must not import unknown code.
     """
-    name = config.get("class", "") if isinstance(config, dict) else ""
+    name = _class_path(config)
     module = name.partition(":")[0]
     if not (module.startswith("thespis.") or module in sys.modules):
         return set()
@@ -189,25 +203,31 @@ _OPTION_FLAGS = ("episodes", "policy_lag", "data", "eval_data")
 def train_command(config: dict[str, Any]) -> str:
     """The shell command that repeats a run, with every setting that is not the default.
 
-    Settings that the command line does not have, such as those of feedback, are left out.
+    Curricula of Thespis other than ranges of parameters are left out.
     """
-    parts = ["thespis", "train", str(config.get("method_name", "METHOD"))]
+    method, feedback, curriculum = (config.get(part) or {} for part in ("method", "feedback", "curriculum"))
+    parts = [
+        "thespis",
+        "train",
+        _class_path(method) if _is_foreign(method) else str(config.get("method_name", "METHOD")),
+    ]
     flags = {name: config.get(name) for name in ("env", "steps", "envs")}
     flags["seeds"] = _format_seeds(config.get("seeds", [0]))
     options = config.get("options") or {}
     flags |= {name: options.get(name) for name in ("evaluate_every", "loop")}
     flags |= {name: options.get(name) or None for name in _OPTION_FLAGS}
     flags["init_from"] = (config.get("init_from") or {}).get("run")
-    bonus = {"RandomNetworkDistillation": "rnd", "CountBonus": "counts"}.get(class_name(config.get("feedback")))
-    flags |= {"feedback": bonus} if bonus else {}
+    names = {path: name for name, path in FEEDBACKS.items() if name != "environment"}
+    flags["feedback"] = _class_path(feedback) if _is_foreign(feedback) else names.get(_class_path(feedback))
+    flags["curriculum"] = _class_path(curriculum) if _is_foreign(curriculum) else None
     for name, value in flags.items():
         parts += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
-    for field, low, high in (config.get("curriculum") or {}).get("ranges", []):
+    for field, low, high in curriculum.get("ranges", []):
         parts += ["--randomize", f"{field}={low}..{high}"]
-    method = config.get("method") or {}
-    changed = changed_settings(method)
-    for path, value in flatten_config(method):
-        parts += ["--set", f"{path}={_format_setting(value)}"] if path in changed else []
+    for prefix, part in (("", method), ("feedback.", feedback), ("curriculum.", curriculum)):
+        changed = changed_settings(part) if part is not curriculum or _is_foreign(part) else set()
+        for path, value in flatten_config(part):
+            parts += ["--set", f"{prefix}{path}={_format_setting(value)}"] if path in changed else []
     return shlex.join(parts)
 
 

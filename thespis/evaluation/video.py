@@ -5,6 +5,7 @@ Frames are uint8 ``[height, width, 3]``. Files are gif (no extra needed) or mp4 
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 import os
@@ -12,15 +13,36 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import equinox as eqx
+import jax
 import numpy as np
+from jaxtyping import Array, Key, PyTree, UInt8
 
 from thespis.core.errors import DISTRIBUTION, UserError, missing_extra
+from thespis.core.records import EnvSpec, TimeStep, View
+from thespis.core.spaces import Box, dict_space
 from thespis.envs.host.gymnasium import GymnasiumSyncEnv
+from thespis.envs.host.wrapper import HostWrapper
 from thespis.runtime import disk
 
 Frames = list[np.ndarray]
+
+
+@runtime_checkable
+class StateRenderer(Protocol):
+    """Interface of a compiled environment that draws its states."""
+
+    @property
+    def render_fps(self) -> float:
+        """Steps per second of a video."""
+        ...
+
+    def render(self, state: PyTree) -> UInt8[jax.Array, "height width 3"]:
+        """The image of a state: a pure function."""
+        ...
+
 
 DEFAULT_FPS = 30.0  # frames per second where the environment does not give a rate
 MAX_PLOT_FRAMES = 300  # frames of an animated plot, at most
@@ -53,6 +75,10 @@ class FrameRecorder:
         """Close the environment and release what it holds."""
         self._env.close()
 
+    def played_frames(self, num_steps: int) -> Frames:
+        """The frames of the first episode that was played; the one before it was a trial reset."""
+        return self.episodes[1][: num_steps + 1]
+
     def _render_frame(self) -> np.ndarray:
         frame = np.asarray(self._env.render())
         if frame.ndim != 3 or frame.dtype != np.uint8:
@@ -60,6 +86,81 @@ class FrameRecorder:
                 f"render() returned {frame.dtype}{list(frame.shape)}: it must return uint8 [height, width, channel]"
             )
         return frame[..., :3].copy()
+
+
+class FrameObservation(eqx.Module):
+    """Wrapper of a compiled environment whose observations are joined by the image of the state."""
+
+    env: Any
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The spec of the environment, with observations of two parts."""
+        spec = self.env.spec
+        shape = jax.eval_shape(lambda: self.env.render(self.env.reset(spec.params, jax.random.key(0))[0])).shape
+        space = dict_space(frame=Box(shape, 0, 255, "uint8"), observation=spec.observation_space)
+        return dataclasses.replace(spec, observation_space=space)
+
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
+        """Start an episode and draw its first state."""
+        return self._with_frame(*self.env.reset(params, key))
+
+    def step(self, state: PyTree, action: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
+        """One step of the environment, and the image of the state after it."""
+        return self._with_frame(*self.env.step(state, action, key))
+
+    def _with_frame(self, state: PyTree, step: TimeStep) -> tuple[PyTree, TimeStep]:
+        observation = {"frame": self.env.render(state), "observation": step.observation}
+        return state, dataclasses.replace(step, observation=observation)
+
+
+class CompiledFrameRecorder:
+    """Host environment of one compiled environment that keeps a frame of every step; one list of frames per episode."""
+
+    num_envs = 1
+
+    def __init__(self, environment: Any):
+        self._env = HostWrapper(FrameObservation(environment), 1)
+        self.spec: EnvSpec = environment.spec
+        self.fps = float(environment.render_fps)
+        self.episodes: list[Frames] = []
+
+    def reset(self, seeds: list[int]) -> TimeStep:
+        """Start an episode and its list of frames."""
+        first, frame = _split_frame(self._env.reset(seeds))
+        self.episodes.append([frame])
+        return first
+
+    def step(self, actions: PyTree) -> tuple[TimeStep, View]:
+        """Step the environment and keep a frame; where the episode ends, the next one begins."""
+        step, view = self._env.step(actions)
+        step, frame = _split_frame(step)
+        view, next_frame = _split_frame(view)
+        self.episodes[-1].append(frame)
+        if np.any(step.terminated) or np.any(step.truncated):
+            self.episodes.append([next_frame])
+        return step, view
+
+    def get_state(self) -> dict[str, Any] | None:
+        """The state of the environment, without frames."""
+        return self._env.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restore the environment's state."""
+        self._env.set_state(state)
+
+    def close(self) -> None:
+        """Do nothing: no resources are held."""
+
+    def played_frames(self, num_steps: int) -> Frames:
+        """The frames of the first episode that was played."""
+        return self.episodes[0][: num_steps + 1]
+
+
+def _split_frame(record: Any) -> tuple[Any, np.ndarray]:
+    """A time step or view of one environment with its own observation, and the frame."""
+    observation = record.observation
+    return dataclasses.replace(record, observation=observation["observation"]), observation["frame"][0]
 
 
 def make_recorded_env(make_env: Callable[..., Any], name: str) -> tuple[GymnasiumSyncEnv, FrameRecorder]:

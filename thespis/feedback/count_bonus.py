@@ -17,10 +17,10 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree, UInt32
+from jaxtyping import Array, Int, Key, PyTree, UInt32
 
 from thespis.core.errors import UserError
-from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Transition
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Rewards
 from thespis.core.spaces import leaf_spaces, space_shape
 
 
@@ -51,6 +51,11 @@ class CountBonus(eqx.Module):
         Citation("#Exploration: A Study of Count-Based Exploration", "Tang et al.", 2017, "arXiv:1611.04717"),
     )
 
+    @property
+    def feed(self) -> None:
+        """No data of its own: it learns from the method's batch."""
+        return None
+
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> CountBonusState:
         """No visits. Raises ``UserError`` if ``obs_indices`` are outside the observation."""
         size = sum(math.prod(space_shape(part)) for part in leaf_spaces(spec.observation_space))
@@ -61,12 +66,15 @@ class CountBonus(eqx.Module):
         factors = jax.random.bits(key, (len(self.obs_indices) or size,), "uint32") | 1
         return CountBonusState(jnp.zeros(2**self.hash_bits, "int32"), factors)
 
-    def score(self, state: CountBonusState, steps: Transition) -> Float[Array, "*axes"]:
-        """The environment's reward plus the weighted bonus; any leading axes."""
+    def score(self, state: CountBonusState, batch: Batch, key: Key[Array, ""]) -> Rewards:
+        """The environment's reward plus the weighted bonus."""
+        steps = batch.steps
         visits = state.visit_counts[self._table_indices(state, steps.next_view.observation, steps.reward.ndim)]
-        return steps.reward + self.bonus_coef / jnp.sqrt(1.0 + visits)
+        return Rewards(steps.reward + self.bonus_coef / jnp.sqrt(1.0 + visits))
 
-    def update(self, state: CountBonusState, batch: Batch, key: Key[Array, ""]) -> tuple[CountBonusState, Report]:
+    def update(
+        self, state: CountBonusState, batch: Batch, own_batch: Batch | None, key: Key[Array, ""]
+    ) -> tuple[CountBonusState, Report]:
         """Count the cells of the batch's next observations."""
         entries = self._table_indices(state, batch.steps.next_view.observation, 2)
         visits = state.visit_counts.at[entries].add(batch.mask.astype("int32"))

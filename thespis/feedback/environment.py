@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import equinox as eqx
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
-from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Transition
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Rewards
 
 
 class EnvironmentReward(eqx.Module):
@@ -19,14 +19,21 @@ class EnvironmentReward(eqx.Module):
     name: ClassVar[str] = "environment"
     citations: ClassVar[tuple[Citation, ...]] = ()
 
+    @property
+    def feed(self) -> None:
+        """No data of its own: it learns from the method's batch."""
+        return None
+
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> tuple[()]:
         """An empty state: nothing has to be kept."""
         return ()
 
-    def score(self, state: tuple[()], steps: Transition) -> Float[Array, "*axes"]:
+    def score(self, state: tuple[()], batch: Batch, key: Key[Array, ""]) -> Rewards:
         """Rewards of the environment, multiplied by the scale."""
-        return self.reward_scale * steps.reward
+        return Rewards(self.reward_scale * batch.steps.reward)
 
-    def update(self, state: tuple[()], batch: Batch, key: Key[Array, ""]) -> tuple[tuple[()], Report]:
+    def update(
+        self, state: tuple[()], batch: Batch, own_batch: Batch | None, key: Key[Array, ""]
+    ) -> tuple[tuple[()], Report]:
         """Return the state unchanged: nothing is learned."""
         return state, Report({})

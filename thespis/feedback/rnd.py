@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Transition
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Rewards
 from thespis.core.spaces import Space
 from thespis.learners.optim.minibatches import SequenceBatch, run_epochs
 from thespis.learners.optim.normalizers import RunningMeanStd, RunningMoments, init_moments
@@ -85,6 +85,11 @@ class RandomNetworkDistillation(eqx.Module):
         Citation("Exploration by Random Network Distillation", "Burda et al.", 2018, "arXiv:1810.12894"),
     )
 
+    @property
+    def feed(self) -> None:
+        """No data of its own: it learns from the method's batch."""
+        return None
+
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> RNDState:
         """Two networks with different random weights, and empty moments."""
         target_key, predictor_key = jax.random.split(key)
@@ -96,15 +101,18 @@ class RandomNetworkDistillation(eqx.Module):
             target, predictor, opt_state, self.obs_normalizer.init(spec.observation_space), init_moments(())
         )
 
-    def score(self, state: RNDState, steps: Transition) -> Float[Array, "*axes"]:
-        """The environment's reward plus the weighted bonus; any leading axes."""
+    def score(self, state: RNDState, batch: Batch, key: Key[Array, ""]) -> Rewards:
+        """The environment's reward plus the weighted bonus."""
+        steps = batch.steps
         error_fn = self._prediction_error
         for _ in range(steps.reward.ndim):
             error_fn = jax.vmap(error_fn, in_axes=(None, None, 0))
         error = error_fn(state, state.predictor, steps.next_view.observation)
-        return steps.reward + self.bonus_coef * error / jnp.sqrt(state.error_moments.variance + 1e-8)
+        return Rewards(steps.reward + self.bonus_coef * error / jnp.sqrt(state.error_moments.variance + 1e-8))
 
-    def update(self, state: RNDState, batch: Batch, key: Key[Array, ""]) -> tuple[RNDState, Report]:
+    def update(
+        self, state: RNDState, batch: Batch, own_batch: Batch | None, key: Key[Array, ""]
+    ) -> tuple[RNDState, Report]:
         """Train the predictor for all epochs on one batch, which is also added to the moments."""
         mask = batch.mask.ravel()
         rows: Any = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch.steps.next_view.observation)

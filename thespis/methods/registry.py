@@ -1,13 +1,11 @@
-"""Method registry: loads method classes by name, and imports each only on request."""
+"""Method registry: loads method classes by name or as ``module:Class``, and imports each only on request."""
 
 from __future__ import annotations
 
-import difflib
-import importlib
 from collections.abc import Callable
 from typing import Any
 
-from thespis.core.errors import UserError  # and nothing heavy: names are listed without JAX
+from thespis.core.parts import METHOD, PartRegistry  # and nothing heavy: names are listed without JAX
 from thespis.core.renames import notice
 
 FAMILIES = {
@@ -99,17 +97,22 @@ RENAMED_METHODS = {"nq": "n-step-q"}
 """Names that methods had in earlier versions."""
 
 
+REGISTRY = PartRegistry(METHOD, METHODS, "thespis list methods")
+"""The methods above, and those of installed distributions (entry points ``thespis.methods``)."""
+
+
+def current_name(name: str) -> str:
+    """Today's name of a method; a name of an earlier version is accepted with a warning."""
+    if name not in RENAMED_METHODS:
+        return name
+    notice(f"method {name} is now called {RENAMED_METHODS[name]}")
+    return RENAMED_METHODS[name]
+
+
 def load_method(name: str) -> Callable[..., Any]:
-    """Import and return the class of a method; a name of an earlier version is accepted with a warning.
+    """Import and return the class of a method: a name, also that of an earlier version, or ``module:Class``.
 
     Raises:
-        UserError: for an unknown name, with the nearest ones.
+        UserError: for an unknown name, with the nearest ones, and for a class that cannot be imported.
     """
-    if name in RENAMED_METHODS:
-        notice(f"method {name} is now called {RENAMED_METHODS[name]}")
-        name = RENAMED_METHODS[name]
-    if name not in METHODS:
-        near = difflib.get_close_matches(name, METHODS, n=3) or sorted(METHODS)
-        raise UserError(f"unknown method {name!r}; did you mean {', '.join(near)}? (thespis list methods)")
-    module, cls = METHODS[name].split(":")
-    return getattr(importlib.import_module(module), cls)
+    return REGISTRY.load(current_name(name))

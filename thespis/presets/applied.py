@@ -13,8 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.data.feeds import Replay, Rollouts
+from thespis.methods.registry import METHODS
 from thespis.presets.preset import AUTO, NONE, Preset, find_preset
-from thespis.runs.config import apply_settings
+from thespis.runs.config import apply_settings, qualified_name
 from thespis.training.run_config import make_method
 
 DEFAULT_STEPS = 100_000
@@ -61,7 +62,8 @@ def with_preset(
             raise UserError(f"--preset {preset} needs the method's name: a configured method has its own settings")
         return PresetRun(make_method(method, settings), usual, num_envs, None)
     base = make_method(method, [])
-    selected = find_preset(preset, base.name, env)
+    is_own = METHODS.get(base.name) == qualified_name(type(base))  # another package's method may have the same name
+    selected = find_preset(preset, base.name, env) if is_own or preset != AUTO else None
     if selected is None:
         return PresetRun(apply_settings(base, settings), usual, num_envs, None)
     steps = selected.steps if steps is None and selected.steps else usual

@@ -161,20 +161,20 @@ def qualified_name(cls: Any) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def apply_settings(obj: Any, settings: list[str]) -> Any:
+def apply_settings(obj: Any, settings: list[str], prefix: str = "") -> Any:
     """A copy of ``obj`` with settings such as ``learning_rate=3e-4`` or ``feed.batch_size=128``, applied in order.
 
     A name is a dotted path, or its last parts where they are unique (a whole path has priority).
     Text is parsed by the field's annotation; for a field that holds one of several classes it is
-    a class's name. Raises :class:`UserError` for an unknown or ambiguous name, or a value that does not fit or is out
-    of range.
+    a class's name. ``prefix`` stands before names in errors. Raises :class:`UserError` for an unknown or ambiguous
+    name, or a value that does not fit or is out of range.
     """
     for setting in settings:
         name, equals, text = setting.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise UserError(f"setting {setting!r} is not of the form name=value (like learning_rate=3e-4)")
-        obj = _replace_field(obj, _resolve_path(obj, name).split("."), text.strip(), name)
+            raise UserError(f"setting {prefix + setting!r} is not of the form name=value (like learning_rate=3e-4)")
+        obj = _replace_field(obj, _resolve_path(obj, name, prefix).split("."), text.strip(), prefix + name)
     return obj
 
 
@@ -221,7 +221,7 @@ def _build_object(name: str, values: dict[str, Any]) -> Any:
         raise UserError(f"{name} cannot be built from the configuration: {error}") from error
 
 
-def _resolve_path(obj: Any, name: str) -> str:
+def _resolve_path(obj: Any, name: str, prefix: str = "") -> str:
     paths = list(setting_paths(obj))
     if name not in paths and (new := _renamed_path(obj, name)):
         renames.notice(f"setting {name} is now called {new}")
@@ -232,8 +232,8 @@ def _resolve_path(obj: Any, name: str) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise UserError(f"setting {name!r} is ambiguous: write one of {', '.join(matches)}")
-    _raise_unknown(obj, name, paths)
+        raise UserError(f"setting {prefix + name!r} is ambiguous: write one of {', '.join(matches)}")
+    _raise_unknown(obj, name, paths, prefix)
 
 
 def _renamed_path(obj: Any, name: str) -> str | None:
@@ -257,15 +257,16 @@ def _paths_with_old(obj: Any, prefix: str, old_prefix: str) -> Iterator[tuple[st
                 yield from _paths_with_old(value, f"{prefix}{field.name}.", f"{old_prefix}{old}.")
 
 
-def _raise_unknown(obj: Any, name: str, paths: list[str]) -> NoReturn:
+def _raise_unknown(obj: Any, name: str, paths: list[str], prefix: str) -> NoReturn:
     if hint := _foreign_hint(obj, name, paths):
-        raise UserError(f"{type(obj).__name__} has no setting {name!r}: {hint}")
+        raise UserError(f"{type(obj).__name__} has no setting {prefix + name!r}: {hint}")
     last = {path.rsplit(".", 1)[-1]: path for path in reversed(paths)}
     near = difflib.get_close_matches(name, paths, 3, 0.5) + [
         last[word] for word in difflib.get_close_matches(name.rsplit(".", 1)[-1], last, 3, 0.5)
     ]
-    hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else f"it has {', '.join(paths)}"
-    raise UserError(f"{type(obj).__name__} has no setting {name!r}: {hint}")
+    known = f"it has {', '.join(prefix + path for path in paths) or 'none'}"
+    hint = f"did you mean {' or '.join(prefix + path for path in dict.fromkeys(near))}?" if near else known
+    raise UserError(f"{type(obj).__name__} has no setting {prefix + name!r}: {hint}")
 
 
 def _foreign_hint(obj: Any, name: str, paths: list[str]) -> str:

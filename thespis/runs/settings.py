@@ -12,11 +12,13 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Union
 
 from thespis.core import renames
 from thespis.core.errors import UserError
+from thespis.core.parts import load_part
+from thespis.runs.part_classes import concrete_classes, is_slot, qualified_class, registered_parts
 from thespis.runtime.user_modules import import_user_module
 
 
@@ -66,12 +68,20 @@ def _default(field: dataclasses.Field) -> Any:
     return field.default
 
 
+OWN_CLASS = "module:Class"
+"""How the types of slots name a class of the user's own."""
+
+
 def type_name(annotation: Any) -> str:
-    """A type as text: ``float``, ``tuple[int, ...]``, ``FixedScale | RunningNorm``."""
+    """A type as text: ``float``, ``tuple[int, ...]``, ``FixedScale | RunningNorm``; a slot as all parts that fit."""
     if isinstance(annotation, str):
         return annotation
+    if is_slot(annotation):
+        return " | ".join([*concrete_classes(annotation), *registered_parts(annotation).names(), OWN_CLASS])
     if members := union_members(annotation):
-        return " | ".join(type_name(member) for member in members)
+        names = [name for member in members for name in type_name(member).split(" | ")]
+        own = [OWN_CLASS] if OWN_CLASS in names else []
+        return " | ".join([*(name for name in dict.fromkeys(names) if name != OWN_CLASS), *own])
     if annotation is type(None):
         return "none"
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
@@ -162,7 +172,7 @@ def part_choices(cls: type) -> dict[str, dict[str, type]]:
 
 def _part_classes(annotation: Any) -> dict[str, type]:
     members = union_members(annotation) or (annotation,)
-    classes = {name: part for member in members for name, part in _concrete_classes(member).items()}
+    classes = {name: part for member in members for name, part in concrete_classes(member).items()}
     return classes | {"none": type(None)} if classes and type(None) in members else classes
 
 
@@ -177,7 +187,7 @@ def _is_parsable(annotation: Any) -> bool:
         return True
     if members := union_members(annotation):
         return any(_is_parsable(member) for member in members)
-    return isinstance(annotation, type) and (issubclass(annotation, enum.Enum) or bool(_concrete_classes(annotation)))
+    return isinstance(annotation, type) and (issubclass(annotation, enum.Enum) or bool(concrete_classes(annotation)))
 
 
 def _parse(text: str, annotation: Any) -> Any:
@@ -194,28 +204,30 @@ def _parse(text: str, annotation: Any) -> Any:
         return _parse_function(text)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _parse_choice(text, {m.name: m for m in annotation} | {str(m.value): m for m in annotation})
-    if ":" in text and _is_slot(annotation):
-        return _parse_own_class(text, (annotation,))
-    return _parse_class(text, _concrete_classes(annotation))
+    if is_slot(annotation):
+        return _parse_slot(text, (annotation,), concrete_classes(annotation))
+    return _parse_class(text, concrete_classes(annotation))
 
 
 def _parse_union(text: str, members: tuple[Any, ...]) -> Any:
     """Parse by the first member that accepts the text: the strictest first, then classes by name, ``str`` last."""
     strictness = [type(None), bool, int, float]
-    plain = [member for member in members if _is_parsable(member) and not _concrete_classes(member)]
+    plain = [member for member in members if _is_parsable(member) and not concrete_classes(member)]
     plain.sort(key=lambda member: strictness.index(member) if member in strictness else len(strictness))
-    classes = {name: cls for member in members for name, cls in _concrete_classes(member).items()}
-    if own := [member for member in plain if typing.get_origin(member) is Callable]:
-        if ":" in text:  # the user's own part
-            return _parse(text, own[0])
-        plain = [member for member in plain if member not in own]
-    if ":" in text and (bases := [member for member in members if _is_slot(member)]):
-        return _parse_own_class(text, tuple(bases))
+    classes = {name: cls for member in members for name, cls in concrete_classes(member).items()}
+    slots = tuple(member for member in members if is_slot(member))
+    functions = [member for member in plain if typing.get_origin(member) is Callable]
+    plain = [member for member in plain if member not in functions]
+    if ":" in text and (functions or slots):  # the user's own part
+        own = _parse_function(text.removesuffix("()"))
+        if functions and not (isinstance(own, type) and issubclass(own, slots)):
+            return own
+        return _make_own(own, text, slots)
     readers: list[Callable[[str], Any]] = [
         functools.partial(_parse, annotation=member) for member in plain if member is not str
     ]
     if classes:
-        readers.append(functools.partial(_parse_class, classes=classes))
+        readers.append(functools.partial(_parse_slot, slots=slots, classes=classes))
     if str in plain:
         readers.append(str)
     if type(None) in members and renames.renamed_choice(text.removesuffix("()"), ["none"]):
@@ -306,38 +318,47 @@ def _parse_choice(text: str, choices: dict[str, Any]) -> Any:
     return choices[text]
 
 
-def _concrete_classes(annotation: Any) -> dict[str, type]:
-    """The concrete configuration classes that ``annotation`` allows, by name."""
-    if not isinstance(annotation, type) or annotation is object:
-        return {}
-    classes = {} if inspect.isabstract(annotation) else {annotation.__name__: annotation}
-    for child in type.__subclasses__(annotation):
-        classes |= _concrete_classes(child)
-    return {name: cls for name, cls in classes.items() if dataclasses.is_dataclass(cls)}
+def _parse_slot(text: str, slots: tuple[type, ...], classes: dict[str, type]) -> Any:
+    """An object of a class by its name, by the name that an installed distribution gave it, or ``module:Class``."""
+    if ":" in text and slots:
+        return _parse_own_class(text, slots)
+    registered = registered_parts(*slots)
+    if (part := registered.find(text.removesuffix("()"))) is None:
+        return _parse_class(text, classes, registered.names())
+    if part.name in classes and part.path != qualified_class(classes[part.name]):
+        raise UserError(
+            f"{part.name} is claimed by {qualified_class(classes[part.name])} and {part.package} ({part.path}): "
+            "write the class as module:Class"
+        )
+    return _make_own(load_part(part), part.path, slots)
 
 
-def _is_slot(annotation: Any) -> bool:
-    """Whether a user's own class may take the place: the annotation is an abstract class."""
-    return isinstance(annotation, type) and inspect.isabstract(annotation)
+def _parse_own_class(text: str, slots: tuple[type, ...]) -> Any:
+    """An object of the user's class ``module:Class``, which derives from one of ``slots``."""
+    return _make_own(_parse_function(text.removesuffix("()")), text, slots)
 
 
-def _parse_own_class(text: str, bases: tuple[type, ...]) -> Any:
-    """An object of the user's class ``module:Class``, which derives from one of ``bases``."""
-    cls = _parse_function(text.removesuffix("()"))
-    names = " or ".join(base.__name__ for base in bases)
-    if not (isinstance(cls, type) and issubclass(cls, bases) and dataclasses.is_dataclass(cls)):
+def _make_own(cls: Any, text: str, slots: tuple[type, ...]) -> Any:
+    names = " or ".join(slot.__name__ for slot in slots)
+    if not (isinstance(cls, type) and issubclass(cls, slots) and dataclasses.is_dataclass(cls)):
         raise SettingError(f"{text} is no frozen dataclass that derives from {names}")
+    if inspect.isabstract(cls):
+        missing: frozenset[str] = getattr(cls, "__abstractmethods__")  # noqa: B009 (unknown to type checkers)
+        raise SettingError(f"{text} lacks {', '.join(sorted(missing))}")
     return _make(cls, text)
 
 
-def _parse_class(text: str, classes: dict[str, type]) -> Any:
+def _parse_class(text: str, classes: dict[str, type], more: Sequence[str] = ()) -> Any:
+    """An object of one of ``classes``; ``more``: other names that could be written, for the error."""
     if not classes:
         raise SettingError("this setting cannot be given as text")
     text = text.removesuffix("()")
     if text not in classes and (new := renames.renamed_choice(text, classes)):
         renames.notice(f"{text} is now called {new}")
         text = new
-    return _make(_parse_choice(text, classes), text)
+    if text not in classes:
+        raise SettingError(f"one of {', '.join([*classes, *more])} is wanted")
+    return _make(classes[text], text)
 
 
 def _make(cls: type, text: str) -> Any:

@@ -6,6 +6,8 @@ only these may be imported:
 - what Thespis itself defines, and JAX's activation functions;
 - everything in modules that the user has named: ``--trust MODULE``, the module of ``--env MODULE:NAME``, or the
   argument ``trust`` of :func:`thespis.load` and :func:`thespis.resume`; submodules are included;
+- the parts that installed distributions have registered by entry points (:mod:`thespis.core.parts`): whoever installed
+  such a distribution wants its parts to be named. Nothing else in their modules is included;
 - classes of the user's own modules that the program has imported already. Their code runs in this process anyway, by
   the user's own choice, and building a class with other fields does what the user wrote. A file cannot bring this
   about: a module must have been imported before. Functions of these modules are not included, since a run could have
@@ -27,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError
+from thespis.core.parts import is_registered
 
 Trust = frozenset[str] | None
 """Modules that may be imported, besides those that always may; ``None``: all."""
@@ -75,6 +78,8 @@ def check_module(name: str) -> None:
     trust, module = _reading.get(), name.partition(":")[0]
     if trust is None or _is_within(module, {"thespis", *FUNCTION_MODULES} | trust) or _is_own(module):
         return
+    if is_registered(name):
+        return
     raise _refusal(name)
 
 
@@ -91,20 +96,23 @@ def check_object(name: str, value: Any) -> None:
         allowed = is_code and _is_within(home, {"jax"})
     else:
         allowed = isinstance(value, type) and home == module and _is_own(module)
-    if not allowed:
+    if not allowed and not is_registered(name):
         raise _refusal(name)
 
 
 def foreign_modules(config: Any) -> list[str]:
-    """Modules outside Thespis whose classes and functions a run.json names, sorted."""
-    modules: set[str] = set()
+    """Modules outside Thespis whose classes and functions a run.json names, sorted.
+
+    Those of parts that an installed distribution has registered are left out.
+    """
+    names: set[str] = set()
 
     def walk(value: Any) -> None:
         match value:
             case dict():
                 for key in ("class", "enum", "function"):
                     if isinstance(value.get(key), str) and ":" in value[key]:
-                        modules.add(value[key].partition(":")[0])
+                        names.add(value[key])
                 for item in value.values():
                     walk(item)
             case list():
@@ -112,7 +120,8 @@ def foreign_modules(config: Any) -> list[str]:
                     walk(item)
 
     walk([config.get(part) for part in ("method", "feedback", "curriculum")])
-    return sorted(name for name in modules if not _is_within(name, {"thespis", *FUNCTION_MODULES}))
+    foreign = {name for name in names if not _is_within(name.partition(":")[0], {"thespis", *FUNCTION_MODULES})}
+    return sorted({name.partition(":")[0] for name in foreign if not is_registered(name)})
 
 
 def _is_within(module: str, allowed: Iterable[str]) -> bool:

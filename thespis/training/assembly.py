@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from thespis.core.contracts import HostEnvironment, Method, MultiAgentMethod, OpponentCurriculum
+from thespis.core.contracts import HasEpisodeParams, HostEnvironment, Method, MultiAgentMethod, OpponentCurriculum
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.envs import registry
@@ -19,7 +20,7 @@ from thespis.runs.config import from_config
 from thespis.runs.store import budgets
 from thespis.runtime.cache import cache_path
 from thespis.runtime.keys import root_keys
-from thespis.training.components import Components
+from thespis.training.components import Components, FeedData
 from thespis.training.driver import Schedule, TrainingLoop
 from thespis.training.evaluation_interval import NUM_EVALUATIONS, evaluation_interval
 from thespis.training.held_out import HeldOutData
@@ -89,6 +90,7 @@ def assemble_run(config: dict[str, Any], env: Any) -> AssembledRun:
 def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
     method = from_config(config["method"])
     parts = Components(method, from_config(config["feedback"]), from_config(config["curriculum"]))
+    parts = dataclasses.replace(parts, data=load_feed_data(parts, env))
     options, env = options_from(config), training_env(env, method, parts.curriculum)
     seeds, envs, steps = config["seeds"], config["envs"], _max_steps(config)
 
@@ -122,6 +124,18 @@ def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
     return AssembledRun(parts, _combine_loops(loops), loops[0].spec, make_envs, notes)
 
 
+def load_feed_data(components: Components, env: Any) -> FeedData:
+    """The datasets that the feeds of method and feedback name besides the run's own.
+
+    Raises ``UserError`` if one cannot be read, or is of other observations or actions than the environment.
+    """
+    from thespis.training.data_sources import read_beside
+
+    read = functools.partial(read_beside, env=env, method=components.method)
+    own_feed = components.feedback.feed
+    return FeedData(components.method.feed.load_data(read), () if own_feed is None else own_feed.load_data(read))
+
+
 def _max_steps(config: dict[str, Any]) -> int:
     """The largest total number of steps that a run has had: a replay buffer that has grown stays as large."""
     return max(budget["steps"] for budget in budgets(config))
@@ -149,18 +163,17 @@ def _host_loop(
     from thespis.training.host_loop import HostLoop
     from thespis.training.policy_lag import make_policy_lag
 
-    if not isinstance(components.curriculum, FixedCurriculum):
-        raise UserError(
-            "the host loop cannot vary the parameters of episodes: --randomize needs a compiled environment and loop"
-        )
     if options.learners > 1 and (options.policy_lag or options.latest_policy):
         raise UserError(
             "several learners act with their newest policy: --learners goes without --policy-lag and --latest-policy"
         )
     lag = components.method.feed.policy_lag if options.policy_lag is None else options.policy_lag  # pyright: ignore[reportAttributeAccessIssue]
     policy_lag = make_policy_lag(0 if options.learners > 1 else lag, latest_policy=options.latest_policy)
-    vector_env = make_envs(len(seeds) * envs)
+    vector_env: Any = make_envs(len(seeds) * envs)
+    draws = not isinstance(components.curriculum, FixedCurriculum)
     try:
+        if draws:
+            _require_params(vector_env)
         if vector_env.spec.groups and not isinstance(components.method, MultiAgentMethod):
             raise UserError(
                 f"{vector_env.spec.name} has many agents and {components.method.name} is for one: "
@@ -170,10 +183,21 @@ def _host_loop(
             raise UserError(
                 f"{vector_env.spec.name} has privileged observations for critics, which only the compiled loop supports"
             )
-        return HostLoop(components, vector_env, envs, seeds, steps, policy_lag, options.jitter)
+        return HostLoop(components, vector_env, envs, seeds, steps, policy_lag, options.jitter, draws=draws)
     except BaseException:
         vector_env.close()
         raise
+
+
+def _require_params(vector_env: Any) -> None:
+    """Raise ``UserError`` for host environments whose episodes have no parameters that a curriculum could choose."""
+    spec = vector_env.spec
+    if not isinstance(vector_env, HasEpisodeParams) or not jax.tree.leaves(spec.params):
+        raise UserError(
+            f"the episodes of {spec.name} have no parameters that a curriculum could choose in the host loop: a "
+            "Gymnasium environment declares them as reset_options (docs/writing-an-environment.md); workers and "
+            "opponents need fixed ones"
+        )
 
 
 def _ray_env(components: Components, env: Any, envs: int, seeds: list[int], steps: int, options: RunOptions) -> Any:

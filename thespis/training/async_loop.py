@@ -156,7 +156,7 @@ class CompiledWorker:
     """Worker with a compiled loop: one call takes the shared parameters, runs a block and returns new ones."""
 
     def __init__(self, loop: CompiledLoop, carry: Any):
-        self.loop, self.num_blocks = loop, int(carry.num_ticks) // loop.store.feed.collect_steps
+        self.loop, self.num_blocks = loop, int(carry.num_ticks) // loop.stores.collect_steps
         self.leaves, self.tree = jax.tree.flatten(concat_seeds(carry))
         self.components, self.parts_tree = jax.tree.flatten(loop.components)
         self._program = jax.jit(self._shared_block, static_argnames="train", donate_argnames="leaves")

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Mode
-from thespis.core.records import AgentOutcome, EpisodeStats, Transition, View
+from thespis.core.records import AgentOutcome, Draw, EpisodeStats, Transition, View
 from thespis.runtime import vmap_exact
 from thespis.runtime.distributed import gather_arrays
 from thespis.runtime.interrupts import NO_WATCH, Watch
@@ -29,13 +29,13 @@ from thespis.training.components import (
     act_step,
     gather_learner,
     init_learner_state,
-    learn_block,
-    metric_names,
+    make_stores,
     replace_method,
     select_rows,
     with_array_leaves,
     zero_metric_sums,
 )
+from thespis.training.learning import cut_rollout, learn_block, metric_names
 from thespis.training.placement import LoopPrograms, choose_placement
 
 
@@ -52,6 +52,10 @@ class EnvState(eqx.Module):
     params: PyTree
     agent_returns: dict[str, Array] | None
     """Every agent's return so far, by group ``[env, agent]``; ``None`` with a single agent."""
+    level: Int[Array, "*seed env"] | None = None
+    """The curriculum's number of each environment's level."""
+    learns: Bool[Array, "*seed env"] | None = None
+    """Whether the learner may learn from each environment's episode."""
 
 
 class CompiledCarry(eqx.Module):
@@ -81,10 +85,10 @@ class CompiledLoop:
     ):
         self.components = with_array_leaves(components)
         self.environment, self.spec, self.num_envs, self.seeds = environment, environment.spec, num_envs, seeds
-        self.store = components.method.feed.make_store(total_steps).for_env(environment.spec)
-        self.warmup_blocks = self.store.num_warmup_blocks(num_envs)
-        self.steps_per_block = self.store.feed.collect_steps * num_envs
-        self.metric_names = metric_names(self.components, self.spec, self.store, num_envs)
+        self.stores = make_stores(components, total_steps, environment.spec)
+        self.warmup_blocks = self.stores.num_warmup_blocks(num_envs)
+        self.steps_per_block = self.stores.collect_steps * num_envs
+        self.metric_names = metric_names(self.components, self.spec, self.stores, num_envs)
         self.timer = PhaseTimer("program")
         self.timing = self.timer.seconds
         self._reset, self._step = (prevent_inlining(jax.vmap(f)) for f in (environment.reset, environment.step))
@@ -109,14 +113,19 @@ class CompiledLoop:
 
     def _env_axes(self) -> CompiledCarry:
         """The axis of each leaf of the carry that indexes environments; -1: none."""
-        shapes = self.shapes()
-        of_store = iter(jax.tree.leaves(self.store.env_axes(shapes.learner.store)))
+        shapes, own_store = self.shapes(), self.stores.feedback
+        axes = {
+            ".learner.store": self.stores.method.env_axes(shapes.learner.store),
+            ".learner.feedback_store": own_store and own_store.env_axes(shapes.learner.feedback_store),
+        }
+        by_store = {name: iter(jax.tree.leaves(tree)) for name, tree in axes.items()}
 
         def axis(where: tuple[Any, ...], _: Any) -> int:
             name = jax.tree_util.keystr(where)
-            if name.startswith(".learner.store"):
-                own = next(of_store)
-                return own + 1 if own >= 0 else own  # after the seed's
+            for store, of_store in by_store.items():
+                if name.startswith(store):
+                    own = next(of_store)
+                    return own + 1 if own >= 0 else own  # after the seed's
             return 1 if name.startswith(".env_state") else -1
 
         return jax.tree_util.tree_map_with_path(axis, shapes)
@@ -127,7 +136,7 @@ class CompiledLoop:
         return CompiledCarry(seeds, learner, env_state, metric_sums, jnp.zeros((), "int32"), jnp.zeros((), "int32"))
 
     def _init_one(self, root: Key[Array, ""]) -> tuple[LearnerState, EnvState]:
-        learner = init_learner_state(self.components, self.spec, self.store, self.num_envs, root)
+        learner = init_learner_state(self.components, self.spec, self.stores, self.num_envs, root)
         memory = self.components.method.init_memory(
             self.components.method.policy(learner.method, Mode.EXPLORE), self.num_envs
         )
@@ -137,14 +146,14 @@ class CompiledLoop:
 
     def advance(self, carry: CompiledCarry, blocks: int, watch: Watch = NO_WATCH) -> CompiledCarry:
         """Run ``blocks`` blocks; ``carry`` is consumed. Warm-up blocks, without updates, come first."""
-        done = int(carry.num_ticks) // self.store.feed.collect_steps
+        done = int(carry.num_ticks) // self.stores.collect_steps
         warm = min(max(self.warmup_blocks - done, 0), blocks)
         for train, count in ((False, warm), (True, blocks - warm)):
             if count:
                 with self.timer.measure("program"):
                     run = functools.partial(self.placement.run, self.timer, self.components, carry, count, train=train)
                     carry = watch.call(lambda run=run: jax.block_until_ready(run()))
-        self.store.check(carry.learner.store)
+        self.stores.check(carry.learner)
         return carry
 
     def run_chunk(
@@ -158,7 +167,7 @@ class CompiledLoop:
     def _chunk(
         self, components: Components, carry: CompiledCarry, blocks: Int[Array, ""], train: bool
     ) -> CompiledCarry:
-        feed = self.store.feed
+        feed = self.stores.method.feed
 
         def block(_, carry: CompiledCarry) -> CompiledCarry:
             def per_seed(root, learner, env_state, tally):
@@ -178,16 +187,18 @@ class CompiledLoop:
 
     def _block(self, components, root, learner, env_state, metric_sums, ticks, updates, train):
         policy = components.method.policy(learner.method, Mode.EXPLORE)
-        if self.store.group_size:
+        if self.stores.method.group_size or components.curriculum.draws_per_rollout:
             env_state = self._reset_envs(components, learner.curriculum, root, ticks, env_state.memory)
         memory = env_state.memory
 
         def tick(env_state, t):
             return self._tick(components, root, policy, learner.curriculum, env_state, t)
 
-        env_state, (steps, outcomes) = jax.lax.scan(tick, env_state, ticks + jnp.arange(self.store.feed.collect_steps))
+        env_state, (steps, outcomes) = jax.lax.scan(tick, env_state, ticks + jnp.arange(self.stores.collect_steps))
+        if components.curriculum.draws_per_rollout:
+            steps = cut_rollout(steps)
         learner, metric_sums = learn_block(
-            components, self.store, learner, metric_sums, steps, memory, outcomes, root, ticks, updates, train=train
+            components, self.stores, learner, metric_sums, steps, memory, outcomes, root, ticks, updates, train=train
         )
         return learner, env_state, metric_sums
 
@@ -195,12 +206,12 @@ class CompiledLoop:
         self, components: Components, curriculum: PyTree, root: Key[Array, ""], ticks: Array, memory: Any
     ) -> EnvState:
         """Start fresh episodes everywhere after ``ticks`` ticks; those of a group get the same initial state."""
-        group = max(self.store.group_size, 1)
+        group = max(self.stores.method.group_size, 1)
         num_starts = self.num_envs // group
-        params = components.curriculum.draw(curriculum, fold(root, "draw", ticks), num_starts)
-        starts = params, indexed_keys(fold(root, "reset", ticks), num_starts)
-        params, keys = jax.tree.map(lambda x: x[jnp.arange(self.num_envs) // group], starts) if group > 1 else starts
-        state, step = self._reset(params, keys)
+        draw = components.curriculum.draw(curriculum, fold(root, "draw", ticks), num_starts)
+        starts = draw, indexed_keys(fold(root, "reset", ticks), num_starts)
+        draw, keys = jax.tree.map(lambda x: x[jnp.arange(self.num_envs) // group], starts) if group > 1 else starts
+        state, step = self._reset(draw.params, keys)
         n = self.num_envs
         agent_returns = {agents.name: jnp.zeros((n, agents.num_agents)) for agents in self.spec.groups} or None
         return EnvState(
@@ -211,8 +222,10 @@ class CompiledLoop:
             jnp.ones(n, bool),
             jnp.zeros(n),
             jnp.zeros(n, "int32"),
-            params,
+            draw.params,
             agent_returns,
+            draw.level,
+            draw.learns,
         )
 
     def _tick(self, components: Components, root, policy, curriculum, env_state: EnvState, t) -> tuple[EnvState, Any]:
@@ -233,22 +246,41 @@ class CompiledLoop:
             env_state.privileged,
             step.privileged,
             step.agent_outcomes,
+            step.channels,
+            env_state.learns,
         )
         returns, lengths = env_state.returns + step.reward, env_state.lengths + 1
         ended = transition.done
         agent_returns = _add_agent_rewards(env_state.agent_returns, step.agent_outcomes)
-        outcomes = EpisodeStats(ended, returns, lengths, env_state.params, agent_returns=agent_returns)
+        outcomes = EpisodeStats(
+            ended, returns, lengths, env_state.params, agent_returns=agent_returns, level=env_state.level
+        )
 
-        params = components.curriculum.draw(curriculum, fold(root, "draw", t + 1), self.num_envs)
+        now = Draw(env_state.params, env_state.level, env_state.learns)
+        following = now
+        if not components.curriculum.draws_per_rollout:
+            following = components.curriculum.draw(curriculum, fold(root, "draw", t + 1), self.num_envs)
         reset_keys = indexed_keys(fold(root, "reset", t + 1), self.num_envs)
-        fresh_state, fresh = self._reset(params, reset_keys)
-        state, view, privileged, params, agent_returns = select_rows(
+        fresh_state, fresh = self._reset(following.params, reset_keys)
+        state, view, privileged, draw, agent_returns = select_rows(
             ended,
-            (fresh_state, fresh.view, fresh.privileged, params, jax.tree.map(jnp.zeros_like, agent_returns)),
-            (state, step.view, step.privileged, env_state.params, agent_returns),
+            (fresh_state, fresh.view, fresh.privileged, following, jax.tree.map(jnp.zeros_like, agent_returns)),
+            (state, step.view, step.privileged, now, agent_returns),
         )
         returns, lengths = jnp.where(ended, 0.0, returns), jnp.where(ended, 0, lengths)
-        env_state = EnvState(state, view, privileged, memory, ended, returns, lengths, params, agent_returns)
+        env_state = EnvState(
+            state,
+            view,
+            privileged,
+            memory,
+            ended,
+            returns,
+            lengths,
+            draw.params,
+            agent_returns,
+            draw.level,
+            draw.learns,
+        )
         return env_state, (transition, outcomes)
 
     # -- what the driver reads -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from thespis.core.errors import UserError
-from thespis.core.records import EnvSpec
+from thespis.core.records import EnvSpec, Transition
 from thespis.core.spaces import Text
 from thespis.data.arrow_tables import is_saved_table
 from thespis.data.datasets import Dataset, read_dataset, transitions_to_columns, write_dataset
@@ -54,6 +54,23 @@ def build_dataset(data: str, env: Any, method: Any) -> Dataset:
 
     uses_returns = isinstance(method, LMOffline) and method.uses_returns
     return dataset if uses_returns else only_demonstrations(dataset, name)
+
+
+def read_beside(data: str, env: Any, method: Any) -> tuple[Transition, int]:
+    """Steps ``[time]`` and group size of a dataset that is sampled beside an environment's experience.
+
+    Raises ``UserError`` if it cannot be read, or its spaces are not those of ``env``.
+    """
+    dataset, spec = build_dataset(data, env, method), _env_spec(env)
+    if spec is not None:
+        own = dataset.spec
+        for what, found, wanted in (
+            ("observations", own.observation_space, spec.observation_space),
+            ("actions", own.action_space, spec.action_space),
+        ):
+            if found != wanted:
+                raise UserError(f"{data} has {what} of {found}, and those of {spec.name} are {wanted}")
+    return dataset.steps, dataset.group_size
 
 
 def _read_source(data: str, env: Any, method: Any) -> Dataset:

@@ -30,13 +30,13 @@ from thespis.training.components import (
     MetricSums,
     gather_learner,
     init_learner_state,
-    learn_block,
-    metric_names,
+    make_stores,
     replace_method,
     row_structures,
     with_array_leaves,
     zero_metric_sums,
 )
+from thespis.training.learning import cut_rollout, learn_block, metric_names
 from thespis.training.policy_lag import (
     FixedLag,
     PolicyLag,
@@ -47,6 +47,7 @@ from thespis.training.policy_lag import (
 )
 from thespis.training.ray_env import RayVectorEnv
 from thespis.training.vector_env import (
+    ActingState,
     CollectionError,
     HostCarry,
     HostEnvState,
@@ -71,49 +72,58 @@ class HostLoop:
         total_steps: int,
         policy_lag: PolicyLag | None = None,
         jitter: float = 0.0,
+        *,
+        draws: bool = False,
     ):
+        self.draws = draws
         self.components = with_array_leaves(components)
         self.spec, self.num_envs, self.seeds = vector_env.spec, num_envs, seeds
-        self.store = components.method.feed.make_store(total_steps).for_env(vector_env.spec)
-        self.policy_lag, self.jitter = policy_lag or FixedLag(self.store.feed.policy_lag), jitter
+        self.stores = make_stores(components, total_steps, vector_env.spec)
+        self.policy_lag, self.jitter = policy_lag or FixedLag(self.stores.method.feed.policy_lag), jitter
         self.parallel_blocks = self.policy_lag.lag + 1
-        self.warmup_blocks = self.store.num_warmup_blocks(num_envs)
-        self.steps_per_block = self.store.feed.collect_steps * num_envs
-        self.metric_names = metric_names(self.components, self.spec, self.store, num_envs)
+        self.warmup_blocks = self.stores.num_warmup_blocks(num_envs)
+        self.steps_per_block = self.stores.collect_steps * num_envs
+        self.metric_names = metric_names(self.components, self.spec, self.stores, num_envs)
         self.timer = PhaseTimer("acting", "environment", "learning")
         self.timing = self.timer.seconds
-        self._row, self._end = row_structures(self.components, self.spec)
+        self._row, self._end = row_structures(self.components, self.spec, draws=draws)
         self.vector_env = vector_env if isinstance(vector_env, RayVectorEnv) else self._local_env(vector_env)
         self._count = vmap_exact.num_programs(len(seeds))
         self._threads = vmap_exact.thread_pool("seed")
-        self._policy = jax.jit(self._policies, static_argnames="seeds")
+        self._policy = jax.jit(self._acting_states, static_argnames="seeds")
         self._learn = jax.jit(self._learn_seeds, static_argnames="train", donate_argnames="leaves")
         # tree structures of the flat leaves that the programs take
         self._bare, self._parts = jax.tree.flatten(self.components)
-        self._fixed = jax.tree.structure(act_input_shapes(self.components, self.spec))
+        self._fixed = jax.tree.structure(act_input_shapes(self.components, self.spec, draws=draws))
         self._held: Any = None
 
     def _local_env(self, environment: HostEnvironment) -> VectorEnv:
-        feed = self.store.feed
+        feed = self.stores.method.feed
         return LocalVectorEnv(
             self.components,
             environment,
             self.num_envs,
             len(self.seeds),
             feed.collect_steps,
-            group_size=self.store.group_size,
+            group_size=self.stores.method.group_size,
+            draws=self.draws,
         )
 
     # -- programs ------------------------------------------------------------------------------------------
 
     def _init_learners(self, seeds):
-        learner = jax.vmap(lambda r: init_learner_state(self.components, self.spec, self.store, self.num_envs, r))(
+        learner = jax.vmap(lambda r: init_learner_state(self.components, self.spec, self.stores, self.num_envs, r))(
             seeds
         )
         metric_sums = jax.vmap(lambda _: zero_metric_sums(self.metric_names))(seeds)
         policy = self._policies(self.components, learner.method, len(seeds))
         memory = jax.vmap(lambda p: self.components.method.init_memory(p, self.num_envs), axis_size=len(seeds))(policy)
-        return learner, metric_sums, policy, memory
+        return learner, metric_sums, self._acting_states(self.components, learner, len(seeds)), memory
+
+    def _acting_states(self, components, learner, seeds):
+        """The policies of all seeds, with the curriculum's states where it chooses parameters."""
+        policies = self._policies(components, learner.method, seeds)
+        return ActingState(policies, learner.curriculum) if self.draws else policies
 
     def _policies(self, components, states, seeds):
         return jax.vmap(lambda state: components.method.policy(state, Mode.EXPLORE), axis_size=seeds)(states)
@@ -122,16 +132,16 @@ class HostLoop:
         components = self._parts.unflatten(components)
 
         def per_seed(learner, tally, steps, memory, outcomes, root):
+            if self.draws and components.curriculum.draws_per_rollout:
+                steps = cut_rollout(steps)
             return learn_block(
-                components, self.store, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train
+                components, self.stores, learner, tally, steps, memory, outcomes, root, ticks, updates, train=train
             )
 
         steps, outcomes = (_split_seeds(x, len(seeds)) for x in (self._row.unflatten(rows), self._end.unflatten(ends)))
         learner, tally = self._held.unflatten(leaves)
         learner, tally = jax.vmap(per_seed)(learner, tally, steps, memory, outcomes, seeds)
-        return jax.tree.leaves((learner, tally)), jax.tree.leaves(
-            self._policies(components, learner.method, len(seeds))
-        )
+        return jax.tree.leaves((learner, tally)), jax.tree.leaves(self._acting_states(components, learner, len(seeds)))
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -153,9 +163,10 @@ class HostLoop:
                 watch.call(lambda: [jax.block_until_ready(init_learners(root)) for root in pieces])
             )
         learner, metric_sums, (policy, memory) = initial[0], initial[1], vmap_exact.concat_seeds(initial[2:])
+        draw = self.vector_env.draw(jax.tree.leaves((self.components, policy, seeds)), 0)
         policies, env_state, zero = (
             (policy,) * (self.policy_lag.lag + 1),
-            self.vector_env.reset(seeds, memory, 0),
+            self.vector_env.reset(seeds, memory, 0, draw),
             np.int32(0),
         )
         return HostCarry(seeds, learner, metric_sums, policies, env_state, zero, zero)
@@ -168,7 +179,7 @@ class HostLoop:
         Environments are stepped in this thread. Raises :class:`CollectionError` for an error of environments whose
         state cannot be saved.
         """
-        feed, env_state, ticks, updates = self.store.feed, carry.env_state, carry.num_ticks, carry.num_updates
+        feed, env_state, ticks, updates = self.stores.method.feed, carry.env_state, carry.num_ticks, carry.num_updates
         buffers = self._learner_buffers(carry)
         act_leaves = (jax.tree.leaves((self.components, policy, carry.root_keys)) for policy in carry.policies)
         policies: PolicyQueue = collections.deque(act_leaves)
@@ -201,7 +212,7 @@ class HostLoop:
         learner, metric_sums = vmap_exact.join_seeds(
             [self._held.unflatten(seed_buffers.leaves) for seed_buffers in buffers]
         )
-        self.store.check(learner.store)
+        self.stores.check(learner)
         carry = HostCarry(carry.root_keys, learner, metric_sums, tuple(newest), env_state, ticks, updates)
         if failure is not None:
             raise CollectionError(failure, carry)
@@ -249,15 +260,14 @@ class HostLoop:
 
     def with_learner(self, carry: HostCarry, learner: LearnerState) -> HostCarry:
         """The carry with another learner and its policy."""
-        policy = self.timer.call_compiled(
-            "policy", self._policy, self.components, learner.method, seeds=len(self.seeds)
-        )
+        policy = self.timer.call_compiled("policy", self._policy, self.components, learner, seeds=len(self.seeds))
         return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.policy_lag.lag + 1))
 
     def with_method_states(self, carry: HostCarry, states: PyTree) -> HostCarry:
         """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
-        policy = self.timer.call_compiled("policy", self._policy, self.components, states, seeds=len(self.seeds))
         learner = replace_method(carry.learner, states)
+        ready = dataclasses.replace(gather_learner(learner), method=states, store=(), feedback_store=())
+        policy = self.timer.call_compiled("policy", self._policy, self.components, ready, seeds=len(self.seeds))
         return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.policy_lag.lag + 1))
 
     # -- what the driver reads -----------------------------------------------------------------------------
@@ -293,7 +303,7 @@ class HostLoop:
         seeds, policies, memory = jax.tree.map(jnp.array, (saved.root_keys, saved.policies, saved.env_state.memory))
         learner, metric_sums = vmap_exact.copy_per_seed((saved.learner, saved.metric_sums), self._count)
         old, ticks = saved.env_state, int(saved.num_ticks)
-        env_state = HostEnvState(memory, old.view, old.is_first, old.returns, old.lengths)
+        env_state = HostEnvState(memory, old.view, old.is_first, old.returns, old.lengths, old.draw)
         env_state, num_reset = self.vector_env.set_state(snapshot["worlds"], seeds, env_state, ticks)
         messages = (
             [f"{num_reset} environments of {self.spec.name} could not save their state: new episodes"]

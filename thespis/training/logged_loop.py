@@ -27,14 +27,12 @@ from thespis.training.components import (
     Components,
     LearnerState,
     MetricSums,
-    add_metrics,
     gather_learner,
-    merge_metrics,
     replace_method,
-    update_components,
     with_array_leaves,
     zero_metric_sums,
 )
+from thespis.training.learning import add_metrics, merge_metrics, sample_own, update_components
 from thespis.training.placement import LoopPrograms, choose_placement
 
 
@@ -69,7 +67,13 @@ class LoggedLoop:
             raise UserError(
                 f"this method learns from its own fresh rollouts and cannot learn from a dataset: use {other}"
             )
+        own_feed = components.feedback.feed
+        if own_feed is not None and own_feed.collects:
+            raise UserError(
+                f"the feedback {components.feedback.name} learns from fresh experience: it needs an environment"
+            )
         self.components, self.spec, self.seeds = with_array_leaves(components), spec, seeds
+        self.own_store = None if own_feed is None else own_feed.make_store(0)
         self.data = feed.make_sampler(transitions, group_size)
         self.warmup_blocks, self.steps_per_block = 0, 1
         self.metric_names = tuple(self._trace_metrics())
@@ -118,9 +122,15 @@ class LoggedLoop:
         method, feedback = states
         update_key, feedback_key = fold(root, "update", index), fold(root, "feedback", index)
         method, feedback, report, signal = update_components(
-            components, method, feedback, batch, update_key, feedback_key
+            components, method, feedback, batch, self._own_batches(components, root, index), update_key, feedback_key
         )
         return (method, feedback), (report, signal), merge_metrics(report, signal, Report({}))
+
+    def _own_batches(self, components: Components, root: Key[Array, ""], index: Array) -> Batch | None:
+        """The batches of the feedback's own feed for one update, with a leading axis."""
+        if self.own_store is None:
+            return None
+        return sample_own(self.own_store, components, (), (None, (), index), root, index)
 
     def advance(self, carry: LoggedCarry, blocks: int, watch: Watch = NO_WATCH) -> LoggedCarry:
         """Run ``blocks`` updates; ``carry`` is consumed."""

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from thespis.core.errors import UserError
-from thespis.core.records import EnvSpec
+from thespis.core.records import Draw, EnvSpec
 from thespis.envs import registry
 from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import seed_key, wrap_key_data
@@ -230,7 +230,11 @@ class RayVectorEnv:
 
     # -- the interface of VectorEnv --------------------------------------------------------------------------
 
-    def reset(self, root_keys: Any, memory: Any, num_ticks: int) -> HostEnvState:
+    def draw(self, act_leaves: list, num_ticks: int) -> Draw | None:
+        """Nothing: workers play with fixed parameters."""
+        return None
+
+    def reset(self, root_keys: Any, memory: Any, num_ticks: int, draw: Draw | None = None) -> HostEnvState:
         """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds."""
         keys = np.asarray(jax.random.key_data(root_keys))
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from thespis.core.contracts import Method, MultiAgentMethod, OpponentCurriculum
+from thespis.core.contracts import Curriculum, Feedback, Method, MultiAgentMethod, OpponentCurriculum
 from thespis.core.errors import UserError
 from thespis.core.renames import notice
+from thespis.curricula import registry as curricula
 from thespis.envs import registry
-from thespis.methods.registry import load_method
+from thespis.feedback import registry as feedbacks
+from thespis.methods import registry as methods
 from thespis.runs.config import apply_settings, check_storable, to_config
 from thespis.runs.ranges import check_ranges
 from thespis.training.options import RunOptions
@@ -19,9 +22,21 @@ _OLD_OPPONENTS = {"past": "uniform", "hard": "pfsp"}
 
 
 def make_method(method: str | Method, settings: list[str]) -> Method:
-    """A method, by name or as an object, with settings applied."""
-    built = load_method(method)() if isinstance(method, str) else method
-    return apply_settings(built, settings)
+    """A method, by name, as ``module:Class`` or as an object, with settings applied."""
+    if isinstance(method, str):
+        built = methods.REGISTRY.make(methods.current_name(method))
+        require_contract(built, Method, method, "docs/writing-a-method.md")
+        method = built
+    return apply_settings(method, settings)
+
+
+def require_contract(part: Any, contract: Any, name: str, page: str) -> None:
+    """Raise :class:`UserError` if a part that was named by the user lacks a member of its contract."""
+    if not (isinstance(part, contract) and dataclasses.is_dataclass(part)):
+        raise UserError(
+            f"{name} is no {contract.__name__.lower()}: it needs to be a frozen equinox.Module with all members of "
+            f"thespis.core.contracts.{contract.__name__} ({page})"
+        )
 
 
 def wrap_multi_agent(method: Method, env: Any) -> Method:
@@ -35,63 +50,65 @@ def wrap_multi_agent(method: Method, env: Any) -> Method:
     )  # pyright: ignore
 
 
-def make_feedback(feedback: Any) -> Any:
-    """A feedback by name (``environment``, ``rnd``, ``counts``); objects are returned as they are."""
-    from thespis.feedback.count_bonus import CountBonus
-    from thespis.feedback.environment import EnvironmentReward
-    from thespis.feedback.rnd import RandomNetworkDistillation
+def make_feedback(feedback: Any, settings: list[str] | None = None) -> Any:
+    """A feedback by name (``thespis list feedback``), as ``module:Class`` or as an object, with settings applied.
 
-    named = {
-        None: EnvironmentReward,
-        "environment": EnvironmentReward,
-        "rnd": RandomNetworkDistillation,
-        "counts": CountBonus,
-    }
+    ``None`` is the environment's own reward.
+    """
     if feedback is None or isinstance(feedback, str):
-        if feedback not in named:
-            raise UserError(f"unknown feedback {feedback!r}: it is environment, rnd or counts")
-        return named[feedback]()
-    return feedback
+        name = feedback or "environment"
+        feedback = feedbacks.REGISTRY.make(name)
+        require_contract(feedback, Feedback, name, "docs/own-parts.md")
+    return apply_settings(feedback, settings or [], "feedback.")
 
 
-def make_curriculum(curriculum: Any, parse_opponents: Callable[[str], Any]) -> Any:
+def make_curriculum(curriculum: Any, parse_opponents: Callable[[str], Any], settings: list[str] | None = None) -> Any:
     """A curriculum: ranges such as ``length=0.3..0.8`` randomise environment parameters; ``None`` keeps them fixed.
 
-    A string names the opponents in a game: latest, uniform, pfsp or equilibrium (past versions of the learner, sampled
-    uniformly, by prioritized fictitious self-play, or by the equilibrium of their matches), league (several learners,
-    some of which exploit others), or a comma-separated list of players, such as ``bot:mcts-100`` or
-    ``runs/ppo,runs/a2c``, which ``parse_opponents`` reads (``None`` for what names no players). Objects are returned as
-    they are.
+    A string names a curriculum (``thespis list curricula``) or is ``module:Class``. Some of them draw the opponents in
+    a game: latest, uniform, pfsp or equilibrium (past versions of the learner, sampled uniformly, by prioritized
+    fictitious self-play, or by the equilibrium of their matches), league (several learners, some of which exploit
+    others), or a comma-separated list of players, such as ``bot:mcts-100`` or ``runs/ppo,runs/a2c``, which
+    ``parse_opponents`` reads (``None`` for what names no players). Objects are returned as they are. ``settings`` are
+    those of the curriculum.
     """
-    from thespis.curricula import opponent_pool
     from thespis.curricula.domain_randomization import DomainRandomization
     from thespis.curricula.fixed import FixedCurriculum
-    from thespis.curricula.league import League
-    from thespis.curricula.opponent_pool import OpponentPool
 
     if not curriculum:
-        return FixedCurriculum()
-    if isinstance(curriculum, str):
-        choices = {
-            "latest": opponent_pool.LatestOpponent,
-            "uniform": opponent_pool.UniformOpponent,
-            "pfsp": opponent_pool.PFSPOpponent,
-            "equilibrium": opponent_pool.EquilibriumOpponent,
-        }
-        if curriculum in _OLD_OPPONENTS:
-            notice(f"opponents {curriculum} are now called {_OLD_OPPONENTS[curriculum]}")
-            curriculum = _OLD_OPPONENTS[curriculum]
-        if curriculum in choices:
-            return OpponentPool(opponent_sampler=choices[curriculum]())
-        if curriculum == "league":
-            return League()
-        if (opponents := parse_opponents(curriculum)) is None:
-            raise UserError(
-                f"unknown opponents {curriculum!r}: {', '.join(choices)}, league, or players such as runs/ppo or "
-                "bot:mcts-100"
-            )
-        return opponents
-    return DomainRandomization.parse(list(curriculum)) if isinstance(curriculum, list | tuple) else curriculum
+        curriculum = FixedCurriculum()
+    elif isinstance(curriculum, str):
+        curriculum = _named_curriculum(curriculum, parse_opponents)
+    elif isinstance(curriculum, list | tuple):
+        curriculum = DomainRandomization.parse(list(curriculum))
+    return apply_settings(curriculum, settings or [], "curriculum.")
+
+
+def _named_curriculum(name: str, parse_opponents: Callable[[str], Any]) -> Any:
+    if name in _OLD_OPPONENTS:
+        notice(f"opponents {name} are now called {_OLD_OPPONENTS[name]}")
+        name = _OLD_OPPONENTS[name]
+    if curricula.REGISTRY.find(name) is not None:
+        curriculum = curricula.REGISTRY.make(name)
+        require_contract(curriculum, Curriculum, name, "docs/own-parts.md")
+        return curriculum
+    if ":" in name and "," not in name and not name.startswith("bot:") and not Path(name).exists():
+        own = curricula.REGISTRY.load(name)  # module:Class is a curriculum, or else a player of a game
+        if isinstance(own, Curriculum):  # a class too, as far as its members show
+            return curricula.REGISTRY.make(name)
+    if (opponents := parse_opponents(name)) is None:
+        raise UserError(
+            f"unknown opponents or curriculum {name!r}: {', '.join(curricula.REGISTRY.names())}, players such as "
+            "runs/ppo or bot:mcts-100, or module:Class"
+        )
+    return opponents
+
+
+def split_settings(settings: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """Settings of the method, of the feedback (``feedback.NAME=VALUE``) and of the curriculum (``curriculum. ..``)."""
+    feedback = [text.removeprefix("feedback.") for text in settings if text.startswith("feedback.")]
+    curriculum = [text.removeprefix("curriculum.") for text in settings if text.startswith("curriculum.")]
+    return [text for text in settings if not text.startswith(("feedback.", "curriculum."))], feedback, curriculum
 
 
 def env_name(env: Any) -> str | None:
@@ -130,12 +147,15 @@ def resolve_config(
     curriculum: Any,
     options: RunOptions,
     parse_opponents: Callable[[str], Any],
+    feedback_settings: list[str] | None = None,
+    curriculum_settings: list[str] | None = None,
 ) -> dict[str, Any]:
     """The content of run.json, except for :func:`run_metadata`. ``parse_opponents``: see :func:`make_curriculum`."""
     from thespis import __version__
 
     kind = loop_kind(method, env, options)
-    feedback, curriculum = make_feedback(feedback), make_curriculum(curriculum, parse_opponents)
+    feedback = make_feedback(feedback, feedback_settings)
+    curriculum = make_curriculum(curriculum, parse_opponents, curriculum_settings)
     check_ranges(feedback, "feedback.")
     check_ranges(curriculum, "curriculum.")
 

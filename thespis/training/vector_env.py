@@ -11,11 +11,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from thespis.core.contracts import HostEnvironment, Mode, ReportsScores
-from thespis.core.records import EnvSpec, TimeStep, View
+from thespis.core.contracts import HasEpisodeParams, HostEnvironment, Mode, ReportsScores
+from thespis.core.records import Draw, EnvSpec, TimeStep, View
 from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import env_seed, fold, seed_key
 from thespis.runtime.timer import PhaseTimer
@@ -34,6 +35,15 @@ class HostEnvState(eqx.Module):
     is_first: np.ndarray
     returns: np.ndarray
     lengths: np.ndarray
+    draw: Draw | None = None
+    """What the curriculum has chosen for the current episodes; ``None`` with fixed parameters."""
+
+
+class ActingState(eqx.Module):
+    """What acting needs of a learner whose curriculum chooses parameters: its policy and the curriculum's state."""
+
+    policy: PyTree
+    curriculum: PyTree
 
 
 class HostCarry(eqx.Module):
@@ -77,7 +87,11 @@ class VectorEnv(Protocol):
         """Spaces and limits of one environment."""
         ...
 
-    def reset(self, root_keys: Any, memory: Any, num_ticks: int) -> HostEnvState:
+    def draw(self, act_leaves: list, num_ticks: int) -> Draw | None:
+        """What the curriculum chooses for episodes that all begin after ``num_ticks`` ticks; ``None`` if nothing."""
+        ...
+
+    def reset(self, root_keys: Any, memory: Any, num_ticks: int, draw: Draw | None = None) -> HostEnvState:
         """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds."""
         ...
 
@@ -135,11 +149,15 @@ class TickRows:
         return [np.stack([np.asarray(leaf) for leaf in column]) for column in zip(*self.leaves, strict=True)]
 
 
-def act_input_shapes(components: Components, spec: EnvSpec) -> tuple[Components, PyTree, Any]:
-    """Shapes and tree structure of the inputs of acting for one seed: components, policy, root key."""
+def act_input_shapes(components: Components, spec: EnvSpec, *, draws: bool = False) -> tuple[Components, PyTree, Any]:
+    """Shapes and tree structure of the inputs of acting for one seed: components, policy, root key.
+
+    ``draws``: with the state of the curriculum beside the policy.
+    """
 
     def example(key):
-        return components, components.method.policy(components.method.init(spec, key), Mode.EXPLORE), key
+        policy = components.method.policy(components.method.init(spec, key), Mode.EXPLORE)
+        return components, ActingState(policy, components.curriculum.init(spec, key)) if draws else policy, key
 
     return jax.eval_shape(example, seed_key(0))
 
@@ -148,6 +166,7 @@ class LocalVectorEnv:
     """Environments of this process, ``envs_per_seed`` for each of ``num_seeds``; a block is ``collect_steps`` ticks.
 
     With a ``group_size`` every block starts fresh episodes, and that many adjacent environments get the same seed.
+    ``draws``: the curriculum chooses the parameters of every episode.
 
     Worker ``worker_index`` has its own share of a run's environments: they get the same seeds as the environments of
     the same index in a single process, and their actions are sampled with the worker's own keys. Worker 0 uses the
@@ -163,7 +182,12 @@ class LocalVectorEnv:
         collect_steps: int,
         worker_index: int = 0,
         group_size: int = 0,
+        *,
+        draws: bool = False,
     ):
+        self.draws = draws
+        self._params_env = environment if isinstance(environment, HasEpisodeParams) else None
+        self.draws_per_rollout = draws and components.curriculum.draws_per_rollout
         self.environment, self.spec, self.envs_per_seed, self.num_seeds = (
             environment,
             environment.spec,
@@ -171,11 +195,35 @@ class LocalVectorEnv:
             num_seeds,
         )
         self.collect_steps, self.worker_index, self.group_size = collect_steps, worker_index, group_size
-        self._fixed = jax.tree.structure(act_input_shapes(components, self.spec))
+        self._fixed = jax.tree.structure(act_input_shapes(components, self.spec, draws=draws))
         self._act = jax.jit(self._act_all)
+        self._draw = jax.jit(self._draw_all, static_argnames="num_ticks")
+
+    def _draw_all(self, fixed, tick, *, num_ticks):
+        """What the curriculum chooses at ``num_ticks`` ticks, from ``tick`` on: leaves ``[tick, seed * env, ...]``."""
+        parts, acting, roots = self._fixed.unflatten(fixed)
+        group = max(self.group_size, 1) if num_ticks == 1 else 1
+        rows = jnp.arange(self.envs_per_seed) // group
+
+        def draw_seed(curriculum, root):
+            def at(t):
+                draw = parts.curriculum.draw(curriculum, fold(root, "draw", t), self.envs_per_seed // group)
+                return jax.tree.map(lambda x: x[rows], draw)
+
+            return jax.vmap(at)(tick + jnp.arange(num_ticks))
+
+        draws = map_seeds(draw_seed, acting.curriculum, roots)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(num_ticks, -1, *x.shape[3:]), draws)
+
+    def draw(self, act_leaves: list, num_ticks: int) -> Draw | None:
+        """What the curriculum chooses for episodes that all begin after ``num_ticks`` ticks; ``None`` if nothing."""
+        if not self.draws:
+            return None
+        return jax.tree.map(lambda x: np.asarray(x)[0], self._draw(act_leaves, np.int32(num_ticks), num_ticks=1))
 
     def _act_all(self, fixed, memory, view, first, tick):
         parts, policy, roots = self._fixed.unflatten(fixed)
+        policy = policy.policy if self.draws else policy
 
         def act_seed(policy, memory, view, first, root):
             root = fold(root, "worker", self.worker_index) if self.worker_index else root
@@ -187,15 +235,20 @@ class LocalVectorEnv:
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (env_action, action, extras))
         return *flat, memory
 
-    def reset(self, root_keys: Any, memory: Any, num_ticks: int) -> HostEnvState:
-        """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds."""
+    def reset(self, root_keys: Any, memory: Any, num_ticks: int, draw: Draw | None = None) -> HostEnvState:
+        """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds.
+
+        ``draw``: what the curriculum has chosen for them.
+        """
+        if draw is not None and self._params_env is not None:
+            self._params_env.set_params(draw.params)
         env_indices = range(self.worker_index * self.envs_per_seed, (self.worker_index + 1) * self.envs_per_seed)
         envs_per_group = max(self.group_size, 1)
         env_seeds = [
             env_seed(fold(root, "worlds", num_ticks), i // envs_per_group) for root in root_keys for i in env_indices
         ]
         view, n = self.environment.reset(env_seeds).view, len(env_seeds)
-        return HostEnvState(memory, view, np.ones(n, bool), np.zeros(n, np.float32), np.zeros(n, np.int32))
+        return HostEnvState(memory, view, np.ones(n, bool), np.zeros(n, np.float32), np.zeros(n, np.int32), draw)
 
     def collect(
         self,
@@ -210,8 +263,13 @@ class LocalVectorEnv:
         Lists of arrays pass between the programs: building one of our records takes longer than a step of many
         environments.
         """
-        if self.group_size:
-            env_state = self.reset(self._fixed.unflatten(act_leaves)[2], env_state.memory, int(num_ticks))
+        if self.group_size or self.draws_per_rollout:
+            roots, draw = self._fixed.unflatten(act_leaves)[2], self.draw(act_leaves, int(num_ticks))
+            env_state = self.reset(roots, env_state.memory, int(num_ticks), draw)
+        draw, following = env_state.draw, None
+        if draw is not None and not self.draws_per_rollout:
+            drawn = self._draw(act_leaves, np.int32(num_ticks + 1), num_ticks=self.collect_steps)
+            following = jax.tree.map(np.asarray, drawn)
         memory, view, first = env_state.memory, _view_fields(env_state.view), env_state.is_first
         returns, lengths = env_state.returns, env_state.lengths
         scorer = self.environment if isinstance(self.environment, ReportsScores) else None
@@ -228,17 +286,23 @@ class LocalVectorEnv:
             with timer.measure("acting"):
                 env_action = jax.tree.map(np.asarray, env_action)
             with timer.measure("environment"):
+                if following is not None and self._params_env is not None:
+                    self._params_env.set_params(jax.tree.map(lambda x, t=t: x[t], following.params))
                 step, next_view = self.environment.step(env_action)
             ended = np.logical_or(step.terminated, step.truncated)
             outcome = (step.reward, step.terminated, step.truncated, _view_fields(step))
-            rows.append(jax.tree.leaves((view, action, *outcome, first, extras, step.agent_outcomes)))
+            learns = None if draw is None else draw.learns
+            more = step.agent_outcomes, step.channels, learns
+            rows.append(jax.tree.leaves((view, action, *outcome, first, extras, *more)))
             score, over = scorer.last_scores() if scorer is not None else (step.reward, ended)
             returns, lengths = returns + score, lengths + np.int32(1)
-            ends.append([over, returns, lengths])
+            ends.append([over, returns, lengths] + ([] if draw is None else jax.tree.leaves((draw.params, draw.level))))
             view, first = _view_fields(next_view), ended
             if over.any():
                 returns, lengths = np.where(over, np.float32(0), returns), np.where(over, np.int32(0), lengths)
-        return HostEnvState(memory, View(*view), first, returns, lengths), TickRows(rows), TickRows(ends)
+            if following is not None and ended.any():
+                draw = jax.tree.map(lambda now, new, t=t, ended=ended: _where_rows(ended, new[t], now), draw, following)
+        return HostEnvState(memory, View(*view), first, returns, lengths, draw), TickRows(rows), TickRows(ends)
 
     def get_state(self) -> dict[str, Any] | None:
         """The simulators' states as named arrays; ``None`` if they cannot be saved."""
@@ -251,7 +315,8 @@ class LocalVectorEnv:
         if state is not None:
             self.environment.set_state(state)
         elif not self.group_size:  # with groups the next block starts new episodes anyway
-            return self.reset(root_keys, env_state.memory, num_ticks), self.num_seeds * self.envs_per_seed
+            fresh = self.reset(root_keys, env_state.memory, num_ticks, env_state.draw)
+            return fresh, self.num_seeds * self.envs_per_seed
         return env_state, 0
 
     def pop_warnings(self) -> list[str]:
@@ -261,6 +326,10 @@ class LocalVectorEnv:
     def close(self) -> None:
         """Close the environments and release what they hold."""
         self.environment.close()
+
+
+def _where_rows(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:
+    return np.where(rows.reshape(rows.shape + (1,) * (old.ndim - 1)), new, old)
 
 
 def _view_fields(view: View | TimeStep) -> tuple[PyTree, ...]:

@@ -24,6 +24,8 @@ class EvaluateCommand:
     eval_data: Annotated[str | None, optional_arg("DIR")] = None
     """Held-out data, named like --data of train: loss, perplexity or accuracy of a run from data. By default that of
     the run, if it has no environment."""
+    env: Annotated[str | None, optional_arg("ENV")] = None
+    """Another environment with the same spaces, such as a test maze (thespis list envs); by default that of the run."""
     checkpoint: CheckpointOption = "latest"
     """The latest checkpoint, the best one by evaluation, or that of a step."""
     trust: TrustOption = ()
@@ -39,7 +41,7 @@ class EvaluateCommand:
 
         if self.episodes < 1:
             raise UserError("an evaluation needs at least one episode: --episodes 10")
-        run = api.load(self.directory, checkpoint=self.checkpoint)
+        run = api.load(self.directory, self.env, checkpoint=self.checkpoint)
         held_out = self.eval_data or (run.config["env"] is None and run.config["options"].get("eval_data"))
         if held_out:
             return self._evaluate_held_out(out, run, held_out)
@@ -47,9 +49,10 @@ class EvaluateCommand:
         result = run.evaluate(self.episodes)
         assert result["state_hash"] == state_hash, "playing changed the state"
         out.print(final_table(result))
-        out.print(f"at step {result['step']:,} of {run.path}, state {state_hash[:16]}")
+        place = f" in {self.env}" if self.env else ""
+        out.print(f"at step {result['step']:,} of {run.path}{place}, state {state_hash[:16]}")
         document = {key: result[key] for key in ("run", "step", "greedy", "sampled", "state_hash")}
-        out.write_result(document | {"warnings": run.warnings})
+        out.write_result(document | {"env": self.env or run.config["env"], "warnings": run.warnings})
         return 0
 
     def _evaluate_held_out(self, out: CommandOutput, run: Run, data: str) -> int:

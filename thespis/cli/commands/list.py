@@ -1,10 +1,10 @@
-"""Command ``thespis list``: methods, environments and presets."""
+"""Command ``thespis list``: methods, environments, presets, and registered parts of every other kind."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import tyro
 from rich.table import Table
@@ -12,21 +12,27 @@ from rich.text import Text
 
 from thespis.cli.options import JsonFlag, optional_arg
 from thespis.cli.output import CommandOutput
+from thespis.core.errors import DISTRIBUTION
+from thespis.core.parts import ENVIRONMENT, METHOD, Part, installed_parts
 
 if TYPE_CHECKING:
     from thespis.core.contracts import Method
+    from thespis.runs.settings import SettingInfo
+
+
+Kind = Literal["methods", "feedback", "curricula", "envs", "parts", "presets"]
+"""What can be listed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ListCommand:
-    """List methods, environments or presets; with a name, show the details of one."""
+    """List methods, feedback, curricula, environments, other parts or presets; with a name, show the details of one."""
 
-    kind: Annotated[
-        tyro.conf.Positional[Literal["methods", "envs", "presets"]], tyro.conf.arg(metavar="methods|envs|presets")
-    ]
-    """Methods, environments, or presets (tuned settings)."""
+    kind: Annotated[tyro.conf.Positional[Kind], tyro.conf.arg(metavar="|".join(get_args(Kind)))]
+    """Methods, feedback, curricula, environments, parts of slots (such as samplers and critics), or presets (tuned
+    settings), of Thespis and of installed packages."""
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME")] = None
-    """The method, environment or preset to show: settings, spaces and loops."""
+    """The one to show: its settings, or spaces and loops."""
     write: Annotated[str | None, optional_arg("DIR")] = None
     """Write the page of all methods, methods.md, to this directory."""
     evidence: Annotated[str, tyro.conf.arg(metavar="DIR")] = "evidence"
@@ -49,28 +55,35 @@ class ListCommand:
                 _list_presets(out)
             case "presets", str(name):
                 _show_preset(out, name)
-            case _, None:
+            case "envs", None:
                 _list_environments(out)
-            case _, name:
-                _show_environment(out, str(name))
+            case "envs", str(name):
+                _show_environment(out, name)
+            case kind, None:
+                _list_parts(out, kind)
+            case kind, name:
+                _show_part(out, kind, name)
         return 0
 
 
 def _list_methods(out: CommandOutput) -> None:
     from thespis.cli.cache import load_or_compute
-    from thespis.methods.registry import METHODS, load_method
+    from thespis.methods.registry import METHODS, REGISTRY, load_method
 
     # What a method supports is found by tracing it, which takes seconds for all of them.
     methods = load_or_compute("methods", lambda: {name: _method_info(load_method(name)()) for name in METHODS})
     rows = [(name, info["summary"], ", ".join(info["actions"])) for name, info in methods.items()]
     out.print(_table(("method", "what it is", "actions"), rows))
-    out.print("settings of a method: thespis list methods NAME")
-    out.write_result({"methods": methods})
+    installed = _part_rows([part for part in REGISTRY.parts() if not part.is_own])
+    _print_installed(out, "method", installed)
+    out.print("settings of a method: thespis list methods NAME; your own: thespis train my_module:MyMethod")
+    own = {name: info | {"package": DISTRIBUTION} for name, info in methods.items()}
+    out.write_result({"methods": own | {row["name"]: row for row in installed}})
 
 
 def _show_method(out: CommandOutput, name: str) -> None:
     from thespis.methods.registry import load_method
-    from thespis.runs.config import describe_settings, to_config
+    from thespis.runs.config import describe_settings
 
     cls: Any = load_method(name)
     info, settings = _method_info(cls()), describe_settings(cls)
@@ -80,23 +93,8 @@ def _show_method(out: CommandOutput, name: str) -> None:
     facts += [("source" if i == 0 else "", line) for i, line in enumerate(info["citations"])]
     out.print(_table(("", ""), facts, show_header=False))
     out.print()
-    rows = [
-        (
-            f"{setting.path}={_format_default(setting.default)}",
-            " ".join(filter(None, (setting.doc, f"[{setting.type}]"))),
-        )
-        for setting in settings
-    ]
-    out.print(_table(("--set", "meaning, and type"), rows))
-    setting_dicts = [
-        {
-            "name": setting.path,
-            "type": setting.type,
-            "default": _to_plain(to_config, setting.default),
-            "doc": setting.doc,
-        }
-        for setting in settings
-    ]
+    out.print(_settings_table(settings))
+    setting_dicts = [_setting_dict(setting) for setting in settings]
     out.write_result({"name": name} | info | {"settings": setting_dicts})
 
 
@@ -118,8 +116,93 @@ def _list_environments(out: CommandOutput) -> None:
     loops = {library: registry.resolve_env(f"{library}:{env_names[0]}").kind for library, env_names in grouped.items()}
     rows = [(f"{library} ({loops[library]})", ", ".join(env_names)) for library, env_names in grouped.items()]
     out.print(_table(("library", "environments"), rows))
+    installed = _part_rows(registry.REGISTRY.parts())
+    _print_installed(out, "environment", installed)
     out.print("details of an environment: thespis list envs NAME; your own: my_module:MyEnv")
-    out.write_result({"envs": [{"name": name, "loop": registry.resolve_env(name).kind} for name in names]})
+    envs: list[dict[str, Any]] = [{"name": name, "loop": registry.resolve_env(name).kind} for name in names]
+    out.write_result({"envs": envs + installed})
+
+
+def _part_rows(parts: list[Part]) -> list[dict[str, str]]:
+    """What is known of parts without importing them."""
+    from thespis.cli.part_inspection import inspect_part
+
+    infos = [(part, inspect_part(part)) for part in parts]
+    return [
+        {"name": part.name, "kind": part.kind, "summary": info.summary, "class": part.path, "package": part.package}
+        | ({"broken": info.problem} if info.problem else {})
+        for part, info in infos
+    ]
+
+
+def _print_installed(out: CommandOutput, what: str, rows: list[dict[str, str]]) -> None:
+    """Print a table of the parts of installed packages, if there are any."""
+    if rows:
+        out.print()
+        cells = [(row["name"], _summary(row), row["package"]) for row in rows]
+        out.print(_table((what, "what it is", "package"), cells))
+
+
+def _summary(row: dict[str, str]) -> str:
+    return f"broken: {row['broken']}" if "broken" in row else row["summary"]
+
+
+def _all_parts(kind: str) -> list[Part]:
+    from thespis.core.slots import slot_parts
+    from thespis.curricula.registry import REGISTRY as CURRICULA
+    from thespis.feedback.registry import REGISTRY as FEEDBACK
+
+    if kind != "parts":
+        return (FEEDBACK if kind == "feedback" else CURRICULA).parts()
+    others = (METHOD, ENVIRONMENT, FEEDBACK.kind, CURRICULA.kind)
+    return slot_parts() + [part for part in installed_parts() if part.kind not in others]
+
+
+def _list_parts(out: CommandOutput, kind: str) -> None:
+    rows = _part_rows(_all_parts(kind))
+    if kind == "parts":
+        cells = [(row["kind"], row["name"], _summary(row), row["package"]) for row in rows]
+        out.print(_table(("slot", "part", "what it is", "package"), cells))
+        out.print("a part is a setting of a method: --set critic=NAME, or your own: --set critic=my_module:MyCritic")
+    else:
+        out.print(_table((kind, "what it is", "package"), [(r["name"], _summary(r), r["package"]) for r in rows]))
+        option = "--feedback" if kind == "feedback" else "--curriculum"
+        out.print(f"settings: thespis list {kind} NAME; your own: {option} my_module:MyClass")
+    out.write_result({kind: rows})
+
+
+def _show_part(out: CommandOutput, kind: str, name: str) -> None:
+    from thespis.core.parts import PartRegistry
+    from thespis.runs.config import describe_settings
+
+    parts = {part.name: part.path for part in _all_parts(kind) if part.is_own}
+    kinds = {part.kind for part in _all_parts(kind)}
+    registry = PartRegistry(kind.removesuffix("s"), parts, f"thespis list {kind}", kinds.__contains__)
+    target = registry.load(name)
+    made = target if isinstance(target, type) else registry.make(name)
+    out.print(Text(f"{name}: {(target.__doc__ or '').strip().partition(chr(10))[0]}", style="bold"))
+    settings = describe_settings(made)
+    prefix = {"feedback": "feedback.", "curricula": "curriculum."}.get(kind, "")
+    out.print(_settings_table(settings, prefix))
+    out.write_result({"name": name, "settings": [_setting_dict(setting) for setting in settings]})
+
+
+def _settings_table(settings: list[SettingInfo], prefix: str = "") -> Table:
+    rows = [
+        (
+            f"{prefix}{setting.path}={_format_default(setting.default)}",
+            " ".join(filter(None, (setting.doc, f"[{setting.type}]"))),
+        )
+        for setting in settings
+    ]
+    return _table(("--set", "meaning, and type"), rows)
+
+
+def _setting_dict(setting: SettingInfo) -> dict[str, Any]:
+    from thespis.runs.config import to_config
+
+    default = None if setting.default is dataclasses.MISSING else to_config(setting.default)
+    return {"name": setting.path, "type": setting.type, "default": default, "doc": setting.doc}
 
 
 def _list_presets(out: CommandOutput) -> None:
@@ -203,7 +286,3 @@ def _format_default(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return "none" if value is None else getattr(value, "__name__", str(value))
-
-
-def _to_plain(to_config: Any, default: Any) -> Any:
-    return None if default is dataclasses.MISSING else to_config(default)

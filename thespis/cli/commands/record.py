@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,8 @@ class RecordCommand:
     """The training seed; by default the first."""
     sampled: bool = False
     """Sample actions instead of taking the best one."""
+    env: Annotated[str | None, optional_arg("ENV")] = None
+    """Another environment with the same spaces, such as a test maze (thespis list envs); by default that of the run."""
     checkpoint: CheckpointOption = "latest"
     """The latest checkpoint, the best one by evaluation, or that of a step."""
     trust: TrustOption = ()
@@ -39,11 +42,12 @@ class RecordCommand:
         from thespis.evaluation import conversation, video
         from thespis.evaluation.episode_recording import write_episode
 
-        run = api.load(self.directory, checkpoint=self.checkpoint)
+        run = api.load(self.directory, self.env, checkpoint=self.checkpoint)
         seed = run.config["seeds"][0] if self.seed is None else self.seed
         mode = "sampled" if self.sampled else "greedy"
         recording = run.record(seed, greedy=not self.sampled)
-        stem = run.path / "episodes" / f"step_{run.step:012d}_seed_{seed}_{mode}"
+        place = "_" + re.sub(r"\W+", "_", self.env) if self.env else ""
+        stem = run.path / "episodes" / f"step_{run.step:012d}_seed_{seed}_{mode}{place}"
         video_path = Path(self.out) if self.out else stem.with_suffix(".gif")
         metadata = {"run": str(run.path), "method": run.config["method_name"]}
         metadata |= {"step": run.step, "seed": seed, "mode": mode}

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.contracts import Curriculum, Feedback, Method, Mode
+from thespis.core.contracts import Curriculum, Feedback, Method, Mode, UsesLogProbs
 from thespis.core.laws.assertions import (
     ContractViolation,
     assert_arrays,
@@ -54,7 +54,7 @@ from thespis.core.laws.method_run import (
     run_update,
 )
 from thespis.core.laws.random_samples import first_episode_mask, random_transitions, random_view, randomize_padding
-from thespis.core.records import Batch, EnvSpec, EpisodeStats, Transition, View
+from thespis.core.records import Batch, Critique, Draw, EnvSpec, EpisodeStats, Rewards, Transition, View
 from thespis.core.spaces import Space, map_groups
 from thespis.runtime.keys import fold, seed_key
 
@@ -86,29 +86,42 @@ def check_feedback(feedback: Feedback, spec: EnvSpec, *, seed: int = 0, num_step
     rng = np.random.default_rng(seed)
     steps = random_transitions(spec, rng, num_steps, num_rows)
     mask = jnp.asarray(first_episode_mask(steps.done))
-    batch = Batch(steps, mask, (), jnp.zeros((), "int32"))
+    batch, own_batch = Batch(steps, mask, (), jnp.zeros((), "int32")), None
+    if feedback.feed is not None:
+        own_steps = random_transitions(spec, rng, *feedback.feed.batch_shape)
+        own_mask = jnp.asarray(first_episode_mask(own_steps.done))
+        own_batch = Batch(own_steps, own_mask, (), jnp.zeros((), "int32"))
+    if isinstance(feedback, UsesLogProbs):
+        batch, own_batch = (b and _with_random_log_probs(b, rng) for b in (batch, own_batch))
     before = to_numpy(state)
     score: Callable[..., Any] = jax.jit(feedback.score)
-    rewards = score(state, steps)
+    rewards = score(state, batch, root)
     assert_same_bits(before, to_numpy(state), "score writes nothing")
-    assert_same_tree(steps.reward, rewards, "score gives one reward a step")
+    assert_law(isinstance(rewards, Rewards), "score gives Rewards", f"not {type(rewards).__name__}")
+    for name, values in {"total": rewards.total, **(rewards.channels or {})}.items():
+        assert_same_tree(steps.reward, values, f"score gives one reward a step ({name})")
     assert_finite(rewards, "rewards are finite")
-    assert_same_bits(rewards, score(state, steps), "score is repeatable")
+    assert_same_bits(rewards, score(state, batch, root), "score is repeatable")
 
     update: Callable[..., Any] = jax.jit(feedback.update)
     key = fold(root, "update")
-    new, report = update(state, batch, key)
+    new, report = update(state, batch, own_batch, key)
     assert_same_tree(state, new, "update keeps the state's tree, shapes and dtypes")
     assert_finite((new, report.metrics), "an updated state and its metrics are finite")
-    assert_same_bits((new, report), update(state, batch, key), "update is repeatable")
+    assert_same_bits((new, report), update(state, batch, own_batch, key), "update is repeatable")
     padded = randomize_padding(spec, steps, mask, rng)
-    other = update(state, eqx.tree_at(lambda b: b.steps, batch, padded), key)
+    other = update(state, eqx.tree_at(lambda b: b.steps, batch, padded), own_batch, key)
     assert_same_bits((new, report), other, "padding past an episode's end changes no update")
-    doubled = jax.tree.map(lambda x: jnp.stack([x, x]), (state, batch))
-    batched = jax.jit(jax.vmap(feedback.update, in_axes=(0, 0, None)))(*doubled, key)
+    doubled = jax.tree.map(lambda x: jnp.stack([x, x]), (state, batch, own_batch))
+    batched = jax.jit(jax.vmap(feedback.update, in_axes=(0, 0, 0, None)))(*doubled, key)
     assert_close(
         (new, report), jax.tree.map(lambda x: x[0], batched), "a seed in a batch does what it does alone", 1e-4
     )
+
+
+def _with_random_log_probs(batch: Batch, rng: np.random.Generator) -> Batch:
+    extras = {"log_prob": jnp.asarray(rng.normal(size=batch.mask.shape), "float32")}
+    return dataclasses.replace(batch, steps=dataclasses.replace(batch.steps, extras=extras))
 
 
 def check_curriculum(
@@ -120,27 +133,41 @@ def check_curriculum(
     assert_same_bits(state, jax.jit(lambda key: curriculum.init(spec, key))(root), "init is repeatable")
     before = to_numpy(state)
     draw: Callable[..., Any] = jax.jit(curriculum.draw, static_argnums=2)
-    params = draw(state, root, num_rows)
+    drawn = draw(state, root, num_rows)
     assert_same_bits(before, to_numpy(state), "draw writes nothing")
+    assert_law(isinstance(drawn, Draw), "draw gives a Draw", f"not {type(drawn).__name__}")
     expected = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_rows, *jnp.shape(x))), spec.params)
-    assert_same_tree(expected, params, "draw gives the environment's parameters, one row an episode")
-    assert_same_bits(params, draw(state, root, num_rows), "draw is repeatable")
-    assert_finite(params, "drawn parameters are finite")
+    assert_same_tree(expected, drawn.params, "draw gives the environment's parameters, one row an episode")
+    for values, dtype in ((drawn.level, "int32"), (drawn.learns, "bool")):
+        if values is not None:
+            assert_same_tree(jnp.zeros(num_rows, dtype), values, "draw gives one level and one flag an episode")
+    assert_same_bits(drawn, draw(state, root, num_rows), "draw is repeatable")
+    assert_finite(drawn.params, "drawn parameters are finite")
 
     ended = jnp.arange(num_steps * num_rows).reshape(num_steps, num_rows) % 3 == 0
-    episode_params = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_steps, *x.shape)), params)
+    of_steps = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_steps, *x.shape)), drawn)
     returns = jax.random.normal(fold(root, "returns"), ended.shape)
     agent_returns = {
         group.name: jnp.repeat(returns[..., None], group.num_agents, axis=-1) for group in spec.groups
     } or None
     outcomes = EpisodeStats(
-        ended, returns, jnp.full(ended.shape, 5, "int32"), episode_params, agent_returns=agent_returns
+        ended,
+        returns,
+        jnp.full(ended.shape, 5, "int32"),
+        of_steps.params,
+        agent_returns=agent_returns,
+        level=of_steps.level,
     )
+    rng = np.random.default_rng(seed)
+    rollout = dataclasses.replace(random_transitions(spec, rng, num_steps, num_rows), learns=of_steps.learns)
+    values = jnp.asarray(rng.normal(size=(2, *ended.shape)), "float32")
+    critique = Critique(value=values[0], advantage=values[1]) if curriculum.needs_critique else None
+    seen = rollout, critique, outcomes
     update: Callable[..., Any] = jax.jit(curriculum.update)
-    new, report = update(state, outcomes, root)
+    new, report = update(state, *seen, root)
     assert_same_tree(state, new, "update keeps the state's tree, shapes and dtypes")
     assert_finite((new, report.metrics), "an updated state and its metrics are finite")
-    assert_same_bits((new, report), update(state, outcomes, root), "update is repeatable")
+    assert_same_bits((new, report), update(state, *seen, root), "update is repeatable")
 
 
 def check_method(method: Method, spec: EnvSpec, *, seed: int | Key[Array, ""] = 0, tolerance: float = 1e-4) -> None:

@@ -155,6 +155,7 @@ def random_transitions(spec: EnvSpec, rng: np.random.Generator, num_steps: int, 
         privileged_now,
         privileged_next,
         agent_outcomes,
+        {name: rng.normal(size=reward.shape).astype("float32") for name in spec.channels} or None,
     )
     return jax.device_put(steps)
 

@@ -58,6 +58,7 @@ class GymnasiumSyncEnv:
         self._read = conversion.observation_reader(first.observation_space)
         self._write = conversion.action_writer(first.action_space)
         self._steps = 0
+        self._options: list[dict[str, Any]] | None = None
         self._checks = ObservationChecks(first, first.observation_space, self._name)
         self._pool = ThreadPoolExecutor(min(num_threads, len(envs))) if num_threads > 1 and len(envs) > 1 else None
         _, info = self._call_env(0, "reset", lambda: _check_reset_result(first.reset(seed=0)))
@@ -69,6 +70,7 @@ class GymnasiumSyncEnv:
             has_action_mask="action_mask" in info,
             time_limit=spec.max_episode_steps if spec is not None else None,
             goal_relabeler=find_goal_rewards(first, self._name),
+            params=_reset_options(first, self._name),
             return_bounds=declared_bounds(first, self._name),
         )
         reason = snapshot.explain_unsaved(first)
@@ -83,6 +85,11 @@ class GymnasiumSyncEnv:
     def num_envs(self) -> int:
         """The number of environments."""
         return len(self._envs)
+
+    def set_params(self, params: dict[str, np.ndarray]) -> None:
+        """Options of the resets from now on: ``reset(options=...)`` with the ``i``-th of each parameter."""
+        columns = {name: np.asarray(values) for name, values in params.items()}
+        self._options = [{name: column[i].item() for name, column in columns.items()} for i in range(self.num_envs)]
 
     def reset(self, seeds: list[int]) -> TimeStep:
         """Start an episode in every environment, environment ``i`` seeded with ``seeds[i]``."""
@@ -133,7 +140,8 @@ class GymnasiumSyncEnv:
 
     def _reset(self, i: int, seed: int | None = None) -> tuple[Any, Any]:
         def play():
-            observation, info = _check_reset_result(self._envs[i].reset(seed=seed))
+            options = {} if self._options is None else {"options": self._options[i]}
+            observation, info = _check_reset_result(self._envs[i].reset(seed=seed, **options))
             converted = self._read(observation), self._action_mask(info)
             if self._checks.active:
                 self._checks.check(observation)
@@ -207,6 +215,32 @@ def env_name(environment: Any) -> str:
     environment = environment.func if isinstance(environment, functools.partial) else environment
     cls = environment if isinstance(getattr(environment, "__qualname__", None), str) else type(environment)
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+@runtime_checkable
+class DeclaresResetOptions(Protocol):
+    """A Gymnasium environment whose ``reset(options=...)`` takes numbers that a curriculum may choose."""
+
+    reset_options: dict[str, float]
+    """The defaults by name."""
+
+
+def _reset_options(env: Any, name: str) -> Any:
+    """The declared options of ``reset``, as the parameters of an episode; ``()`` if there are none.
+
+    Raises:
+        UserError: if one of them is no number.
+    """
+    inner = getattr(env, "unwrapped", env)
+    if not isinstance(inner, DeclaresResetOptions) or not inner.reset_options:
+        return ()
+    params = {}
+    for option, value in inner.reset_options.items():
+        array = np.asarray(value)
+        if array.shape or array.dtype.kind not in "iuf":
+            raise UserError(f"{name} declares reset_options with {option}={value!r}, which is no number")
+        params[option] = array.astype("int32" if array.dtype.kind in "iu" else "float32")
+    return params
 
 
 def _check_env(env: Any) -> None:

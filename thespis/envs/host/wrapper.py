@@ -28,6 +28,7 @@ class HostWrapper:
         self._environment, self._num_envs, self._spec = environment, num_envs, environment.spec
         self._tick = 0
         self._roots: Any = None
+        self._params: PyTree = None
         self._state: Any = None
         self._reset = eqx.filter_jit(_reset)
         self._step = eqx.filter_jit(_step)
@@ -42,11 +43,15 @@ class HostWrapper:
         """The number of environments."""
         return self._num_envs
 
+    def set_params(self, params: PyTree) -> None:
+        """Parameters, leaves ``[n, ...]``, of the episodes that begin from now on."""
+        self._params = params
+
     def reset(self, seeds: list[int]) -> TimeStep:
         """Start an episode in every environment, environment ``i`` seeded with ``seeds[i]``."""
         conversion.check_seeds(seeds, self._num_envs)
         self._roots, self._tick = root_keys(seeds), 0
-        self._state, first = self._reset(self._environment, self._roots, jnp.int32(0))
+        self._state, first = self._reset(self._environment, self._roots, jnp.int32(0), self._params)
         return jax.tree.map(np.asarray, first)
 
     def step(self, actions: PyTree) -> tuple[TimeStep, View]:
@@ -58,7 +63,7 @@ class HostWrapper:
         actions = map_groups(self._spec.groups, self._spec.action_space, check, actions)
         self._tick += 1
         self._state, step, view = self._step(
-            self._environment, self._state, actions, self._roots, jnp.int32(self._tick)
+            self._environment, self._state, actions, self._roots, jnp.int32(self._tick), self._params
         )
         return jax.tree.map(np.asarray, (step, view))
 
@@ -72,7 +77,7 @@ class HostWrapper:
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the environments from the state that :meth:`get_state` returned."""
         keys = root_keys([0] * self._num_envs)
-        fresh, _ = self._reset(self._environment, keys, jnp.int32(0))
+        fresh, _ = self._reset(self._environment, keys, jnp.int32(0), None)
         leaves, tree = jax.tree.flatten((keys, fresh))
         restored = [_restore_leaf(leaf, state[f"leaf.{i}"]) for i, leaf in enumerate(leaves)]
         self._roots, self._state = jax.tree.unflatten(tree, restored)
@@ -82,20 +87,30 @@ class HostWrapper:
         """Do nothing: no resources are held."""
 
 
-def _reset(environment: Environment, keys: Key[Array, " n"], tick: Int[Array, ""]) -> tuple[PyTree, TimeStep]:
-    params = environment.spec.params
-    return jax.vmap(lambda root: environment.reset(params, fold(root, "reset", tick)))(keys)
+def _reset(
+    environment: Environment, keys: Key[Array, " n"], tick: Int[Array, ""], params: PyTree
+) -> tuple[PyTree, TimeStep]:
+    """Start episodes with ``params``, leaves ``[n, ...]``; ``None``: the environment's defaults."""
+    reset_keys = jax.vmap(lambda root: fold(root, "reset", tick))(keys)
+    if params is None:
+        return jax.vmap(environment.reset, in_axes=(None, 0))(environment.spec.params, reset_keys)
+    return jax.vmap(environment.reset)(params, reset_keys)
 
 
 def _step(
-    environment: Environment, state: PyTree, actions: PyTree, keys: Key[Array, " n"], tick: Int[Array, ""]
+    environment: Environment,
+    state: PyTree,
+    actions: PyTree,
+    keys: Key[Array, " n"],
+    tick: Int[Array, ""],
+    params: PyTree,
 ) -> tuple[PyTree, TimeStep, View]:
     folded = jax.vmap(lambda root: fold(root, "step", tick))(keys)
     state, step = jax.vmap(environment.step)(state, actions, folded)
     ended = jnp.logical_or(step.terminated, step.truncated)
 
     def restart():
-        fresh, first = _reset(environment, keys, tick)
+        fresh, first = _reset(environment, keys, tick, params)
         return jax.tree.map(lambda new, old: _tree_where(ended, new, old), (fresh, first.view), (state, step.view))
 
     state, view = jax.lax.cond(ended.any(), restart, lambda: (state, step.view))

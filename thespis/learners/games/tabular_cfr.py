@@ -7,6 +7,7 @@ likely. A concrete method adds its fields and how it accumulates; nothing here i
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -52,7 +53,15 @@ class TabularCFRPolicy(eqx.Module):
     mode: Mode = eqx.field(static=True)
 
 
-class SimultaneousUpdates(eqx.Module):
+class UpdateOrder(eqx.Module):
+    """Slot: which players learn at the same time."""
+
+    @abc.abstractmethod
+    def update_masks(self, tree: GameTree) -> list[Any]:
+        """The information states that are updated together, in order."""
+
+
+class SimultaneousUpdates(UpdateOrder):
     """Simultaneous updates: all players learn from the same policies (Zinkevich et al., 2007)."""
 
     def update_masks(self, tree: GameTree) -> list[Any]:
@@ -60,15 +69,12 @@ class SimultaneousUpdates(eqx.Module):
         return [tree.info_state_player >= 0]
 
 
-class AlternatingUpdates(eqx.Module):
+class AlternatingUpdates(UpdateOrder):
     """Alternating updates: each player learns against the new policies of those before it."""
 
     def update_masks(self, tree: GameTree) -> list[Any]:
         """The information states that are updated together, in order."""
         return [tree.info_state_player == player for player in range(tree.rewards.shape[1])]
-
-
-UpdateOrder = SimultaneousUpdates | AlternatingUpdates
 
 
 class TabularCFR(eqx.Module):

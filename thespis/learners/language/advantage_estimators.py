@@ -8,6 +8,7 @@ the return of the whole dialogue.
 
 from __future__ import annotations
 
+import abc
 import functools
 from typing import Any, ClassVar
 
@@ -22,7 +23,15 @@ from thespis.objectives.decision_points import restrict_to_decisions
 from thespis.objectives.returns import discounted_returns, gae
 
 
-class NoBaseline(eqx.Module):
+class GroupBaseline(eqx.Module):
+    """Slot: what the returns of a group are compared with."""
+
+    @abc.abstractmethod
+    def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
+        """Advantages of dialogues from the returns of their groups."""
+
+
+class NoBaseline(GroupBaseline):
     """No baseline: returns are the advantages."""
 
     def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
@@ -30,7 +39,7 @@ class NoBaseline(eqx.Module):
         return returns
 
 
-class GroupMean(eqx.Module):
+class GroupMean(GroupBaseline):
     """Returns minus the mean of the group (Liu et al. 2025, Dr. GRPO)."""
 
     def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
@@ -38,7 +47,7 @@ class GroupMean(eqx.Module):
         return group_advantages.group_mean_advantage(returns)
 
 
-class LeaveOneOut(eqx.Module):
+class LeaveOneOut(GroupBaseline):
     """Returns minus the mean of the others of the group: unbiased (Ahmadian et al. 2024, RLOO)."""
 
     def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
@@ -46,15 +55,12 @@ class LeaveOneOut(eqx.Module):
         return group_advantages.leave_one_out_advantage(returns)
 
 
-class GroupNormalized(eqx.Module):
+class GroupNormalized(GroupBaseline):
     """Returns minus the mean of the group, divided by its standard deviation: biased (Shao et al. 2024, GRPO)."""
 
     def __call__(self, returns: Float[Array, "group member"]) -> Float[Array, "group member"]:
         """See :func:`thespis.objectives.group_advantages.group_normalized_advantage`."""
         return group_advantages.group_normalized_advantage(returns)
-
-
-GroupBaseline = NoBaseline | GroupMean | LeaveOneOut | GroupNormalized
 
 
 class TurnBatch(eqx.Module):
@@ -107,7 +113,18 @@ class TokenAdvantages(eqx.Module):
     value_mask: Bool[Array, "time row token"]
 
 
-class TrajectoryReturn(eqx.Module):
+class AdvantageEstimator(eqx.Module):
+    """Slot: token advantages from a :class:`TurnBatch` and the critic's values."""
+
+    needs_critic: eqx.AbstractClassVar[bool]
+    """Whether values are used: ``[time + 1, row, token]``, before each token and after the last turn."""
+
+    @abc.abstractmethod
+    def __call__(self, turns: TurnBatch, values: Any) -> TokenAdvantages:
+        """Advantages of all sampled tokens, and what the critic learns from."""
+
+
+class TrajectoryReturn(AdvantageEstimator):
     """Every token gets the return of the whole dialogue, relative to its group's baseline."""
 
     baseline: GroupBaseline = LeaveOneOut()
@@ -121,7 +138,7 @@ class TrajectoryReturn(eqx.Module):
         return _broadcast_to_tokens(turns, jnp.broadcast_to(compared, turns.reward.shape))
 
 
-class RewardToGo(eqx.Module):
+class RewardToGo(AdvantageEstimator):
     """Every token gets the discounted return from its turn on, relative to the group's at the same turn."""
 
     baseline: GroupBaseline = LeaveOneOut()
@@ -147,7 +164,7 @@ class RewardToGo(eqx.Module):
         return _broadcast_to_tokens(turns, jax.vmap(lambda each: turns.subtract_baseline(self.baseline, each))(to_go))
 
 
-class TurnGAE(eqx.Module):
+class TurnGAE(AdvantageEstimator):
     """GAE over turns: a critic values the dialogue before each response."""
 
     gae_lambda: Number = 0.95
@@ -167,7 +184,7 @@ class TurnGAE(eqx.Module):
         return TokenAdvantages(_broadcast_to_tokens(turns, advantage).advantage, value, target, value_mask)
 
 
-class TokenGAE(eqx.Module):
+class TokenGAE(AdvantageEstimator):
     """GAE over tokens: a critic values the dialogue before each of them (PPO in RLHF)."""
 
     gae_lambda: Number = 0.95
@@ -193,14 +210,6 @@ class TokenGAE(eqx.Module):
         )
         advantage = flat_advantage.reshape(time, width, rows).transpose(0, 2, 1)
         return TokenAdvantages(advantage, value, advantage + value, turns.response_mask)
-
-
-AdvantageEstimator = TrajectoryReturn | RewardToGo | TurnGAE | TokenGAE
-"""Estimates token advantages from a :class:`TurnBatch` and the critic's values.
-
-``needs_critic`` says whether values are used: ``[time + 1, row, token]``, before each token and after the last
-turn.
-"""
 
 
 def _masked_gae(

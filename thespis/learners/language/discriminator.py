@@ -19,6 +19,7 @@ from thespis.data.samplers import make_episode_table
 from thespis.learners.language.dialogues import Dialogues, SampledDialogues
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
 from thespis.learners.language.progress_attribution import turn_scores
+from thespis.learners.language.rollout_transforms import RolloutTransform
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
 from thespis.objectives.statistics import masked_mean
@@ -37,7 +38,7 @@ class DiscriminatorState(eqx.Module):
     expert_dialogues: SampledDialogues
 
 
-class Discriminator(eqx.Module):
+class Discriminator(RolloutTransform):
     r"""Discriminator reward: every turn earns the log-odds of being an expert's (Deng et al. 2024, StepAgent).
 
     .. math:: r = \log D(s, a) - \log (1 - D(s, a)), \qquad \max_D \; E_{expert} \log D + E_{own} \log (1 - D)

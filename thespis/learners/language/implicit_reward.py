@@ -12,12 +12,13 @@ from jaxtyping import Array, Float, Int, PyTree
 from thespis.core.records import Number
 from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.dialogues import Dialogues
+from thespis.learners.language.response_critics import ResponseCritic
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
 from thespis.objectives.preferences import dpo_loss
 
 
-class ImplicitReward(eqx.Module):
+class ImplicitReward(ResponseCritic):
     r"""Implicit reward (Zhou et al. 2025, SWEET-RL): turn advantages, learned from comparisons of dialogues.
 
     It learns which of two dialogues had the higher return.

@@ -8,6 +8,7 @@ Source: Hu et al., 2021 (LoRA).
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -24,8 +25,8 @@ from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.model_init import PRETRAIN_CONFIG, ComputeDtype, ModelInit
 from thespis.learners.optim.optimizers import (
     LearningRate,
-    OptaxOptimizer,
     Optimizer,
+    OptimizerFactory,
     build_optimizer,
     gradient_step,
 )
@@ -35,7 +36,15 @@ from thespis.runtime.keys import fold
 Params = TypeVar("Params")
 
 
-class All(eqx.Module):
+class TrainableParams(eqx.Module):
+    """Slot: which parameters of a language model are trained."""
+
+    @abc.abstractmethod
+    def init_from(self, model: Decoder, key: Key[Array, ""]) -> Decoder:
+        """The initial model made from the given one."""
+
+
+class All(TrainableParams):
     """Full fine-tuning: all parameters are trained."""
 
     def init_from(self, model: Decoder, key: Key[Array, ""]) -> Decoder:
@@ -43,7 +52,7 @@ class All(eqx.Module):
         return model
 
 
-class LoRA(eqx.Module):
+class LoRA(TrainableParams):
     """Low-rank adapters, initialized to change nothing. Differs from PEFT's defaults: on all projections."""
 
     rank: int = eqx.field(static=True, default=8)
@@ -64,9 +73,6 @@ class LoRA(eqx.Module):
     def init_from(self, model: Decoder, key: Key[Array, ""]) -> Decoder:
         """The model with adapters."""
         return add_adapters(model, key, self.rank, self.alpha, self.target_modules)
-
-
-TrainableParams = All | LoRA
 
 
 def init_opt_state(optimizer: Optimizer, params: PyTree) -> PyTree:
@@ -138,7 +144,7 @@ class LMAgent(LMModelConfig):
     """Sampling temperature, above 0."""
     learning_rate: LearningRate = 3e-4
     """Learning rate: a number, InverseSqrtSchedule, LinearSchedule or OptaxSchedule (any of optax)."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     max_grad_norm: Number = 1.0
     """Global norm to which the gradient is clipped."""

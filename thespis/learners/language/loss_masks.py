@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -15,7 +17,17 @@ MaskedLogProbs = tuple[Float[Array, "row id"], Bool[Array, "row id"]]
 """Log-probabilities, and which of them are learned."""
 
 
-class ResponseTokens(eqx.Module):
+class LossMask(eqx.Module):
+    """Slot: which tokens of dialogues are learned in supervised fine-tuning."""
+
+    @abc.abstractmethod
+    def __call__(
+        self, model: Decoder, sampler: TemperatureSampler, batch: OfflineBatch, row_mask: Bool[Array, " row"]
+    ) -> MaskedLogProbs:
+        """Log-probabilities of tokens, and which are learned; ``row_mask``: dialogues whose responses may be."""
+
+
+class ResponseTokens(LossMask):
     """Loss mask of response tokens only."""
 
     def __call__(
@@ -27,7 +39,7 @@ class ResponseTokens(eqx.Module):
         return flatten_turns(log_probs), flatten_turns(dialogues.response_mask & row_mask[:, None])
 
 
-class EnvTokensFirst(eqx.Module):
+class EnvTokensFirst(LossMask):
     """Loss mask: the environment's tokens for the first ``num_env_token_updates``, then responses (Zhang et al. 2025).
 
     So the policy is at first a world model: it predicts as text what follows an action. Of a truncated dialogue, such
@@ -47,6 +59,3 @@ class EnvTokensFirst(eqx.Module):
         response_mask = dialogues.response_token_mask(dialogues.alive & row_mask & ~dialogues.truncated)
         loss_mask = jnp.where(batch.update_index < self.num_env_token_updates, env_mask, response_mask)
         return dialogues.transcript_log_probs(model, sampler), loss_mask
-
-
-LossMask = ResponseTokens | EnvTokensFirst

@@ -8,12 +8,15 @@ Source: Chen et al., 2025.
 
 from __future__ import annotations
 
+import abc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from thespis.core.records import Number
+from thespis.learners.language.policy_losses import PolicyLoss, TokenArray
 
 
 def nft_loss(
@@ -42,10 +45,15 @@ def nft_loss(
     return jnp.where(correct, -log_ratio, -jnp.log(incorrect))
 
 
-TokenArray = Float[Array, "*axes"]
+class PromptWeight(eqx.Module):
+    """Slot: the weight of a prompt by the success rate of its group."""
+
+    @abc.abstractmethod
+    def __call__(self, success_rate: TokenArray) -> TokenArray:
+        """Weights of prompts, from success rates in (0, 1)."""
 
 
-class FailureWeight(eqx.Module):
+class FailureWeight(PromptWeight):
     """Prompt weight by the failure rate: on-policy, the gradient of Dr. GRPO."""
 
     def __call__(self, success_rate: TokenArray) -> TokenArray:
@@ -53,7 +61,7 @@ class FailureWeight(eqx.Module):
         return 1.0 - success_rate
 
 
-class OddsWeight(eqx.Module):
+class OddsWeight(PromptWeight):
     """Prompt weight by the square root of the failure odds: on-policy, the gradient of GRPO (Chen et al. 2025, 4.1)."""
 
     def __call__(self, success_rate: TokenArray) -> TokenArray:
@@ -61,7 +69,7 @@ class OddsWeight(eqx.Module):
         return jnp.sqrt((1.0 - success_rate) / success_rate)
 
 
-class NegativeAwareLoss(eqx.Module):
+class NegativeAwareLoss(PolicyLoss):
     """Likelihood of right responses, and of wrong ones under the implied negative policy (NFT).
 
     Needs rewards of 0 and 1 at the end and ``advantage_estimator=TrajectoryReturn(GroupMean)``: the success rate of a
@@ -69,7 +77,7 @@ class NegativeAwareLoss(eqx.Module):
     no loss.
     """
 
-    weighting: FailureWeight | OddsWeight = FailureWeight()
+    weighting: PromptWeight = FailureWeight()
     """Weight of a prompt: FailureWeight or OddsWeight."""
     negative_coef: Number = 1.0
     """Weight of wrong responses; 0 is rejection-sampling fine-tuning on right ones alone (RFT)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -10,14 +11,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from thespis.core.records import Number
-from thespis.learners.language.nft import NegativeAwareLoss
 from thespis.objectives import group_advantages
 from thespis.objectives.policy_losses import kl_k3, policy_gradient_loss, ppo_clip_loss, reverse_kl
 
 TokenArray = Float[Array, "*axes"]
 
 
-class PolicyGradient(eqx.Module):
+class PolicyLoss(eqx.Module):
+    """Slot: the policy objective of each token."""
+
+    @abc.abstractmethod
+    def __call__(self, log_prob: TokenArray, log_ratio: TokenArray, advantage: TokenArray) -> TokenArray:
+        """Loss of each token; ``log_ratio``: to the policy that sampled it."""
+
+
+class PolicyGradient(PolicyLoss):
     """REINFORCE loss (Williams 1992): unbiased for the policy that sampled, so for one step on a batch."""
 
     def __call__(self, log_prob: TokenArray, log_ratio: TokenArray, advantage: TokenArray) -> TokenArray:
@@ -25,7 +33,15 @@ class PolicyGradient(eqx.Module):
         return policy_gradient_loss(log_prob, advantage)
 
 
-class TokenLevelRatio(eqx.Module):
+class ImportanceLevel(eqx.Module):
+    """Slot: the actions whose importance ratio counts: tokens, or several tokens as one action."""
+
+    @abc.abstractmethod
+    def __call__(self, log_ratio: TokenArray) -> TokenArray:
+        """Log-ratios of the actions at each of their tokens, from those of the tokens."""
+
+
+class TokenLevelRatio(ImportanceLevel):
     """Token-level importance ratios: each token has its own."""
 
     def __call__(self, log_ratio: TokenArray) -> TokenArray:
@@ -33,7 +49,7 @@ class TokenLevelRatio(eqx.Module):
         return log_ratio
 
 
-class TurnLevelRatio(eqx.Module):
+class TurnLevelRatio(ImportanceLevel):
     """Turn-level importance ratios: a response is one action (Chen et al. 2025, LOOP)."""
 
     def __call__(self, log_ratio: TokenArray) -> TokenArray:
@@ -41,7 +57,7 @@ class TurnLevelRatio(eqx.Module):
         return _sum_log_ratios(log_ratio, (2,))
 
 
-class DialogueLevelRatio(eqx.Module):
+class DialogueLevelRatio(ImportanceLevel):
     """Dialogue-level importance ratios: all responses of a dialogue are one action (Chen et al. 2025, LOOP)."""
 
     def __call__(self, log_ratio: TokenArray) -> TokenArray:
@@ -58,7 +74,7 @@ def _sum_log_ratios(log_ratio: Float[Array, "time row token"], axes: tuple[int, 
     return log_ratio + jax.lax.stop_gradient(total - log_ratio)
 
 
-class ClippedSurrogate(eqx.Module):
+class ClippedSurrogate(PolicyLoss):
     """Clipped PPO surrogate of each token (Schulman et al. 2017), or of tokens that are one action together.
 
     With ``clip_range_high`` above ``clip_range`` unlikely tokens can grow (Yu et al. 2025).
@@ -68,7 +84,7 @@ class ClippedSurrogate(eqx.Module):
     """Largest decrease of the ratio that still has a gradient."""
     clip_range_high: Number = 0.2
     """Largest increase of the ratio that still has a gradient."""
-    importance_level: TokenLevelRatio | TurnLevelRatio | DialogueLevelRatio = TokenLevelRatio()
+    importance_level: ImportanceLevel = TokenLevelRatio()
     """Level of the importance ratio: TokenLevelRatio, TurnLevelRatio or DialogueLevelRatio."""
 
     def __call__(self, log_prob: TokenArray, log_ratio: TokenArray, advantage: TokenArray) -> TokenArray:
@@ -76,7 +92,15 @@ class ClippedSurrogate(eqx.Module):
         return ppo_clip_loss(self.importance_level(log_ratio), advantage, self.clip_range, self.clip_range_high)
 
 
-class TokenMean(eqx.Module):
+class LossReduction(eqx.Module):
+    """Slot: how the losses of tokens become one number."""
+
+    @abc.abstractmethod
+    def __call__(self, losses: Float[Array, "row time"], mask: Bool[Array, "row time"]) -> Float[Array, ""]:
+        """The loss of a batch, of whose tokens those count where ``mask`` is true."""
+
+
+class TokenMean(LossReduction):
     """Mean over all tokens of the batch (Yu et al. 2025, DAPO)."""
 
     def __call__(self, losses: Float[Array, "row time"], mask: Bool[Array, "row time"]) -> Float[Array, ""]:
@@ -84,7 +108,7 @@ class TokenMean(eqx.Module):
         return group_advantages.token_mean(losses, mask)
 
 
-class SequenceMean(eqx.Module):
+class SequenceMean(LossReduction):
     """Mean over dialogues of the mean over their tokens (Shao et al. 2024, GRPO)."""
 
     def __call__(self, losses: Float[Array, "row time"], mask: Bool[Array, "row time"]) -> Float[Array, ""]:
@@ -92,7 +116,7 @@ class SequenceMean(eqx.Module):
         return group_advantages.sequence_mean(losses, mask)
 
 
-class FixedLength(eqx.Module):
+class FixedLength(LossReduction):
     """Sum divided by a constant, the number of tokens that a dialogue may have (Liu et al. 2025, Dr. GRPO)."""
 
     def __call__(self, losses: Float[Array, "row time"], mask: Bool[Array, "row time"]) -> Float[Array, ""]:
@@ -100,7 +124,17 @@ class FixedLength(eqx.Module):
         return group_advantages.fixed_length_mean(losses, mask, float(losses.shape[1]))
 
 
-class ReverseKL(eqx.Module):
+class KLPenalty(eqx.Module):
+    """Slot: the penalty on each token for leaving the initial model."""
+
+    @abc.abstractmethod
+    def __call__(
+        self, log_prob: TokenArray, log_ratio: TokenArray, ref_log_probs: TokenArray, update_index: Any
+    ) -> TokenArray:
+        """Penalty of each token; ``update_index`` counts updates."""
+
+
+class ReverseKL(KLPenalty):
     """Reverse KL penalty to the initial model, per token, with an unbiased gradient.
 
     The effect of a token on the divergence of later ones is not included.
@@ -116,7 +150,7 @@ class ReverseKL(eqx.Module):
         return self.coef * reverse_kl(log_prob, ref_log_probs, log_prob - log_ratio)
 
 
-class K3(eqx.Module):
+class K3(KLPenalty):
     """K3 penalty of GRPO (Shao et al. 2024, equation 4). **Biased**: its gradient is that of the forward KL."""
 
     coef: Number = 0.04
@@ -129,7 +163,7 @@ class K3(eqx.Module):
         return self.coef * kl_k3(ref_log_probs - log_prob)
 
 
-class FirstTurnKL(eqx.Module):
+class FirstTurnKL(KLPenalty):
     """KL penalty as :class:`ReverseKL`, with a larger weight on first responses for the first ``num_stage1_updates``.
 
     So later responses learn to improve on what the model said before training (Kumar et al. 2024, SCoRe: stage I).
@@ -149,9 +183,3 @@ class FirstTurnKL(eqx.Module):
         first = (jnp.arange(log_prob.shape[0]) == 0) & (update_index < self.num_stage1_updates)
         weight = jnp.where(first, self.first_turn_coef, self.coef)[:, None, None]
         return weight * reverse_kl(log_prob, ref_log_probs, log_prob - log_ratio)
-
-
-PolicyLoss = PolicyGradient | ClippedSurrogate | NegativeAwareLoss
-LossReduction = TokenMean | SequenceMean | FixedLength
-KLPenalty = ReverseKL | K3 | FirstTurnKL
-"""``update_index`` counts updates."""

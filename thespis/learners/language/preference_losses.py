@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+
 import equinox as eqx
 from jaxtyping import Array, Float
 
@@ -11,7 +13,15 @@ from thespis.objectives import preferences
 LogRatios = Float[Array, " pair"]
 
 
-class SigmoidLoss(eqx.Module):
+class PreferenceLoss(eqx.Module):
+    """Slot: the loss of a preference between two dialogues."""
+
+    @abc.abstractmethod
+    def __call__(self, chosen: LogRatios, rejected: LogRatios) -> LogRatios:
+        """Loss of each pair, from the summed log-ratios of policy and reference."""
+
+
+class SigmoidLoss(PreferenceLoss):
     """DPO loss (Rafailov et al. 2023)."""
 
     beta: Number = 0.1
@@ -24,7 +34,7 @@ class SigmoidLoss(eqx.Module):
         return preferences.dpo_loss(chosen, rejected, self.beta, self.label_smoothing)
 
 
-class IPOLoss(eqx.Module):
+class IPOLoss(PreferenceLoss):
     """IPO loss (Azar et al. 2023), with its minimum at a margin of ``1 / (2 beta)``, however certain the preference."""
 
     beta: Number = 0.1
@@ -35,7 +45,7 @@ class IPOLoss(eqx.Module):
         return preferences.ipo_loss(chosen, rejected, self.beta)
 
 
-class HingeLoss(eqx.Module):
+class HingeLoss(PreferenceLoss):
     """SLiC hinge loss (Zhao et al. 2023), zero for a margin of ``1 / beta`` or more."""
 
     beta: Number = 0.1
@@ -44,6 +54,3 @@ class HingeLoss(eqx.Module):
     def __call__(self, chosen: LogRatios, rejected: LogRatios) -> LogRatios:
         """See :func:`thespis.objectives.preferences.hinge_loss`."""
         return preferences.hinge_loss(chosen, rejected, self.beta)
-
-
-PreferenceLoss = SigmoidLoss | IPOLoss | HingeLoss

@@ -30,6 +30,7 @@ from thespis.core.records import Number
 from thespis.learners.language.dialogues import SampledDialogues
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
 from thespis.learners.language.progress_attribution import turn_scores
+from thespis.learners.language.rollout_transforms import RolloutTransform
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
 from thespis.objectives.statistics import masked_mean
@@ -45,7 +46,7 @@ class ProcessRewardState(eqx.Module):
     num_batches: Int[Array, ""]
 
 
-class ProcessRewardModel(eqx.Module):
+class ProcessRewardModel(RolloutTransform):
     """Process reward model: how much more success a response promises than the others in the same state.
 
     It replaces the environment's reward. ``advantage_estimator=RewardToGo(NoBaseline(), 0.0)`` gives it to the tokens

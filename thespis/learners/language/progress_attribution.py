@@ -19,6 +19,7 @@ from thespis.actors.lm_policy import DialogueSpec, response_features
 from thespis.core.records import Number
 from thespis.learners.language.dialogues import Dialogues, SampledDialogues
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
+from thespis.learners.language.rollout_transforms import RolloutTransform
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
 
@@ -31,7 +32,7 @@ class ProgressAttributionState(eqx.Module):
     num_batches: Int[Array, ""]
 
 
-class ProgressAttribution(eqx.Module):
+class ProgressAttribution(RolloutTransform):
     r"""Stepwise progress attribution (Wang et al. 2025, SPA): a turn's reward is its share :math:`c_t` of the outcome.
 
     .. math:: \min \left(\sum_t c_t - R\right)^2, \qquad r_t = c_t + [t = T] \left(R - \sum_{t'} c_{t'}\right)

@@ -6,6 +6,7 @@ dialogues gives all tokens of a turn or dialogue the same value.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -17,7 +18,6 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from thespis.actors.lm_policy import response_features
 from thespis.core.records import Number
 from thespis.learners.language.dialogues import Dialogues, sum_from_token
-from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
@@ -28,7 +28,44 @@ CriticUpdate = tuple[PyTree, Any, dict[str, Float[Array, ""]]]
 """The critic with its optimizer state, its values (``()`` if it has none), and metrics."""
 
 
-class NoCritic(eqx.Module):
+class ResponseCritic(eqx.Module):
+    """Slot: the critic of logged dialogues."""
+
+    @property
+    @abc.abstractmethod
+    def num_critic_pretrain_updates(self) -> int:
+        """Updates in which the critic learns alone; after them it is frozen. 0: it always learns.
+
+        A field with a default, or a class variable.
+        """
+
+    needs_log_ratio: eqx.AbstractClassVar[bool]
+    """Whether ``update`` uses the log-ratio of model and reference."""
+
+    @abc.abstractmethod
+    def init_from(self, model: Decoder) -> PyTree:
+        """The critic with its optimizer state, made from the initial model; ``()`` if there is none."""
+
+    @abc.abstractmethod
+    def values(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> TokenValues | None:
+        """Values of the dialogues; ``None`` for a critic that has none."""
+
+    @abc.abstractmethod
+    def update(
+        self, critic: PyTree, reference: PyTree, dialogues: Dialogues, log_ratio: Any, update_index: Int[Array, ""]
+    ) -> CriticUpdate:
+        """One update of the critic."""
+
+
+class StateValueCritic(ResponseCritic):
+    """Slot: a critic of logged dialogues that has values before each token."""
+
+    @abc.abstractmethod
+    def values(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> TokenValues:
+        """Values of the dialogues."""
+
+
+class NoCritic(ResponseCritic):
     """Empty response critic, for methods without a critic."""
 
     num_critic_pretrain_updates: ClassVar[int] = 0
@@ -50,7 +87,7 @@ class NoCritic(eqx.Module):
         return (), (), {}
 
 
-class ReferenceCritic(eqx.Module):
+class ReferenceCritic(StateValueCritic):
     """Critic on the reference: predicts a dialogue's return before its first response (Baheti et al. 2023).
 
     It is a linear head on the reference. Differs from the paper: its head is attention with a small network.
@@ -85,7 +122,7 @@ class ReferenceCritic(eqx.Module):
         return _critic_step(self, critic, loss_fn, update_index)
 
 
-class SuccessCritic(eqx.Module):
+class SuccessCritic(StateValueCritic):
     """Success critic: predicts success before each turn, as a logit (Liu et al. 2024, DAPO).
 
     It is a separate decoder with a linear head. Where a reward is more than a single 1 at the end, success is the share
@@ -124,7 +161,7 @@ class SuccessCritic(eqx.Module):
         return _critic_step(self, critic, loss_fn, update_index)
 
 
-class SoftValueCritic(eqx.Module):
+class SoftValueCritic(StateValueCritic):
     """Soft-value critic: predicts rewards to go minus the KL to come (Wang et al. 2024, OREO).
 
     It is a separate decoder with a linear head.
@@ -169,9 +206,6 @@ class SoftValueCritic(eqx.Module):
         return _critic_step(self, critic, loss_fn, update_index)
 
 
-ResponseCritic = NoCritic | ReferenceCritic | SuccessCritic | SoftValueCritic | ImplicitReward
-
-
 def _init_value_model(model: Decoder, learning_rate: Number) -> PyTree:
     """A copy of the model with a value head, and its optimizer state."""
     value_model = add_value_head(jax.tree.map(jnp.copy, model), model.config.hidden_size)
@@ -192,12 +226,15 @@ def _broadcast_turn_values(values: TokenValues, dialogues: Dialogues) -> TokenVa
 
 
 def _critic_step(
-    config: ReferenceCritic | SuccessCritic | SoftValueCritic,
+    config: Any,
     critic: PyTree,
     loss_fn: Callable[[PyTree], tuple[Array, TokenValues]],
     update_index: Int[Array, ""],
 ) -> CriticUpdate:
-    """One gradient step, unless the critic is frozen by now; the values are those before the step."""
+    """One gradient step, unless the critic is frozen by now; the values are those before the step.
+
+    ``config``: a critic with a setting ``learning_rate``.
+    """
 
     def loss_and_values(judge: PyTree) -> tuple[Array, tuple[Array, TokenValues]]:
         loss, values = loss_fn(judge)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -17,10 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.records import Number
 from thespis.learners.language.dialogues import SampledDialogues
+from thespis.learners.language.rollout_transforms import RolloutTransform
 from thespis.nets.decoder import Decoder
 
 
-class RejectionSampling(eqx.Module):
+class RejectionSampling(RolloutTransform):
     """Rejection sampling: dialogues with a sufficient return are learned, others are left out."""
 
     min_return: Number = 0.5
@@ -38,7 +38,7 @@ class RejectionSampling(eqx.Module):
         return state, _mark_for_training(dialogues, good), {"chosen": good.mean(dtype="float32")}
 
 
-class TrajectoryRevision(eqx.Module):
+class TrajectoryRevision(RolloutTransform):
     """Trajectory revision (Yuan et al. 2025, Agent-R): good dialogues are learned, and bad ones are revised by them.
 
     Only good dialogues of the same group are used. A dialogue is good if its return is at least ``min_return``. Another

@@ -8,7 +8,9 @@ sampled.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,14 +20,23 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.records import Number
 from thespis.learners.language.dialogues import SampledDialogues
-from thespis.learners.language.discriminator import Discriminator
-from thespis.learners.language.process_reward import ProcessRewardModel
-from thespis.learners.language.progress_attribution import ProgressAttribution
-from thespis.learners.language.revisions import RejectionSampling, TrajectoryRevision
-from thespis.learners.language.turn_critic import OffPolicyTurnCritic
 from thespis.nets.decoder import Decoder
 
 _HASH_PRIME = 1_000_003
+
+
+class RolloutTransform(eqx.Module):
+    """Slot: a change of sampled dialogues before their advantages are estimated."""
+
+    @abc.abstractmethod
+    def init(self, model: Decoder, dialogue_spec: DialogueSpec, num_turns: int, key: Key[Array, ""]) -> Any:
+        """The initial state, a tree of arrays; ``model`` is the policy's decoder."""
+
+    @abc.abstractmethod
+    def __call__(
+        self, state: Any, dialogues: SampledDialogues, group_size: int, key: Key[Array, ""]
+    ) -> tuple[Any, SampledDialogues, dict[str, Array]]:
+        """The new state, the dialogues to learn from, and metrics."""
 
 
 class _NoTransform(eqx.Module):
@@ -53,7 +64,7 @@ class MovingAverageState(eqx.Module):
     num_batches: Float[Array, ""]
 
 
-class MovingAverageBaseline(eqx.Module):
+class MovingAverageBaseline(RolloutTransform):
     """Moving-average baseline: the last reward of each dialogue minus the mean return of earlier batches.
 
     Source: Ahmadian et al. 2024 (b_MA). The baseline of REINFORCE without groups: the gradient stays unbiased, as the
@@ -77,7 +88,7 @@ class MovingAverageBaseline(eqx.Module):
         return MovingAverageState(mean, num_batches), lowered, {"baseline": state.mean}
 
 
-class PlayerBaseline(eqx.Module):
+class PlayerBaseline(RolloutTransform):
     r"""Player baseline: the last reward of a dialogue minus a running mean of each player's returns.
 
     Source: Liu et al. 2025 (SPIRAL). Their role-conditioned advantage: :math:`b \leftarrow \alpha b + (1 - \alpha) R`
@@ -114,7 +125,7 @@ class PlayerBaseline(eqx.Module):
         return state, lowered, {"baseline": state.mean(), "baseline_apart": state.max() - state.min()}
 
 
-class ProgressReward(eqx.Module):
+class ProgressReward(RolloutTransform):
     """Progress reward: each attempt earns its reward plus ``bonus_coef`` times the gain over the previous one.
 
     For the first ``num_stage1_updates`` batches only the last attempt is rewarded, by its own reward (Kumar et al.
@@ -150,7 +161,7 @@ class SuccessReplayState(eqx.Module):
     occupied: Bool[Array, " slot"]
 
 
-class SuccessReplay(eqx.Module):
+class SuccessReplay(RolloutTransform):
     """Success replay: a group without any success gets a stored one with its prompt in place of its first row.
 
     The stored one is the latest. Without it such a group, all of whose returns are equal, would give no gradient (Lu et
@@ -208,17 +219,3 @@ def _hash_slots(prompts: Int[Array, "row length"], num_slots: int) -> Int[Array,
 
     total, _ = jax.lax.scan(add, jnp.zeros(len(prompts), "uint32"), prompts.T)
     return ((total ^ (total >> 15)) % jnp.uint32(num_slots)).astype("int32")
-
-
-RolloutTransform = (
-    MovingAverageBaseline
-    | PlayerBaseline
-    | ProgressReward
-    | SuccessReplay
-    | RejectionSampling
-    | TrajectoryRevision
-    | ProgressAttribution
-    | ProcessRewardModel
-    | Discriminator
-    | OffPolicyTurnCritic
-)

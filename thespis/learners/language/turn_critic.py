@@ -26,6 +26,7 @@ from thespis.actors.lm_policy import DialogueSpec, response_features
 from thespis.core.errors import UserError
 from thespis.core.records import Number
 from thespis.learners.language.dialogues import SampledDialogues
+from thespis.learners.language.rollout_transforms import RolloutTransform
 from thespis.learners.optim.optimizers import Adam, gradient_step, polyak_update
 from thespis.nets.decoder import Decoder
 from thespis.objectives.statistics import masked_mean
@@ -72,7 +73,7 @@ class TurnCriticState(eqx.Module):
     num_batches: Int[Array, ""]
 
 
-class OffPolicyTurnCritic(eqx.Module):
+class OffPolicyTurnCritic(RolloutTransform):
     """Off-policy turn critic: the reward of a turn is replaced by ``Q - V``.
 
     ``advantage_estimator=RewardToGo(NoBaseline(), 0.0)`` gives it to the tokens of its turn only.

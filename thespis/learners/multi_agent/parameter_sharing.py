@@ -6,6 +6,7 @@ only.
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -20,7 +21,39 @@ from thespis.data.feeds import Rollouts
 from thespis.runtime.keys import indexed_keys
 
 
-class SharedParameters(eqx.Module):
+class ParameterSharing(eqx.Module):
+    """Slot: how the agents of a group share the learners of a single-agent method."""
+
+    @abc.abstractmethod
+    def init(self, method: Method, spec: EnvSpec, num_agents: int, key: Key[Array, ""]) -> PyTree:
+        """The state of the group's learners."""
+
+    @abc.abstractmethod
+    def policy(self, method: Method, state: PyTree, mode: Mode) -> PyTree:
+        """The policy or policies of the group."""
+
+    @abc.abstractmethod
+    def init_memory(self, method: Method, policy: PyTree, n: int, num_agents: int) -> PyTree:
+        """Memories ``[n, agent, ...]``."""
+
+    @abc.abstractmethod
+    def act(self, method: Method, policy: PyTree, memory: Any, view: View, key: Key[Array, ""], num_agents: int) -> Any:
+        """Actions, memories and extras ``[row, agent, ...]``."""
+
+    @abc.abstractmethod
+    def target_action(self, method: Any, state: PyTree, view: View, key: Key[Array, ""]) -> PyTree:
+        """Actions used in targets, of all agents at views ``[row, agent, ...]``."""
+
+    @abc.abstractmethod
+    def action_probs(self, method: HasActionProbs, policy: PyTree, memory: Any, view: View, num_agents: int) -> Array:
+        """Probability of every action, ``[row, agent, n]``."""
+
+    @abc.abstractmethod
+    def update(self, method: Method, state: Any, batch: Batch, key: Key[Array, ""]) -> tuple[Any, Report]:
+        """One update on the experience of all agents, ``[time, row, agent, ...]``."""
+
+
+class SharedParameters(ParameterSharing):
     """Full parameter sharing: one learner for all agents of a group, on their combined experience."""
 
     def init(self, method: Method, spec: EnvSpec, num_agents: int, key: Key[Array, ""]) -> PyTree:
@@ -54,7 +87,7 @@ class SharedParameters(eqx.Module):
         return method.update(state, Batch(steps, mask, _merge_agents(batch.memory, 0), batch.update_index), key)
 
 
-class Independent(eqx.Module):
+class Independent(ParameterSharing):
     """Independent learners: one for each agent of a group, states have the axis ``[agent]``."""
 
     def init(self, method: Method, spec: EnvSpec, num_agents: int, key: Key[Array, ""]) -> PyTree:
@@ -110,7 +143,7 @@ class PeriodicResetState(eqx.Module):
     initial: PyTree
 
 
-class PeriodicReset(eqx.Module):
+class PeriodicReset(ParameterSharing):
     """Independent learners, some of which are reset to their initial state periodically (Vinyals et al. 2019).
 
     Everything is reset: parameters, optimizer state, normalizers. Actor memories of an episode in progress stay. For
@@ -169,9 +202,6 @@ class PeriodicReset(eqx.Module):
             ]
         )
         return PeriodicResetState(_select_agents(is_reset, state.initial, updated), state.initial), report
-
-
-ParameterSharing = SharedParameters | Independent | PeriodicReset
 
 
 def rollouts_per_interval(interval: int, rollout_size: int) -> int:

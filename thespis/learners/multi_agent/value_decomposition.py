@@ -30,8 +30,8 @@ from thespis.learners.multi_agent.role_contrast import NO_LOSS, RoleContrast
 from thespis.learners.off_policy.discrete_q import mask_illegal
 from thespis.learners.optim.optimizers import (
     LearningRate,
-    OptaxOptimizer,
     Optimizer,
+    OptimizerFactory,
     build_optimizer,
     gradient_step,
     polyak_update,
@@ -186,7 +186,7 @@ class ValueDecomposition(eqx.Module):
 
     learning_rate: LearningRate = 5e-4
     """Step size."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     discount: Number = 0.99
     """Discount per step, in [0, 1]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 
 import equinox as eqx
@@ -22,7 +23,17 @@ ReturnDistributions = Float[Array, "n atoms"]
 """Probabilities of the atoms of the return, for each action."""
 
 
-class MemberDistribution(eqx.Module):
+class TargetDistribution(eqx.Module):
+    """Slot: the return distribution from which a member of an ensemble bootstraps."""
+
+    @abc.abstractmethod
+    def next_distributions(
+        self, critics: CategoricalQ, member: Int[Array, ""], observation: PyTree
+    ) -> ReturnDistributions:
+        """Return distributions of all actions at the next observation, for the targets of ``member``."""
+
+
+class MemberDistribution(TargetDistribution):
     """Per-member bootstrap: each member bootstraps from its own distribution, so members learn independently."""
 
     def next_distributions(
@@ -32,7 +43,7 @@ class MemberDistribution(eqx.Module):
         return jax.tree.map(lambda x: x[member], critics).probs(observation)
 
 
-class MixtureDistribution(eqx.Module):
+class MixtureDistribution(TargetDistribution):
     r"""Mixture bootstrap: all members bootstrap from the mean of their distributions (Lindenberg et al. 2020).
 
     .. math:: \tfrac1k \sum_j p_j(s, a)
@@ -43,9 +54,6 @@ class MixtureDistribution(eqx.Module):
     ) -> ReturnDistributions:
         """Mean return distributions of all members for one observation."""
         return jnp.mean(jax.vmap(lambda critic: critic.probs(observation))(critics), axis=0)
-
-
-TargetDistribution = MemberDistribution | MixtureDistribution
 
 
 def split_batch(batch: NStepBatch, ensemble_size: int) -> NStepBatch:

@@ -10,6 +10,7 @@ Differs from the authors' code: see :class:`CausalEntropy` and :func:`causal_eff
 
 from __future__ import annotations
 
+import abc
 import math
 from typing import Any
 
@@ -120,7 +121,23 @@ class CausalEntropyState(eqx.Module):
     samples: Float[Array, "sample variable"]
 
 
-class CausalEntropy(eqx.Module):
+class EntropyBonus(eqx.Module):
+    """Slot: the entropy that a policy is rewarded for, from samples of its actions."""
+
+    @abc.abstractmethod
+    def init(self, spec: EnvSpec) -> Any:
+        """The initial state, a tree of arrays. Raises ``UserError`` for action spaces that are not supported."""
+
+    @abc.abstractmethod
+    def action_samples(self, state: Any, distribution: Any, key: Key[Array, ""]) -> ActionSamples:
+        """Action samples with their weights and (weighted) log-probabilities."""
+
+    @abc.abstractmethod
+    def update(self, state: Any, batch: NStepBatch, rewards: Float[Array, " row"], update_index: Int[Array, ""]) -> Any:
+        """The state after a batch with these rewards."""
+
+
+class CausalEntropy(EntropyBonus):
     r"""Entropy in which each action dimension is weighted by its causal effect on reward (Ji et al., 2024, equation 4).
 
     .. math:: H_c(\pi(\cdot|s)) = -E\left[ \sum_i w_i \log \pi(a_i|s) \right], \quad w = d \, \mathrm{softmax}(B)
@@ -169,6 +186,3 @@ class CausalEntropy(eqx.Module):
             return action_size * jax.nn.softmax(causal_effects_on_last(samples.T)[-1 - action_size : -1])
 
         return CausalEntropyState(jax.lax.cond(due, estimate_weights, lambda: state.action_weights), samples)
-
-
-EntropyBonus = CausalEntropy

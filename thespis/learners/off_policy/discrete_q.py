@@ -155,7 +155,19 @@ def mask_illegal(
 _UNASSIGNED = -1
 
 
-class PerStep(eqx.Module):
+class MemberExploration(eqx.Module):
+    """Slot: which member of an ensemble acts, and for how long."""
+
+    @abc.abstractmethod
+    def init_memory(self, n: int) -> PyTree:
+        """The memory of ``n`` fresh episodes, with a leading axis ``n``; ``()`` if there is none."""
+
+    @abc.abstractmethod
+    def sample_member(self, memory: PyTree, ensemble_size: int, key: Key[Array, ""]) -> tuple[Int[Array, ""], PyTree]:
+        """The acting member in one environment, and the memory after this step."""
+
+
+class PerStep(MemberExploration):
     """A new ensemble member at each step, drawn uniformly."""
 
     def init_memory(self, n: int) -> tuple[()]:
@@ -169,7 +181,7 @@ class PerStep(eqx.Module):
         return jax.random.randint(key, (), 0, ensemble_size, "int32"), memory
 
 
-class PerEpisode(eqx.Module):
+class PerEpisode(MemberExploration):
     """One ensemble member for a whole episode, drawn uniformly at its first step."""
 
     def init_memory(self, n: int) -> Int[Array, " n"]:
@@ -182,9 +194,6 @@ class PerEpisode(eqx.Module):
         """The acting member, and the memory after this step."""
         member = jnp.where(memory == _UNASSIGNED, jax.random.randint(key, (), 0, ensemble_size, "int32"), memory)
         return member, member
-
-
-MemberExploration = PerStep | PerEpisode
 
 
 class EpsilonGreedyPolicy(eqx.Module):
@@ -281,7 +290,20 @@ class EpsilonGreedy(EpsilonSchedule, _ExploresByMember):
 TargetNetworks = TypeVar("TargetNetworks")
 
 
-class PeriodicCopy(eqx.Module):
+class TargetUpdate(eqx.Module):
+    """Slot: how target networks follow the online networks. Both have a leading axis ``[ensemble_size]``."""
+
+    ensemble_size: eqx.AbstractVar[int]
+    """Number of online networks, and of target networks."""
+
+    @abc.abstractmethod
+    def update(
+        self, online: TargetNetworks, target: TargetNetworks, num_updates: Int[Array, ""], target_update_interval: int
+    ) -> tuple[TargetNetworks, TargetNetworks]:
+        """Online and target networks after ``num_updates`` updates."""
+
+
+class PeriodicCopy(TargetUpdate):
     """Periodic hard update of one target network (Mnih et al., 2015)."""
 
     ensemble_size: ClassVar[int] = 1
@@ -293,7 +315,7 @@ class PeriodicCopy(eqx.Module):
         return online, polyak_update(target, online, (num_updates % target_update_interval == 0).astype("float32"))
 
 
-class IteratedTargets(eqx.Module):
+class IteratedTargets(TargetUpdate):
     r"""Chain of networks of which each learns one Bellman update of the one before it (Vincent et al. 2024).
 
     Network :math:`\theta_k` is fitted to the values of target :math:`\bar\theta_{k-1}` at the next state, for ``k``
@@ -321,6 +343,3 @@ class IteratedTargets(eqx.Module):
             return jnp.where(shift, o, jnp.where(copy, jnp.concatenate([t[:1], o[:-1]]), t))
 
         return jax.tree.map(next_online, online), jax.tree.map(next_target, online, target)
-
-
-TargetUpdate = PeriodicCopy | IteratedTargets

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -38,7 +40,30 @@ NO_RESET = _NoReset()
 """What ``network_reset=None`` does."""
 
 
-class DormantReset(eqx.Module):
+class NetworkReset(eqx.Module):
+    """Slot: how networks get fresh parameters now and then."""
+
+    @abc.abstractmethod
+    def init(self, networks: PyTree) -> PyTree:
+        """What is kept of the initial networks, a pair ``(actor, critics)``."""
+
+    @abc.abstractmethod
+    def maybe_reset(
+        self,
+        initial_networks: PyTree,
+        networks: PyTree,
+        opt_states: PyTree,
+        optimizer: Optimizer,
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
+    ) -> tuple[PyTree, PyTree]:
+        """Networks (actor, critics, targets) and optimizer states (of actor and critics) after a reset, if one is due.
+
+        ``initial_networks`` is what :meth:`init` returned.
+        """
+
+
+class DormantReset(NetworkReset):
     r"""Dormant-neuron reset (Ji et al., 2024): networks are blended with fresh ones.
 
     The more neurons of the actor are dormant, the more they are blended.
@@ -107,6 +132,3 @@ def _permute_entries(networks: PyTree, key: Key[Array, ""]) -> PyTree:
     keys = jax.random.split(key, len(leaves))
     pairs = zip(leaves, keys, strict=True)
     return jax.tree.unflatten(tree, [jax.random.permutation(k, x.ravel()).reshape(x.shape) for x, k in pairs])
-
-
-NetworkReset = DormantReset

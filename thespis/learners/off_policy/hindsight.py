@@ -13,6 +13,7 @@ whole rest of the episode, see :mod:`thespis.data.hindsight`.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any
 
@@ -38,7 +39,15 @@ NO_RELABELING = _NoRelabeling()
 """What ``hindsight=None`` does."""
 
 
-class HindsightFuture(eqx.Module):
+class HindsightRelabeling(eqx.Module):
+    """Slot: the goals with which episodes are learned again."""
+
+    @abc.abstractmethod
+    def __call__(self, goal_relabeler: GoalRelabeler | None, batch: Batch, key: Key[Array, ""]) -> Batch:
+        """The batch with some rows relabelled; unchanged without a relabeler."""
+
+
+class HindsightFuture(HindsightRelabeling):
     """HER's "future" strategy: the new goal is any goal reached in the window, drawn uniformly."""
 
     her_ratio: Number = 0.8
@@ -49,7 +58,7 @@ class HindsightFuture(eqx.Module):
         return _relabel_rows(self.her_ratio, goal_relabeler, batch, batch.mask, key)
 
 
-class HindsightFinal(eqx.Module):
+class HindsightFinal(HindsightRelabeling):
     """HER's "final" strategy: the new goal is the one reached at the window's last step."""
 
     her_ratio: Number = 0.8
@@ -59,9 +68,6 @@ class HindsightFinal(eqx.Module):
         """The batch with some rows relabelled."""
         has_next = jnp.concatenate([batch.mask[1:], jnp.zeros_like(batch.mask[:1])])
         return _relabel_rows(self.her_ratio, goal_relabeler, batch, batch.mask & ~has_next, key)
-
-
-HindsightRelabeling = HindsightFuture | HindsightFinal
 
 
 def _relabel_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import TypeVar
 
 import equinox as eqx
@@ -14,7 +15,23 @@ from thespis.core.records import Number
 T = TypeVar("T")
 
 
-class Fixed(eqx.Module):
+class ReplayRatio(eqx.Module):
+    """Slot: which of the updates that a feed offers are applied."""
+
+    @abc.abstractmethod
+    def init(self) -> PyTree:
+        """The initial state, a tree of arrays; ``()`` if nothing changes."""
+
+    @abc.abstractmethod
+    def select(self, state: PyTree, update_index: Int[Array, ""], new: T, old: T) -> T:
+        """The learner's state after the update: ``new`` if the update is applied, else ``old``."""
+
+    @abc.abstractmethod
+    def update(self, state: PyTree, active_share: Float[Array, ""], update_index: Int[Array, ""]) -> PyTree:
+        """The state after one more update, in which this share of the critic's units was active."""
+
+
+class Fixed(ReplayRatio):
     """Fixed replay ratio: every update is applied."""
 
     def init(self) -> PyTree:
@@ -43,7 +60,7 @@ class ReplayRatioState(eqx.Module):
     ratio_raised: Bool[Array, ""]
 
 
-class Adaptive(eqx.Module):
+class Adaptive(ReplayRatio):
     """Adaptive replay ratio: raised once the critic's share of active units has settled (Ma et al., 2024).
 
     At first one in ``update_interval`` updates is applied, later all. Every ``check_interval`` updates offered, the
@@ -89,6 +106,3 @@ class Adaptive(eqx.Module):
         last = jnp.where(state.last_mean < 0, active_share, state.last_mean)
         raised = state.ratio_raised | (is_check & (jnp.abs(mean - last) <= self.tolerance))
         return ReplayRatioState(total, count, jnp.where(is_check, mean, last), raised)
-
-
-ReplayRatio = Fixed | Adaptive

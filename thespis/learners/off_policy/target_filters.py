@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,7 +31,19 @@ NO_FILTER = _NoFilter()
 """What ``target_filter=None`` does."""
 
 
-class LowPassFilter(eqx.Module):
+class TargetFilter(eqx.Module):
+    """Slot: how target critics are filtered over actions."""
+
+    @abc.abstractmethod
+    def check_space(self, space: Space) -> None:
+        """Raise ``UserError`` for an action space that is not supported."""
+
+    @abc.abstractmethod
+    def ensemble_min(self, critics: QFunction, key: Key[Array, ""]) -> QValueFn:
+        """Minimum of the filtered values over the members: a function of one observation and ``k`` actions."""
+
+
+class LowPassFilter(TargetFilter):
     r"""Low-pass filter over actions: values convolved with a normal of standard deviation ``std`` (Campo et al., 2020).
 
     The convolution is estimated by ``num_samples`` samples. Samples beyond the bounds are reflected at them, so that
@@ -61,6 +75,3 @@ class LowPassFilter(eqx.Module):
 def reflect(x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
     """Reflect ``x`` at -1 and 1, as often as needed."""
     return 1.0 - jnp.abs(jnp.mod(x + 1.0, 4.0) - 2.0)
-
-
-TargetFilter = LowPassFilter

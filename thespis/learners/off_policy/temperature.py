@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 
 import equinox as eqx
@@ -15,7 +16,23 @@ from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.runs.ranges import AT_LEAST_0, POSITIVE, in_range
 
 
-class FixedTemperature(eqx.Module):
+class Temperature(eqx.Module):
+    """Slot: entropy coefficient of maximum-entropy methods, constant or learned."""
+
+    @abc.abstractmethod
+    def init(self, spec: EnvSpec) -> PyTree:
+        """The initial state, a tree of arrays; ``()`` if nothing is learned."""
+
+    @abc.abstractmethod
+    def alpha(self, state: PyTree) -> Float[Array, ""]:
+        """The temperature: the weight of the entropy."""
+
+    @abc.abstractmethod
+    def update(self, state: PyTree, entropy: Float[Array, ""]) -> PyTree:
+        """The state after an update in which the policy had this entropy, in nats."""
+
+
+class FixedTemperature(Temperature):
     """Constant temperature: the weight of the entropy bonus."""
 
     value: Number = eqx.field(default=0.2, metadata=in_range(AT_LEAST_0))
@@ -33,7 +50,7 @@ class FixedTemperature(eqx.Module):
         return state
 
 
-class TunedTemperature(eqx.Module):
+class TunedTemperature(Temperature):
     """Temperature that is adjusted until the policy's entropy meets a target.
 
     The default target is ``-dim`` nats for a box of ``dim`` dimensions (of canonical actions), and
@@ -73,6 +90,3 @@ class TunedTemperature(eqx.Module):
             Adam(self.learning_rate), lambda log_alpha: (log_alpha * gap, ()), log_alpha, opt_state
         )
         return log_alpha, opt_state, target
-
-
-Temperature = FixedTemperature | TunedTemperature

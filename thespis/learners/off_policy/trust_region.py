@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,23 @@ NO_TRUST_REGION = _NoTrustRegion()
 """What ``trust_region=None`` does."""
 
 
-class MirrorDescentStep(eqx.Module):
+class TrustRegion(eqx.Module):
+    """Slot: the penalty for moving away from an earlier actor."""
+
+    @abc.abstractmethod
+    def init(self, actor: StochasticActor) -> PyTree:
+        """The earlier actor that is kept, at first the initial one; ``()`` if none is kept."""
+
+    @abc.abstractmethod
+    def penalty(self, old_policy: Any, policy: Any, view: View, alpha: Float[Array, ""]) -> Float[Array, ""]:
+        """Penalty at one view; ``old_policy``: from a view to a distribution, ``alpha``: the entropy coefficient."""
+
+    @abc.abstractmethod
+    def update(self, old_actor: PyTree, actor: PyTree, num_updates: Int[Array, ""]) -> PyTree:
+        """The earlier actor after ``num_updates`` updates."""
+
+
+class MirrorDescentStep(TrustRegion):
     r"""Mirror-descent trust region: one problem for ``update_interval`` updates (Tomar et al. 2022, equation 17).
 
     In their code entropy is linearized at the actor with which the problem started, which leaves
@@ -60,6 +77,3 @@ class MirrorDescentStep(eqx.Module):
     def update(self, old_actor: PyTree, actor: PyTree, num_updates: Int[Array, ""]) -> PyTree:
         """Replace the old actor by the present one every ``update_interval`` updates."""
         return jax.lax.cond(num_updates % self.update_interval == 0, lambda: actor, lambda: old_actor)
-
-
-TrustRegion = MirrorDescentStep

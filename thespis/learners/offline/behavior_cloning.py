@@ -16,7 +16,7 @@ from thespis.actors.policy_heads import Gaussian, PolicyHead, action_probs, vmap
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.learners.optim.normalizers import IDENTITY, ObsNormalizer
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, gradient_step
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory, build_optimizer, gradient_step
 from thespis.nets.body import Body, ObservationEncoder
 from thespis.nets.mlp import orthogonal
 
@@ -49,7 +49,7 @@ class BehaviorCloning(eqx.Module):
 
     learning_rate: LearningRate = 1e-3
     """Step size."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     obs_normalizer: ObsNormalizer | None = None
     """Normalizer of observations: None or RunningMeanStd."""

@@ -8,6 +8,7 @@ entries that count; ``None``: all.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -16,9 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
+from thespis.actors.continuous_heads import OnPolicyHead
 from thespis.actors.distributions import Distribution
-from thespis.actors.policy_heads import Gaussian
-from thespis.actors.state_dependent_noise import StateDependentNoise
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
 from thespis.critics.value_functions import critic_observation
@@ -40,8 +40,8 @@ from thespis.learners.optim.normalizers import IDENTITY, RAW_REWARD, ObsNormaliz
 from thespis.learners.optim.optimizers import (
     Adam,
     LearningRate,
-    OptaxOptimizer,
     Optimizer,
+    OptimizerFactory,
     RMSProp,
     build_optimizer,
     gradient_step,
@@ -55,7 +55,19 @@ from thespis.objectives.statistics import explained_variance, masked_mean, stand
 Mask = Bool[Array, "..."] | None
 
 
-class BatchNormalizer(eqx.Module):
+class AdvantageNormalizer(eqx.Module):
+    """Slot: how advantages are normalized, over a batch or over each of its minibatches."""
+
+    @abc.abstractmethod
+    def normalize_batch(self, advantage: Float[Array, "..."], mask: Mask = None) -> Float[Array, "..."]:
+        """Advantages of a batch before it is split."""
+
+    @abc.abstractmethod
+    def normalize_minibatch(self, advantage: Float[Array, "..."], mask: Mask = None) -> Float[Array, "..."]:
+        """Advantages of one minibatch."""
+
+
+class BatchNormalizer(AdvantageNormalizer):
     """Normalize advantages over the whole batch; the result does not depend on the split into minibatches."""
 
     def normalize_batch(self, advantage: Float[Array, "..."], mask: Mask = None) -> Float[Array, "..."]:
@@ -67,7 +79,7 @@ class BatchNormalizer(eqx.Module):
         return advantage
 
 
-class MinibatchNormalizer(eqx.Module):
+class MinibatchNormalizer(AdvantageNormalizer):
     """Normalize advantages over each minibatch, as most published code does; the result depends on the split."""
 
     def normalize_batch(self, advantage: Float[Array, "..."], mask: Mask = None) -> Float[Array, "..."]:
@@ -95,9 +107,6 @@ NO_NORMALIZER = _NoNormalizer()
 """What ``advantage_normalizer=None`` does."""
 
 
-AdvantageNormalizer = BatchNormalizer | MinibatchNormalizer
-
-
 MinibatchLoss = Callable[[ActorCriticNetwork, RolloutWithAdvantages, Any], tuple[Array, dict[str, Array]]]
 
 
@@ -114,7 +123,7 @@ class OnPolicyMethod(eqx.Module):
 
     learning_rate: eqx.AbstractVar[LearningRate]
     gae_lambda: eqx.AbstractVar[Number]
-    optimizer: eqx.AbstractVar[Literal["adam", "rmsprop"] | OptaxOptimizer]
+    optimizer: eqx.AbstractVar[Literal["adam", "rmsprop"] | OptimizerFactory]
     feed: eqx.AbstractVar[Rollouts]
 
     discount: Number = 0.99
@@ -140,7 +149,7 @@ class OnPolicyMethod(eqx.Module):
     encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
     own module:Class, built with (observation_space, key)."""
-    policy_head: Gaussian | StateDependentNoise = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
+    policy_head: OnPolicyHead = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
     """Distribution head of the actor for boxes: Gaussian (with log_std_init, in canonical units) or StateDependentNoise
     (gSDE: smooth exploration by noise that depends on the state)."""
     layer_norm: bool = eqx.field(static=True, default=False)
@@ -188,13 +197,25 @@ class OnPolicyMethod(eqx.Module):
         """Probability of every action. Raises ``UserError`` unless an action is one discrete choice."""
         return policy.action_probs(memory, view)
 
+    def log_probs(self, state: OnPolicyState, steps: Transition) -> Float[Array, "time row"]:
+        """Log-probabilities of the actions of ``steps[time, row]``; recurrent memory starts empty."""
+        actor, rows = self.policy(state, Mode.SAMPLE), steps.reward.shape[1]
+
+        def observe(view: View) -> View:
+            normalized = actor.obs_normalizer.normalize(actor.obs_normalizer_state, view.observation)
+            return View(normalized, view.action_mask)
+
+        views = jax.vmap(jax.vmap(observe))(steps.view)
+        policies = state.network.distributions(state.network.init_memory(rows), views, steps.is_first)
+        return jax.vmap(jax.vmap(lambda policy, action: policy.log_prob(action)))(policies, steps.action)
+
     def judge(self, state: OnPolicyState, episode: Transition) -> Critique:
         """State values and GAE advantages of an episode, in the environment's units of reward."""
         return self.rollout_processor().judge(state.network, state.normalizer_states, episode)
 
     def make_optimizer(self) -> Optimizer:
         """Adam or RMSProp with gradient clipping; epsilon is 1e-5 in both, as in the code of the methods' authors."""
-        if isinstance(self.optimizer, OptaxOptimizer):
+        if isinstance(self.optimizer, OptimizerFactory):
             return build_optimizer(self.optimizer, self.learning_rate, self.max_grad_norm)
         kind = {"adam": Adam, "rmsprop": RMSProp}[self.optimizer]
         return kind(self.learning_rate, self.max_grad_norm, 1e-5)

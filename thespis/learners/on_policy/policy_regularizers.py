@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 
 import equinox as eqx
@@ -38,7 +39,21 @@ NO_REGULARIZER = _NoRegularizer()
 """What ``policy_regularizer=None`` does."""
 
 
-class MagnetKL(eqx.Module):
+class PolicyRegularizer(eqx.Module):
+    """Slot: a loss that keeps the policy close to another one, added to that of the actor."""
+
+    @abc.abstractmethod
+    def penalty(
+        self,
+        current: RolloutEvaluation,
+        rollout: RolloutWithAdvantages,
+        old_policy: OldPolicy,
+        update_index: Int[Array, ""],
+    ) -> Float[Array, ""]:
+        """Regularization loss of the policy, to be minimised. ``update_index`` counts rollouts."""
+
+
+class MagnetKL(PolicyRegularizer):
     r"""KL penalty towards the uniform policy and towards the policy before the update (Sokota et al. 2023).
 
     .. math:: \alpha \, KL(\pi \| uniform) + \tfrac{1}{\eta} KL(\pi \| \pi_t)
@@ -63,7 +78,7 @@ class MagnetKL(eqx.Module):
         return self.kl_coef * moved - self.uniform_coef * current.entropy
 
 
-class SqrtKL(eqx.Module):
+class SqrtKL(PolicyRegularizer):
     r"""Penalty on the KL from the policy before the update and on its square root, at each step (Su and Lu 2022).
 
     .. math:: E_s\left[ \beta_1 \sqrt{KL(\pi_{old} \| \pi)} + \beta_2 KL(\pi_{old} \| \pi) \right]
@@ -86,7 +101,7 @@ class SqrtKL(eqx.Module):
         return self.sqrt_kl_coef * root + self.kl_coef * divergence
 
 
-class MirrorDescentKL(eqx.Module):
+class MirrorDescentKL(PolicyRegularizer):
     r"""KL penalty of mirror descent policy optimization with a falling step size (Tomar et al. 2022).
 
     .. math:: \tfrac{1}{t_k} E_s\left[ KL(\pi \| \pi_k) \right], \quad t_k = t_0 (1 - k / K)
@@ -117,6 +132,3 @@ def policy_divergence(
     kl = jnp.maximum(kl, 0.0)  # rounding may make it negative
     # 1e-12: the gradient of the square root is infinite at 0
     return masked_mean(jnp.sqrt(kl + 1e-12), rollout.alive), masked_mean(kl, rollout.alive)
-
-
-PolicyRegularizer = MagnetKL | SqrtKL | MirrorDescentKL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -59,7 +60,23 @@ IDENTITY = _Identity()
 """What ``obs_normalizer=None`` does."""
 
 
-class RunningMeanStd(eqx.Module):
+class ObsNormalizer(eqx.Module):
+    """Slot: how observations are normalized."""
+
+    @abc.abstractmethod
+    def init(self, space: Space) -> PyTree:
+        """The initial state for observations of ``space``, a tree of arrays."""
+
+    @abc.abstractmethod
+    def normalize(self, state: PyTree, observation: PyTree) -> PyTree:
+        """One observation, normalized; its shapes stay."""
+
+    @abc.abstractmethod
+    def update(self, state: PyTree, observations: PyTree, mask: Bool[Array, "time row"]) -> PyTree:
+        """The state after observations ``[time, row, ...]``, of which those count where ``mask`` is true."""
+
+
+class RunningMeanStd(ObsNormalizer):
     """Running normalization of float observations to mean 0 and variance 1, clipped; other dtypes pass unchanged."""
 
     clip: float = eqx.field(static=True, default=10.0)
@@ -129,7 +146,34 @@ class CarriedReturns(eqx.Module):
     """Discounted reward sum of each environment's episode so far."""
 
 
-class ReturnNormalizer(eqx.Module):
+class RewardNormalizer(eqx.Module):
+    """Slot: how rewards are normalized before anything is learned from them."""
+
+    @abc.abstractmethod
+    def init(self, num_envs: int = 1) -> PyTree:
+        """The initial state, a tree of arrays."""
+
+    @abc.abstractmethod
+    def normalize(self, state: PyTree, reward: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Normalized rewards."""
+
+    @abc.abstractmethod
+    def reward_scale(self, state: PyTree) -> Float[Array, ""]:
+        """Factor from the learner's units of reward to the environment's."""
+
+    @abc.abstractmethod
+    def update(
+        self,
+        state: PyTree,
+        reward: Float[Array, "time row"],
+        done: Bool[Array, "time row"],
+        discount: Any,
+        mask: Bool[Array, "time row"] | None = None,
+    ) -> PyTree:
+        """The state after a rollout, of whose rewards those count where ``mask`` is true."""
+
+
+class ReturnNormalizer(RewardNormalizer):
     """Reward normalizer: divides by the running standard deviation of discounted reward sums, and clips.
 
     Source: Engstrom et al., 2020. A sum restarts with each episode.
@@ -187,7 +231,7 @@ class ReturnNormalizer(eqx.Module):
         return state.merge(*added)
 
 
-class RewardCentering(eqx.Module):
+class RewardCentering(RewardNormalizer):
     """Reward centering: rewards minus their running mean.
 
     With a discount of 1, values are then differential and the objective is the average reward. The units are the
@@ -222,7 +266,5 @@ class RewardCentering(eqx.Module):
         return jnp.where(state[1], state[0] + self.ema_rate * (newest - state[0]), newest), jnp.ones((), bool)
 
 
-ObsNormalizer = RunningMeanStd
 AnyObsNormalizer = _Identity | ObsNormalizer
-RewardNormalizer = ReturnNormalizer | RewardCentering
 AnyRewardNormalizer = _RawReward | RewardNormalizer

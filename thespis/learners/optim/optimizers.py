@@ -6,6 +6,7 @@ Any optimizer and any schedule of optax can be named, also from the command line
 
 from __future__ import annotations
 
+import abc
 import ast
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -21,7 +22,15 @@ from thespis.core.records import Number
 Params = TypeVar("Params")
 
 
-class InverseSqrtSchedule(eqx.Module):
+class LearningRateSchedule(eqx.Module):
+    """Slot: a learning rate that changes with the number of gradient steps."""
+
+    @abc.abstractmethod
+    def __call__(self, count: Int[Array, ""]) -> Float[Array, ""]:
+        """Learning rate after ``count`` steps."""
+
+
+class InverseSqrtSchedule(LearningRateSchedule):
     r"""Learning rate that falls with the inverse square root of the number of steps.
 
     .. math:: init\_value / \sqrt{1 + count / timescale}
@@ -37,7 +46,7 @@ class InverseSqrtSchedule(eqx.Module):
         return self.init_value / jnp.sqrt(1.0 + count / self.timescale)
 
 
-class LinearSchedule(eqx.Module):
+class LinearSchedule(LearningRateSchedule):
     """Learning rate that falls linearly from ``init_value`` to 0."""
 
     init_value: Number = 1e-3
@@ -50,7 +59,7 @@ class LinearSchedule(eqx.Module):
         return self.init_value * jnp.maximum(1.0 - count / self.transition_steps, 0.0)
 
 
-class OptaxSchedule(eqx.Module):
+class OptaxSchedule(LearningRateSchedule):
     """A learning-rate schedule of optax, as the text of a call: ``cosine_decay_schedule(3e-4, 10_000)``.
 
     Arguments are Python literals. ``ValueError`` if optax has no such schedule or it does not take the arguments.
@@ -72,10 +81,22 @@ class OptaxSchedule(eqx.Module):
         return _optax_call(self.call)
 
 
-LearningRate = Number | InverseSqrtSchedule | LinearSchedule | OptaxSchedule
+LearningRate = Number | LearningRateSchedule
 
 
-class Adam(eqx.Module):
+class Optimizer(eqx.Module):
+    """Optimizer: gradients to updates of parameters, with the learning rate in it."""
+
+    @abc.abstractmethod
+    def transform(self) -> Any:
+        """The optimizer as an optax gradient transformation."""
+
+    def init(self, params: PyTree) -> PyTree:
+        """Initial optimizer state for the given parameters."""
+        return self.transform().init(params)
+
+
+class Adam(Optimizer):
     """Adam (Kingma & Ba, 2015), with the gradient's global norm clipped first if ``max_grad_norm`` is not ``None``."""
 
     learning_rate: LearningRate
@@ -87,12 +108,8 @@ class Adam(eqx.Module):
         rate: Any = self.learning_rate
         return _with_clipping(self.max_grad_norm, optax.adam(rate, eps=self.eps))
 
-    def init(self, params: PyTree) -> PyTree:
-        """Initial optimizer state for the given parameters."""
-        return self.transform().init(params)
 
-
-class AdamW(eqx.Module):
+class AdamW(Optimizer):
     """Adam with decoupled weight decay (Loshchilov & Hutter, 2019).
 
     A step also subtracts learning rate times ``weight_decay`` times the parameters.
@@ -108,12 +125,8 @@ class AdamW(eqx.Module):
         decay: Any = self.weight_decay
         return optax.adamw(rate, eps=self.eps, weight_decay=decay)
 
-    def init(self, params: PyTree) -> PyTree:
-        """Initial optimizer state for the given parameters."""
-        return self.transform().init(params)
 
-
-class RMSProp(eqx.Module):
+class RMSProp(Optimizer):
     """RMSProp with epsilon added to the mean square, which starts at 1, as in the A3C authors' implementation."""
 
     learning_rate: LearningRate
@@ -127,12 +140,16 @@ class RMSProp(eqx.Module):
         rmsprop = optax.rmsprop(rate, decay=self.decay, eps=self.eps, initial_scale=1.0)
         return _with_clipping(self.max_grad_norm, rmsprop)
 
-    def init(self, params: PyTree) -> PyTree:
-        """Initial optimizer state for the given parameters."""
-        return self.transform().init(params)
+
+class OptimizerFactory(eqx.Module):
+    """Slot: an optimizer without its learning rate, which is a setting of the method."""
+
+    @abc.abstractmethod
+    def build(self, learning_rate: LearningRate) -> Any:
+        """The optax gradient transformation with a learning rate (a number or a schedule)."""
 
 
-class OptaxOptimizer(eqx.Module):
+class OptaxOptimizer(OptimizerFactory):
     """An optimizer of optax, as the text of a call without learning rate: ``lion(weight_decay=0.1)``.
 
     The learning rate of the method is passed as first argument; other arguments are Python literals. Gradients are
@@ -153,10 +170,10 @@ class OptaxOptimizer(eqx.Module):
         return _optax_call(self.call, learning_rate)
 
 
-class NamedOptimizer(eqx.Module):
+class NamedOptimizer(Optimizer):
     """An optimizer of optax with its learning rate, after clipping the gradient's global norm."""
 
-    optimizer: OptaxOptimizer
+    optimizer: OptimizerFactory
     learning_rate: LearningRate
     max_grad_norm: Number | None = None
 
@@ -164,16 +181,9 @@ class NamedOptimizer(eqx.Module):
         """The optimizer as an optax gradient transformation."""
         return _with_clipping(self.max_grad_norm, self.optimizer.build(self.learning_rate))
 
-    def init(self, params: PyTree) -> PyTree:
-        """Initial optimizer state for the given parameters."""
-        return self.transform().init(params)
-
-
-Optimizer = Adam | AdamW | RMSProp | NamedOptimizer
-
 
 def build_optimizer(
-    optimizer: OptaxOptimizer | None,
+    optimizer: OptimizerFactory | None,
     learning_rate: LearningRate,
     max_grad_norm: Number | None = None,
     eps: Number = 1e-8,

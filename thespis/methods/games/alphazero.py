@@ -32,7 +32,7 @@ from thespis.core.contracts import Game, Mode
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.data.feeds import Rollouts
 from thespis.learners.optim.minibatches import run_epochs, to_sequences
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, gradient_step
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory, build_optimizer, gradient_step
 from thespis.nets.resnet import ResNet
 from thespis.objectives.returns import lambda_returns
 from thespis.runtime.keys import indexed_keys
@@ -129,7 +129,7 @@ class AlphaZero(eqx.Module):
 
     learning_rate: LearningRate = 1e-3
     """Learning rate."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     vf_coef: Number = 1.0
     """Weight of the value loss."""

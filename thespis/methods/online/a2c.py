@@ -18,7 +18,7 @@ from jaxtyping import Array, Key
 from thespis.core.records import Batch, Citation, Number, Report
 from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory
 
 
 class A2C(OnPolicyMethod):
@@ -31,7 +31,7 @@ class A2C(OnPolicyMethod):
     """Learning rate."""
     gae_lambda: Number = 1.0
     """Lambda of generalized advantage estimation, in [0, 1]."""
-    optimizer: Literal["adam", "rmsprop"] | OptaxOptimizer = eqx.field(static=True, default="rmsprop")
+    optimizer: Literal["adam", "rmsprop"] | OptimizerFactory = eqx.field(static=True, default="rmsprop")
     """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
     feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=5, num_envs=8))
     """Rollouts: num_steps, num_envs."""

@@ -48,7 +48,7 @@ from thespis.learners.off_policy.discrete_q import (
     MemberExploration,
     PerEpisode,
 )
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, Optimizer, build_optimizer
+from thespis.learners.optim.optimizers import LearningRate, Optimizer, OptimizerFactory, build_optimizer
 from thespis.nets.noisy import NoisyNetwork, draw_noise
 
 
@@ -57,7 +57,7 @@ class C51(EpsilonGreedy, DiscreteQMethod):
 
     learning_rate: LearningRate = 2.5e-4
     """Learning rate."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     adam_epsilon: Number = 3.125e-4
     """Adam's epsilon, added to the root of the mean squared gradient."""

@@ -33,7 +33,13 @@ from thespis.learners.off_policy.critic_updates import NStepBatch, n_step_batch
 from thespis.learners.off_policy.soft_actor_critic import ActionEvaluation, QValueFn, SoftActorCritic, soft_value
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.learners.optim.normalizers import IDENTITY
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, gradient_step
+from thespis.learners.optim.optimizers import (
+    LearningRate,
+    OptaxOptimizer,
+    OptimizerFactory,
+    build_optimizer,
+    gradient_step,
+)
 from thespis.nets.batch_renorm import BatchRenormMLP, BatchStatistics
 from thespis.nets.body import Encoder, flatten
 from thespis.nets.mlp import Linear, uniform_fan_in
@@ -161,7 +167,7 @@ class CrossQ(SoftActorCritic):
 
     learning_rate: LearningRate = 1e-3
     """Learning rate of actor and critics."""
-    optimizer: OptaxOptimizer = OptaxOptimizer("adam(b1=0.5)")
+    optimizer: OptimizerFactory = OptaxOptimizer("adam(b1=0.5)")
     """Optimizer: any of optax; the paper's is Adam with a short memory."""
     temperature: Temperature = TunedTemperature(learning_rate=1e-3)
     """Entropy coefficient: TunedTemperature or FixedTemperature."""

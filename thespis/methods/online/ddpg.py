@@ -36,7 +36,7 @@ from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import fit_critics, n_step_batch
 from thespis.learners.optim.optimizers import (
     LearningRate,
-    OptaxOptimizer,
+    OptimizerFactory,
     build_optimizer,
     gradient_step,
     polyak_update,
@@ -63,7 +63,7 @@ class DDPG(DPGMethod):
     """Learning rate of the critic."""
     actor_learning_rate: LearningRate = 1e-3
     """Learning rate of the actor."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     discount: Number = 0.99
     """Discount factor per step, in [0, 1]."""

@@ -37,7 +37,7 @@ from thespis.learners.off_policy.discrete_q import (
     TargetUpdate,
     legal_q_values,
 )
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, Optimizer, build_optimizer
+from thespis.learners.optim.optimizers import LearningRate, Optimizer, OptimizerFactory, build_optimizer
 from thespis.nets.noisy import NoisyNetwork, draw_noise
 from thespis.objectives.value_losses import double_q_value, huber_loss
 
@@ -47,7 +47,7 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
 
     learning_rate: LearningRate = 1e-4
     """Learning rate."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     huber_delta: Number = 1.0
     """TD error, in units of reward, beyond which the Huber loss is linear; a large value gives the squared error."""

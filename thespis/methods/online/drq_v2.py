@@ -34,7 +34,7 @@ from thespis.learners.off_policy.critic_updates import n_step_batch
 from thespis.learners.off_policy.replay_ratio import Fixed, ReplayRatio
 from thespis.learners.optim.optimizers import (
     LearningRate,
-    OptaxOptimizer,
+    OptimizerFactory,
     build_optimizer,
     gradient_step,
     polyak_update,
@@ -108,7 +108,7 @@ class DrQv2(DPGMethod):
     """Bound of the noise on actions in the losses."""
     learning_rate: LearningRate = 1e-4
     """Learning rate of encoder, actor and critics."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     discount: Number = 0.99
     """Discount factor per step, in [0, 1]."""

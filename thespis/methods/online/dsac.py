@@ -32,7 +32,7 @@ from thespis.learners.off_policy.critic_updates import NStepBatch, fit_gaussian_
 from thespis.learners.off_policy.soft_actor_critic import ActionEvaluation, SoftActorCritic, actor_step, soft_value
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.learners.optim.normalizers import IDENTITY
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, polyak_update
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory, build_optimizer, polyak_update
 from thespis.nets.body import NetworkOptions
 
 
@@ -58,7 +58,7 @@ class DSAC(SoftActorCritic):
     """Learning rate of the critic."""
     actor_learning_rate: LearningRate = 5e-5
     """Learning rate of the actor."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     tau: Number = 0.001
     """Polyak step size of target critic and target actor."""

@@ -22,7 +22,7 @@ from jaxtyping import Array, Key
 from thespis.core.records import Batch, Citation, Number, Report
 from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState, evaluate_rollout
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory
 from thespis.objectives.policy_losses import kl_k3
 from thespis.objectives.returns import vtrace
 from thespis.objectives.statistics import masked_mean
@@ -42,7 +42,7 @@ class IMPALA(OnPolicyMethod):
     """Truncation of the importance weight of a step's own TD error; infinity evaluates the learner's policy itself."""
     c_bar: Number = 1.0
     """Truncation of the weight that passes later TD errors through a step, at most ``rho_bar``; controls variance."""
-    optimizer: Literal["adam", "rmsprop"] | OptaxOptimizer = eqx.field(static=True, default="rmsprop")
+    optimizer: Literal["adam", "rmsprop"] | OptimizerFactory = eqx.field(static=True, default="rmsprop")
     """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
     feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=20, num_envs=8, policy_lag=1))
     """Rollouts: num_steps, num_envs, policy_lag."""

@@ -14,6 +14,7 @@ truncation bootstraps with the true final observation; illegal actions are neith
 
 from __future__ import annotations
 
+import abc
 from typing import ClassVar
 
 import equinox as eqx
@@ -40,7 +41,15 @@ from thespis.learners.optim.optimizers import RMSProp
 from thespis.objectives.returns import lambda_returns
 
 
-class QLearning(eqx.Module):
+class Bootstrap(eqx.Module):
+    """Slot: the value of the next observation in targets."""
+
+    @abc.abstractmethod
+    def next_value(self, q_values: Float[Array, "time row n"], steps: Transition) -> Float[Array, "time row"]:
+        """Value of each step's true next observation; ``q_values`` are those of all actions there."""
+
+
+class QLearning(Bootstrap):
     """Bootstrap from the best legal next action (Watkins, 1989), whatever was done next."""
 
     def next_value(self, q_values: Float[Array, "time row n"], steps: Transition) -> Float[Array, "time row"]:
@@ -48,7 +57,7 @@ class QLearning(eqx.Module):
         return jnp.max(mask_illegal(q_values, steps.next_view.action_mask), axis=-1)
 
 
-class Sarsa(eqx.Module):
+class Sarsa(Bootstrap):
     """Bootstrap from the next action that was taken (Rummery and Niranjan, 1994).
 
     At a rollout's last step and at a truncation there is none: then the expectation over the epsilon-greedy policy is
@@ -67,9 +76,6 @@ class Sarsa(eqx.Module):
         action_mask, epsilon = steps.next_view.action_mask, steps.extras["epsilon"]
         best = jnp.max(mask_illegal(q_values, action_mask), axis=-1)
         return (1 - epsilon) * best + epsilon * jnp.mean(q_values, axis=-1, where=action_mask)
-
-
-Bootstrap = QLearning | Sarsa
 
 
 _UNSET = -1.0

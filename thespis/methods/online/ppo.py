@@ -31,7 +31,7 @@ from thespis.learners.on_policy.method import (
     evaluate_rollout,
 )
 from thespis.learners.on_policy.policy_regularizers import NO_REGULARIZER, PolicyRegularizer
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory
 from thespis.objectives.policy_losses import kl_k3, ppo_clip_loss
 from thespis.objectives.statistics import masked_mean
 
@@ -53,7 +53,7 @@ class PPO(OnPolicyMethod):
     """Epochs: passes over each rollout."""
     minibatch_size: int = eqx.field(static=True, default=64)
     """Transitions per gradient step; with memory, rounded to whole sequences."""
-    optimizer: Literal["adam", "rmsprop"] | OptaxOptimizer = eqx.field(static=True, default="adam")
+    optimizer: Literal["adam", "rmsprop"] | OptimizerFactory = eqx.field(static=True, default="adam")
     """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
     feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=256, num_envs=8))
     """Rollouts: num_steps, num_envs."""

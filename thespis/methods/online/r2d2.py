@@ -51,8 +51,8 @@ from thespis.learners.off_policy.recurrent_q import (
 )
 from thespis.learners.optim.optimizers import (
     LearningRate,
-    OptaxOptimizer,
     Optimizer,
+    OptimizerFactory,
     build_optimizer,
     gradient_step,
     polyak_update,
@@ -68,7 +68,7 @@ class R2D2(EpsilonSchedule, QLearningSettings):
 
     learning_rate: LearningRate = 1e-4
     """Learning rate."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     adam_epsilon: Number = 1e-3
     """Adam's epsilon, added to the root of the mean squared gradient."""

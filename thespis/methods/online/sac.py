@@ -21,9 +21,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.actors.mixture_of_experts import MixtureOfExperts
-from thespis.actors.policy_heads import SquashedGaussian, vmap_act
-from thespis.actors.state_dependent_noise import SquashedStateDependentNoise
+from thespis.actors.continuous_heads import SoftActorHead
+from thespis.actors.policy_heads import vmap_act
 from thespis.actors.stochastic import DEFAULT_POLICY_HEAD, SoftActor, StochasticActor
 from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
@@ -44,7 +43,7 @@ from thespis.learners.off_policy.soft_actor_critic import (
 from thespis.learners.off_policy.target_filters import NO_FILTER, TargetFilter
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.learners.optim.normalizers import IDENTITY
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer, build_optimizer, polyak_update
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory, build_optimizer, polyak_update
 from thespis.nets.body import NetworkOptions, ObservationEncoder
 
 
@@ -68,7 +67,7 @@ class SAC(SoftActorCritic):
 
     learning_rate: LearningRate = 3e-4
     """Learning rate of actor and critics."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     tau: Number = 0.005
     """Polyak step size of the target critics at each update."""
@@ -78,9 +77,7 @@ class SAC(SoftActorCritic):
     """Number of critics in the ensemble; the minimum of their values counts."""
     critic: CriticArchitecture = ConcatCritic()
     """Critic architecture: ConcatCritic or HypernetworkCritic."""
-    policy_head: SquashedGaussian | MixtureOfExperts | SquashedStateDependentNoise = eqx.field(
-        static=True, default=DEFAULT_POLICY_HEAD
-    )
+    policy_head: SoftActorHead = eqx.field(static=True, default=DEFAULT_POLICY_HEAD)
     """Distribution head of the actor: SquashedGaussian, MixtureOfExperts or SquashedStateDependentNoise (gSDE: smooth
     exploration by noise that depends on the state)."""
     entropy: EntropyBonus | None = None

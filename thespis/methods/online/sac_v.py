@@ -45,7 +45,7 @@ from thespis.learners.off_policy.trust_region import NO_TRUST_REGION, TrustRegio
 from thespis.learners.optim.normalizers import IDENTITY
 from thespis.learners.optim.optimizers import (
     LearningRate,
-    OptaxOptimizer,
+    OptimizerFactory,
     build_optimizer,
     gradient_step,
     polyak_update,
@@ -74,7 +74,7 @@ class SACV(SoftActorCritic):
 
     learning_rate: LearningRate = 3e-4
     """Learning rate of actor, critics and state value."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     tau: Number = 0.005
     """Polyak step size of the target value network at each update."""

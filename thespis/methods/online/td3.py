@@ -27,7 +27,7 @@ from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import NStepBatch, fit_critics, n_step_batch
 from thespis.learners.optim.optimizers import (
     LearningRate,
-    OptaxOptimizer,
+    OptimizerFactory,
     build_optimizer,
     gradient_step,
     polyak_update,
@@ -60,7 +60,7 @@ class TD3(DPGMethod):
 
     learning_rate: LearningRate = 3e-4
     """Learning rate of actor and critics."""
-    optimizer: OptaxOptimizer | None = None
+    optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     discount: Number = 0.99
     """Discount factor per step, in [0, 1]."""

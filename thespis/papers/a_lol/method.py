@@ -25,7 +25,7 @@ from thespis.core.records import Citation, Number
 from thespis.data.feeds import LoggedEpisodes
 from thespis.learners.language.dialogues import sum_over_tokens
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
-from thespis.learners.language.response_critics import ReferenceCritic
+from thespis.learners.language.response_critics import ReferenceCritic, StateValueCritic
 from thespis.nets.decoder import Decoder
 
 
@@ -67,7 +67,7 @@ _NO_RATIO = _NoRatio()
 class ALoL(LMOffline):
     """A-LoL: offline policy gradient on dialogues with positive advantage, with clipped importance weights."""
 
-    critic: ReferenceCritic = ReferenceCritic()
+    critic: StateValueCritic = ReferenceCritic()
     """Critic of a dialogue's expected return: ReferenceCritic."""
     importance_ratio: SequenceRatio | TokenRatio | None = SequenceRatio()
     """Importance weights: SequenceRatio (A-LoL), TokenRatio (A-LoL sequence) or None (without a reference)."""

@@ -9,6 +9,8 @@ argument; :meth:`best_auxiliary` is the best :math:`v` for a sample of costs. Co
 
 from __future__ import annotations
 
+import abc
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,7 +22,27 @@ Costs = Float[Array, " episode"]
 Scalar = Float[Array, ""]
 
 
-class MeanCost(eqx.Module):
+class RiskMeasure(eqx.Module):
+    """Slot: a risk measure of costs, as the smallest expected score over an auxiliary number."""
+
+    @abc.abstractmethod
+    def project_auxiliary(self, auxiliary: Scalar) -> Scalar:
+        """The nearest auxiliary number that is allowed."""
+
+    @abc.abstractmethod
+    def score(self, cost: Scalar, auxiliary: Scalar) -> Scalar:
+        """Score of a cost."""
+
+    @abc.abstractmethod
+    def outer_function(self, mean: Scalar, auxiliary: Scalar) -> Scalar:
+        """The risk, from the expected score."""
+
+    @abc.abstractmethod
+    def best_auxiliary(self, costs: Costs) -> Scalar:
+        """The auxiliary number that makes the risk of a sample of costs smallest."""
+
+
+class MeanCost(RiskMeasure):
     """Mean cost: the risk-neutral measure. The auxiliary number stays 0."""
 
     def project_auxiliary(self, auxiliary: Scalar) -> Scalar:
@@ -40,7 +62,7 @@ class MeanCost(eqx.Module):
         return jnp.zeros(())
 
 
-class MeanVariance(eqx.Module):
+class MeanVariance(RiskMeasure):
     """Mean-variance risk: the variance of the cost plus a weighted mean.
 
     The score is ``f(y, v) = mean_coef * y + (y - v)²``; the best ``v`` is the mean.
@@ -66,7 +88,7 @@ class MeanVariance(eqx.Module):
         return jnp.mean(costs)
 
 
-class ExpectedShortfall(eqx.Module):
+class ExpectedShortfall(RiskMeasure):
     """Expected shortfall (CVaR), the mean of the worst costs: ``f(y, v) = v + max(y - v, 0) / (1 - level)``.
 
     Best at the quantile of ``level`` (Rockafellar and Uryasev 2000).
@@ -93,7 +115,7 @@ class ExpectedShortfall(eqx.Module):
         return jnp.sort(costs)[jnp.clip(rank, 0, costs.size - 1)]
 
 
-class EntropicVaR(eqx.Module):
+class EntropicVaR(RiskMeasure):
     r"""Entropic value at risk (Ahmadi-Javid 2012): :math:`\min_{v > 0} v \log(E[e^{Y/v}] / (1 - level))`.
 
     The score is :math:`v (e^{y/v} - 1)`, which for large :math:`v` is the cost; beyond 30 times :math:`v` it is linear.
@@ -136,9 +158,6 @@ class EntropicVaR(eqx.Module):
         span = jnp.log(jnp.float32(self.min_auxiliary)), jnp.log(jnp.float32(self.max_auxiliary))
         low, high = jax.lax.fori_loop(0, 40, narrow, span)
         return jnp.exp((low + high) / 2)
-
-
-RiskMeasure = MeanCost | MeanVariance | ExpectedShortfall | EntropicVaR
 
 
 def estimate_risk(risk_measure: RiskMeasure, costs: Costs) -> Scalar:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from thespis.core.records import Citation, Number
 from thespis.data.feeds import LoggedEpisodes
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
-from thespis.learners.language.response_critics import SuccessCritic
+from thespis.learners.language.response_critics import StateValueCritic, SuccessCritic
 from thespis.nets.decoder import Decoder
 from thespis.objectives.statistics import masked_mean
 
@@ -30,7 +30,7 @@ from thespis.objectives.statistics import masked_mean
 class DirectAdvantagePolicyOptimization(LMOffline):
     """Direct advantage policy optimization: offline regression of turn-level log-ratios on a critic's advantages."""
 
-    critic: SuccessCritic = SuccessCritic()
+    critic: StateValueCritic = SuccessCritic()
     """Critic of the success probability before each turn: SuccessCritic."""
     beta: Number = 0.1
     """Weight of the divergence from the reference, above 0: a smaller value lets the policy move further."""

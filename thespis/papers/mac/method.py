@@ -29,6 +29,7 @@ last observation), which fits an environment that restarts at once; the critic i
 
 from __future__ import annotations
 
+import abc
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
@@ -132,7 +133,19 @@ def make_optimizer(
     return optax.multi_transform({part: gradient_transform(optimizer, rate) for part, rate in rates.items()}, parts)
 
 
-class FixedTrajectoryLength(eqx.Module):
+class TrajectoryLength(eqx.Module):
+    """Slot: the length of a trajectory, and the weights of its steps in the gradient."""
+
+    @abc.abstractmethod
+    def sample_length(self, key: Key[Array, ""]) -> Int[Array, ""]:
+        """Sample the length of the next trajectory."""
+
+    @abc.abstractmethod
+    def weight(self, step_index: Int[Array, ""], length: Int[Array, ""]) -> Float[Array, ""]:
+        """Weight of the step at ``step_index`` (from 0) in a trajectory of ``length``."""
+
+
+class FixedTrajectoryLength(TrajectoryLength):
     """Fixed length: the mean over ``num_steps`` steps."""
 
     num_steps: int = eqx.field(static=True, default=4)
@@ -147,7 +160,7 @@ class FixedTrajectoryLength(eqx.Module):
         return 1.0 / length.astype("float32")
 
 
-class MultiLevelMonteCarlo(eqx.Module):
+class MultiLevelMonteCarlo(TrajectoryLength):
     r"""Multi-level Monte Carlo: mostly short trajectories, with the expectation of long ones.
 
     With :math:`P(J = j) = 2^{-j}` a trajectory has :math:`2^J` steps, and
@@ -174,9 +187,6 @@ class MultiLevelMonteCarlo(eqx.Module):
         """Weight of the step at ``step_index``: -1 in the first half, 1 in the second; the first step has 1 more."""
         half = jnp.where(2 * step_index >= length, 1.0, -1.0)
         return jnp.where(step_index == 0, 1.0, 0.0) + jnp.where(length > 1, half, 0.0)
-
-
-TrajectoryLength = FixedTrajectoryLength | MultiLevelMonteCarlo
 
 
 class MACState(eqx.Module):

@@ -9,6 +9,7 @@ large as :math:`\theta`: it is stored, exactly, until the next rollout :math:`\t
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -24,7 +25,22 @@ from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.objectives.statistics import masked_mean
 
 
-class SharedCritic(eqx.Module):
+class OuterCritic(eqx.Module):
+    """Slot: the critic of the outer objective."""
+
+    has_critic: eqx.AbstractClassVar[bool]
+    """Whether it has parameters of its own."""
+
+    @abc.abstractmethod
+    def init(self, network: ActorCritic) -> PyTree:
+        """Its parameters, from another freshly initialized ``network``; ``()`` if it has none."""
+
+    @abc.abstractmethod
+    def outer_network(self, network: ActorCritic, outer_critic: PyTree) -> ActorCritic:
+        """The network of the outer objective."""
+
+
+class SharedCritic(OuterCritic):
     """Outer objective that uses the critic of the learned discount, too: biased (Xu et al. 2018)."""
 
     has_critic: ClassVar[bool] = False
@@ -38,7 +54,7 @@ class SharedCritic(eqx.Module):
         return network
 
 
-class SeparateCritic(eqx.Module):
+class SeparateCritic(OuterCritic):
     """Outer critic with a network of its own, learned with the outer discount (Bonnet et al. 2022)."""
 
     has_critic: ClassVar[bool] = True
@@ -50,9 +66,6 @@ class SeparateCritic(eqx.Module):
     def outer_network(self, network: ActorCritic, outer_critic: PyTree) -> ActorCritic:
         """The network with the outer critic in place of its own."""
         return eqx.tree_at(lambda n: n.critic, network, outer_critic)
-
-
-OuterCritic = SharedCritic | SeparateCritic
 
 
 class DiscountBounds(eqx.Module):

@@ -11,6 +11,7 @@ Q-learning: van Hasselt et al., 2016.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -123,7 +124,15 @@ UtilityTables = Float[Array, "member part widest"]
 """Utilities by every member, those of illegal actions far below any other."""
 
 
-class MemberTarget(eqx.Module):
+class UtilityTarget(eqx.Module):
+    """Slot: the next value from which the members of an ensemble bootstrap."""
+
+    @abc.abstractmethod
+    def next_value(self, online: Callable[[], UtilityTables], target: UtilityTables) -> Float[Array, " member"]:
+        """Next value for each member."""
+
+
+class MemberTarget(UtilityTarget):
     """Bootstrap each member from its own target network, at the action that its online network prefers."""
 
     double_q: bool = eqx.field(static=True, default=True)
@@ -135,16 +144,13 @@ class MemberTarget(eqx.Module):
         return jnp.mean(select_utilities(target, jnp.argmax(chooser, axis=-1)), axis=-1)
 
 
-class EnsembleMeanTarget(eqx.Module):
+class EnsembleMeanTarget(UtilityTarget):
     """Bootstrap all members from the best of their mean utilities: less variance (Ireland and Montana, 2024)."""
 
     def next_value(self, online: Callable[[], UtilityTables], target: UtilityTables) -> Float[Array, " member"]:
         """Next value of the ensemble, the same for all members."""
         value = jnp.mean(jnp.max(jnp.mean(target, axis=0), axis=-1))
         return jnp.broadcast_to(value, target.shape[:1])
-
-
-UtilityTarget = MemberTarget | EnsembleMeanTarget
 
 
 class _NoUtilityRegularizer(eqx.Module):

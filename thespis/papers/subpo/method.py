@@ -23,6 +23,7 @@ natural gradient.
 
 from __future__ import annotations
 
+import abc
 from typing import ClassVar, Literal
 
 import equinox as eqx
@@ -32,13 +33,21 @@ from jaxtyping import Array, Bool, Float, Key
 from thespis.core.records import Batch, Citation, Number, Report
 from thespis.data.feeds import Episodes
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState
-from thespis.learners.optim.optimizers import LearningRate, OptaxOptimizer
+from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory
 
 StepArray = Float[Array, "time row"]
 AliveMask = Bool[Array, "time row"]
 
 
-class GainToGo(eqx.Module):
+class GainEstimator(eqx.Module):
+    """Slot: which gains of an episode an action is credited for."""
+
+    @abc.abstractmethod
+    def __call__(self, gain: StepArray, advantage: StepArray, alive: AliveMask) -> StepArray:
+        """Credit of each action, from the gains and their advantages ``[time, row]``."""
+
+
+class GainToGo(GainEstimator):
     """Gains from the action on, minus a baseline: unbiased (Prajapat et al. 2024)."""
 
     def __call__(self, gain: StepArray, advantage: StepArray, alive: AliveMask) -> StepArray:
@@ -46,7 +55,7 @@ class GainToGo(eqx.Module):
         return advantage
 
 
-class TotalGain(eqx.Module):
+class TotalGain(GainEstimator):
     """Value of the whole path, minus the same baseline: unbiased too, but past gains only add variance."""
 
     def __call__(self, gain: StepArray, advantage: StepArray, alive: AliveMask) -> StepArray:
@@ -54,7 +63,7 @@ class TotalGain(eqx.Module):
         return advantage + cumulative_gain(gain, alive) - gain
 
 
-class GainSoFar(eqx.Module):
+class GainSoFar(GainEstimator):
     """Value of the path up to the state that the action leads to, as in the authors' released ``main.py``.
 
     Biased: an action is credited for gains it did not cause, and not for those it made possible. Without a baseline, as
@@ -71,9 +80,6 @@ def cumulative_gain(gain: StepArray, alive: AliveMask) -> StepArray:
     return jnp.cumsum(jnp.where(alive, gain, 0.0), axis=0)
 
 
-GainEstimator = GainToGo | TotalGain | GainSoFar
-
-
 class SubPO(OnPolicyMethod):
     """Submodular policy optimization: on-policy REINFORCE on marginal gains; any action space, optional memory."""
 
@@ -87,7 +93,7 @@ class SubPO(OnPolicyMethod):
     """Global norm to which the gradient is clipped: so large that nothing is clipped."""
     advantage_estimator: GainEstimator = GainToGo()
     """Gains that weight an action: GainToGo, TotalGain or GainSoFar."""
-    optimizer: Literal["adam", "rmsprop"] | OptaxOptimizer = eqx.field(static=True, default="adam")
+    optimizer: Literal["adam", "rmsprop"] | OptimizerFactory = eqx.field(static=True, default="adam")
     """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(64, 32))
     """Units of each hidden layer, of actor and critic."""

@@ -1,0 +1,19 @@
+"""Feedbacks by name; each is imported only on request."""
+
+from __future__ import annotations
+
+from thespis.core.parts import FEEDBACK, PartRegistry
+
+FEEDBACKS = {
+    "airl": "thespis.feedback.adversarial:AIRL",
+    "counts": "thespis.feedback.count_bonus:CountBonus",
+    "dac": "thespis.feedback.adversarial:dac",
+    "environment": "thespis.feedback.environment:EnvironmentReward",
+    "gail": "thespis.feedback.adversarial:GAIL",
+    "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
+    "sqil": "thespis.feedback.sqil:SQIL",
+}
+"""The feedbacks of Thespis."""
+
+REGISTRY = PartRegistry(FEEDBACK, FEEDBACKS, "thespis list feedback")
+"""The feedbacks above, and those of installed distributions (entry points ``feedback.NAME`` of ``thespis.parts``)."""
