@@ -43,7 +43,7 @@ def make_loop(name: str, seeds: list[int], envs: int, devices: int) -> CompiledL
         method = dataclasses.replace(
             method, minibatch_size=16, feed=dataclasses.replace(method.feed, num_envs=envs)
         )  # as a run does
-    elif method.feed.collect_steps and name in ("sac", "dqn"):
+    elif method.feed.collect_steps and name in ("sac", "sac with hindsight", "r2d2", "dqn"):
         method = dataclasses.replace(method, feed=dataclasses.replace(method.feed, batch_size=8, buffer_size=80))
     return CompiledLoop(
         Components(method, EnvironmentReward(), FixedCurriculum()), case.env, envs, seeds, 1000, devices

@@ -55,7 +55,20 @@ def test_sharded_indexing_equals_plain_indexing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["a2c", "ppo", "ppo with memory", "impala", "dqn", "dqn on frames", "sac", "td3", "dsac"]
+    "name",
+    [
+        "a2c",
+        "ppo",
+        "ppo with memory",
+        "impala",
+        "dqn",
+        "dqn on frames",
+        "sac",
+        "sac with hindsight",
+        "r2d2",
+        "td3",
+        "dsac",
+    ],
 )
 def test_methods_on_several_devices(name):
     seeds, environments = on_devices(f"{name}:seeds", f"{name}:environments")

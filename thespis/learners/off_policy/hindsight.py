@@ -7,7 +7,8 @@ of them had been reached before the window started, and everywhere in an environ
 
 Source: Andrychowicz et al., 2017. Differs: goals are drawn from the rest of the window, theirs from the whole rest of
 the episode (the same, where windows are as long as episodes); rows are relabelled in place instead of being stored a
-second time, so that ``k`` goals of theirs correspond to a ratio of ``k / (k + 1)``.
+second time, so that ``k`` goals of theirs correspond to a ratio of ``k / (k + 1)``. For goals in boxes, drawn from the
+whole rest of the episode, see :mod:`thespis.data.hindsight`.
 """
 
 from __future__ import annotations
