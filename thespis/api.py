@@ -22,6 +22,7 @@ from thespis.runs.config import setting_paths, setting_texts
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.foreign_names import option_in_python, translate
 from thespis.runs.ranges import AT_LEAST_1, check_number, check_ranges
+from thespis.runs.state_addresses import From
 from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.trust import EVERYTHING, reading
 from thespis.runtime.distributed import is_main_process, process_directory
@@ -37,7 +38,7 @@ from thespis.training.assembly import (
     set_cpu_threads,
 )
 from thespis.training.data_sources import with_expert_data
-from thespis.training.initial_states import InitialStates, load_initial_states
+from thespis.training.initial_states import read_initial_states, split_sources
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
 from thespis.training.run_config import resolve_config, run_metadata, split_settings
@@ -55,7 +56,7 @@ def train(
     preset: str | Path | None = AUTO,
     feedback: Any = None,
     curriculum: Any = None,
-    init_from: str | Path | None = None,
+    init_from: str | Path | From | list[str | Path | From] | None = None,
     out: str | Path | None = None,
     callbacks: Iterable[Callback] = (),
     **options: Any,
@@ -71,7 +72,8 @@ def train(
     not given here: ``"auto"`` (those of this method and environment, if there are any; a configured method and a
     dataset have none), ``None``, a name or a file (:func:`thespis.presets.preset.find_preset`). ``feedback`` and
     ``curriculum``: a name, ``"my_module:MyClass"`` or an object. ``init_from``: a run of the same method, whose newest
-    checkpoint gives the parameters to start from (see :func:`thespis.training.initial_states.load_initial_states`).
+    checkpoint gives the parameters to start from (see :func:`thespis.training.initial_states.load_initial_states`), or
+    a list of parts of runs, ``[From("runs/a", "method.network.body"), From("runs/rm", "feedback")]``.
     ``callbacks``: functions of events; returning ``True`` stops the run. ``options``: fields of
     :class:`thespis.training.options.RunOptions`.
 
@@ -95,12 +97,18 @@ def train(
         init_from=init_from,
         **options,
     )
-    config |= run_metadata()
+    return _train_configured(config, env, out, callbacks)
+
+
+def _train_configured(config: dict[str, Any], env: Any, out: str | Path | None, callbacks: Iterable[Callback]) -> Run:
+    """Train a new run of a configuration, without its metadata, and return it."""
+    config = config | run_metadata()
     assembled = assemble_run(config, env)
     config |= _facts(assembled)
     try:
         path, planned = _run_path(out, config), _check_memory(assembled, config)
-        initial = _initial_states(assembled, config)
+        initial = read_initial_states(config, assembled)
+        config |= initial.sources if initial else {}
         with process_directory(path) as own:
             run = RunDirectory.create(own, config, assembled.loop.metric_names)
             train_run(run, assembled, EventBus(callbacks), planned, initial=initial)
@@ -120,7 +128,7 @@ def build_config(
     preset: str | Path | None = AUTO,
     feedback: Any = None,
     curriculum: Any = None,
-    init_from: str | Path | None = None,
+    init_from: str | Path | From | list[str | Path | From] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """The configuration that :func:`train` writes into run.json for these arguments, without the run's metadata.
@@ -154,8 +162,7 @@ def build_config(
         unknown = sorted(set(options) - set(RunOptions.__dataclass_fields__))
         raise UserError(_unknown_option(unknown[0], chosen)) from None
     check_ranges(extra)
-    source = {} if init_from is None else {"init_from": {"run": str(init_from)}}
-    source |= {} if start.preset is None else {"preset": start.preset}
+    source = split_sources(init_from) | ({} if start.preset is None else {"preset": start.preset})
     config = resolve_config(
         chosen,
         env,
@@ -169,7 +176,8 @@ def build_config(
         feedback_settings=feedback_texts,
         curriculum_settings=curriculum_texts,
     )
-    return config | source
+    parts = [*config.get("init_parts", []), *source.get("init_parts", [])]  # a frozen feedback's, then the user's
+    return config | source | ({"init_parts": parts} if parts else {})
 
 
 def _unknown_option(name: str, method: Any) -> str:
@@ -259,14 +267,3 @@ def _check_memory(assembled: AssembledRun, config: dict[str, Any]) -> int:
     planned = tree_bytes(assembled.loop.shapes())
     require_memory(planned, options_from(config).devices)
     return planned
-
-
-def _initial_states(assembled: AssembledRun, config: dict[str, Any]) -> InitialStates | None:
-    """The states that a new run starts from; ``None`` if it starts anew. Adds their source to ``config``."""
-    if "init_from" not in config:
-        return None
-    method, seeds = assembled.components.method, config["seeds"]
-    path = config["init_from"]["run"]
-    initial = load_initial_states(path, method, config["method_name"], assembled.spec, seeds)
-    config["init_from"] = initial.source
-    return initial

@@ -230,7 +230,8 @@ def _trusted_modules(command: Command) -> list[str]:
     module = env_module(env) if isinstance(env, str) else None
     modules += [] if module is None else [module]
     parts = (getattr(command, name, None) for name in ("method", "feedback", "curriculum"))
-    return modules + [part.partition(":")[0] for part in parts if isinstance(part, str) and ":" in part]
+    named = [part.partition(":")[0] for part in parts if isinstance(part, str) and ":" in part]
+    return modules + [name for name in named if name != "frozen"]  # frozen:RUN is no module
 
 
 def _handle_broken_pipe() -> int:

@@ -233,9 +233,11 @@ def gather_learner(learner: LearnerState) -> LearnerState:
     return LearnerState(method, feedback, curriculum, learner.store)
 
 
-def replace_method(learner: LearnerState, states: PyTree) -> LearnerState:
-    """The learner with other states of its method, ordinary arrays ``[seed, ...]``."""
-    return dataclasses.replace(learner, method=jax.tree.map(with_layout, learner.method, states))
+def replace_states(learner: LearnerState, states: LearnerState) -> LearnerState:
+    """The learner with other states of method, feedback and curriculum, ordinary arrays ``[seed, ...]``."""
+    before = learner.method, learner.feedback, learner.curriculum
+    after = jax.tree.map(with_layout, before, (states.method, states.feedback, states.curriculum))
+    return LearnerState(*after, learner.store, learner.feedback_store)
 
 
 def zero_metric_sums(names: tuple[str, ...]) -> MetricSums:
