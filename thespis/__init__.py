@@ -30,6 +30,7 @@ _PUBLIC = {
     "resume": "thespis.api",
     "sweep": "thespis.sweeps.sweep",
     "train": "thespis.api",
+    "train_stages": "thespis.api",
     "tune": "thespis.sweeps.tune",
 }
 
@@ -53,11 +54,12 @@ __all__ = [
     "resume",
     "sweep",
     "train",
+    "train_stages",
     "tune",
 ]
 
 if TYPE_CHECKING:
-    from thespis.api import load, resume, train
+    from thespis.api import load, resume, train, train_stages
     from thespis.core.errors import UserError
     from thespis.evaluation.run import Run
     from thespis.feedback.frozen import Frozen

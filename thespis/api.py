@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ from thespis.runs.config import setting_paths, setting_texts
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.foreign_names import option_in_python, translate
 from thespis.runs.ranges import AT_LEAST_1, check_number, check_ranges
+from thespis.runs.stages_directory import has_stages
 from thespis.runs.state_addresses import From
 from thespis.runs.store import RunDirectory, budgets, new_run_path
-from thespis.runs.trust import EVERYTHING, reading
+from thespis.runs.trust import EVERYTHING, Trust, reading, trust_in
 from thespis.runtime.distributed import is_main_process, process_directory
 from thespis.runtime.interrupts import has_abandoned_work
 from thespis.runtime.memory_budget import require_memory, tree_bytes
@@ -42,6 +43,7 @@ from thespis.training.initial_states import read_initial_states, split_sources
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
 from thespis.training.run_config import resolve_config, run_metadata, split_settings
+from thespis.training.stages import create_stages, open_stages, plan_stages, run_stages
 
 
 def train(
@@ -100,10 +102,16 @@ def train(
     return _train_configured(config, env, out, callbacks)
 
 
-def _train_configured(config: dict[str, Any], env: Any, out: str | Path | None, callbacks: Iterable[Callback]) -> Run:
-    """Train a new run of a configuration, without its metadata, and return it."""
+def _train_configured(
+    config: dict[str, Any], env: Any, out: str | Path | None, callbacks: Iterable[Callback], trust: Trust = EVERYTHING
+) -> Run:
+    """Train a new run of a configuration, without its metadata, and return it.
+
+    ``trust``: modules that the configuration may name, if it was read from a file.
+    """
     config = config | run_metadata()
-    assembled = assemble_run(config, env)
+    with reading(trust):
+        assembled = assemble_run(config, env)
     config |= _facts(assembled)
     try:
         path, planned = _run_path(out, config), _check_memory(assembled, config)
@@ -115,6 +123,73 @@ def _train_configured(config: dict[str, Any], env: Any, out: str | Path | None, 
         return Run(RunDirectory.open(path, EVERYTHING), env)
     finally:
         _close(assembled)
+
+
+def train_stages(
+    stages: Sequence[dict[str, Any]],
+    out: str | Path | None = None,
+    *,
+    callbacks: Iterable[Callback] = (),
+    **shared: Any,
+) -> list[Run]:
+    """Train an experiment of several stages, each a run that starts with what earlier ones have learned.
+
+    A stage is a dictionary of arguments of :func:`train`, with a ``name`` and with ``start``: a dictionary from
+    addresses in the stage's state to their sources, ``{"method.network.body": "previous"}``. A source is the stage
+    before (``"previous"``), an earlier one by its name, or the directory of a run, with ``:ADDRESS`` after it where the
+    part has another address there. ``feedback="frozen:previous"`` scores with the feedback that the stage before has
+    trained. ``shared``: arguments of all stages. ``out`` gets a run's directory for each stage, and stages.json;
+    :func:`resume` continues it. Returns the runs that have begun, which are all unless it is interrupted.
+
+    Raises:
+        UserError: before the first stage begins, for what is wrong in any of them and for parts that do not fit.
+    """
+    enable_compilation_cache()
+    arguments = [shared | stage for stage in stages]
+    for options in arguments[:1]:  # before anything looks at the environment
+        set_cpu_threads(options.get("cores", 0), options.get("devices", 1))
+    if jax.process_count() > 1:
+        raise UserError("stages are trained by one process: leave out --processes")
+    planned, envs = plan_stages(arguments, lambda options: _configure(**options))
+    directory = Path(out) if out else new_run_path("stages", envs[-1] if isinstance(envs[-1], str) else "experiment")
+    create_stages(directory, planned)
+    return _run_stages(directory, envs, callbacks, EVERYTHING, {})
+
+
+def _configure(
+    method: Any,
+    env: Any = None,
+    *,
+    env_args: dict[str, Any] | None = None,
+    steps: int | None = None,
+    seeds: int | list[int] = 1,
+    **options: Any,
+) -> tuple[dict[str, Any], Any]:
+    """The configuration and the environment for arguments of :func:`train`."""
+    env = with_env_args(env, env_args)
+    return build_config(method, env, steps=steps, seeds=seeds, **options), env
+
+
+def _run_stages(
+    directory: Path,
+    envs: list[Any],
+    callbacks: Iterable[Callback],
+    trust: Iterable[str] | None,
+    resources: dict[str, Any],
+) -> list[Run]:
+    """Train the stages in a directory that have not ended. Returns the runs that have begun."""
+    by_name = dict(zip((stage.name for stage in open_stages(directory)), envs, strict=True))
+
+    def train_stage(path: Path, config: dict[str, Any] | None, listening: list[Callback]) -> Run:
+        env = by_name[path.name]
+        if config is None:
+            return resume(path, env, **resources, callbacks=listening, trust=trust)
+        changed = {name: value for name, value in resources.items() if value is not None}
+        stage = RunDirectory(path, config | {"options": config["options"] | changed}, (), trust_in(trust))
+        return _train_configured(stage.config, resolve_env(stage, env), path, listening, stage.trust)
+
+    paths = run_stages(directory, train_stage, callbacks)
+    return [Run(RunDirectory.open(path, trust), by_name[path.name]) for path in paths]
 
 
 def build_config(
@@ -209,10 +284,20 @@ def resume(
     With ``steps``, the run is what it would be if it had been started with that total: no part of Thespis depends on
     the total, except for the size of a replay buffer, which grows.
 
+    Of an experiment in stages (:func:`train_stages`), it is continued from the stage that was interrupted, and the last
+    stage is returned; it has no other number of ``steps``.
+
     Raises:
         UserError: for whatever the user can mend, in one line.
     """
     enable_compilation_cache()
+    if has_stages(path):
+        if steps is not None:
+            raise UserError(f"{path} holds stages: continue one of them to other steps, thespis resume {path}/STAGE")
+        configs = [stage.config for stage in open_stages(Path(path))]
+        envs = [env if str(config["env"]).startswith("object:") else None for config in configs]
+        resources = {"devices": devices, "cluster": cluster}
+        return _run_stages(Path(path), envs, callbacks, trust, resources)[-1]
     run = RunDirectory.open(path, trust)
     if steps is not None and steps != run.config["steps"]:
         with reading(run.trust):

@@ -91,7 +91,7 @@ def read_initial_states(config: dict[str, Any], assembled: AssembledRun) -> Init
         result = load_initial_states(*args)
     shapes = learner_shapes(assembled) if config.get("init_parts") else {}
     for entry in config.get("init_parts", ()):
-        part = _load_part(From.from_config(entry), shapes, config["seeds"])
+        part = _load_part(From.from_config(entry), shapes, config["seeds"], entry.get("step"))
         sources = result.sources | {"init_parts": [*result.sources.get("init_parts", ()), part.sources]}
         result = InitialStates(result.leaves | part.leaves, sources, [*result.warnings, *part.warnings])
     return result if result.sources else None
@@ -161,9 +161,10 @@ def check_fit(part: From, source: StateTable, target: StateTable) -> None:
     there, here = source.below(part.path), target.below(part.target)
     for name in (*here, *(name for name in there if name not in here)):
         if there.get(name) != here.get(name):
-            owned = f"{part.path}{name} is {there[name]}" if name in there else f"{part.path}{name} does not exist"
-            own = f"{part.target}{name} is {here[name]}" if name in here else f"{part.target}{name} does not exist"
-            raise UserError(f"{part.path} of {source.owner} does not fit: {owned} there, and {own} in {target.owner}")
+            facts = [f"is {leaves[name]}" if name in leaves else "does not exist" for leaves in (there, here)]
+            other = "" if part.path == part.target else f"{part.target}{name} "
+            there_and_here = f"{part.path}{name} {facts[0]} there, and {other}{facts[1]} in {target.owner}"
+            raise UserError(f"{part.path} of {source.owner} does not fit: {there_and_here}")
 
 
 def open_source(part: From, shapes: dict[str, PyTree]) -> tuple[RunDirectory, StateTable]:
@@ -182,8 +183,11 @@ def _leaves_below(shapes: dict[str, PyTree], part: From) -> list[Any]:
     return jax.tree_util.tree_leaves_with_path(LearnerState(**(dict.fromkeys(STATES, ()) | states), store=()))
 
 
-def _load_part(part: From, shapes: dict[str, PyTree], seeds: list[int]) -> InitialStates:
-    """The states of one part, and its entry of ``init_parts`` as the sources."""
+def _load_part(part: From, shapes: dict[str, PyTree], seeds: list[int], step: int | None) -> InitialStates:
+    """The states of one part, and its entry of ``init_parts`` as the sources.
+
+    ``step``: where the source's checkpoint must be, if that is known.
+    """
     run, source = open_source(part, shapes)
     check_fit(part, source, table_of_shapes("the new run", shapes, len(seeds)))
     num = source.num_seeds
@@ -193,6 +197,11 @@ def _load_part(part: From, shapes: dict[str, PyTree], seeds: list[int]) -> Initi
     except CheckpointError as error:
         raise UserError(f"{part.path} of {part.run} cannot be read: {error}") from error
     assert checkpoint is not None
+    if step not in (None, checkpoint.meta["step"]):
+        raise UserError(
+            f"{part.run} ended at step {step}, and its newest undamaged checkpoint is of step "
+            f"{checkpoint.meta['step']}: restore {run.checkpoint_dir}, or train the stages again"
+        )
     entry = part.to_config() | {"step": int(checkpoint.meta["step"]), "checkpoint": checkpoint.path.name}
     entry |= {"seeds": run.config["seeds"], "state_hash": hash_tree(checkpoint.tree)}
     leaves = _named_leaves(checkpoint.tree, part.target, num, len(seeds))
