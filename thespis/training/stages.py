@@ -16,7 +16,7 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 
@@ -65,12 +65,8 @@ class Stage:
         return cls(entry["name"], upgrade_config(entry["config"]), start, entry["step"])
 
 
-class TrainStage(Protocol):
-    """Trains one stage: starts a run of a configuration in a directory, or continues the one that is there."""
-
-    def __call__(self, path: Path, config: dict[str, Any] | None, callbacks: list[Callback]) -> Any:
-        """Train in ``path``; ``config`` is ``None`` for a run that has begun. Returns the run."""
-        ...
+TrainStage = Callable[[Path, dict[str, Any] | None, list[Callback]], Any]
+"""Trains one stage in a directory: starts a run of a configuration, or continues the one there (``None``)."""
 
 
 def read_stages_toml(path: str | Path) -> list[dict[str, Any]]:
