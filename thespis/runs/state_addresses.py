@@ -38,7 +38,7 @@ class From:
         UserError: for addresses outside of method, feedback and curriculum.
     """
 
-    run: str
+    run: str | Path
     """The run's directory."""
     path: str = "method"
     """The address of the part in that run."""
@@ -62,7 +62,7 @@ class From:
 
     def to_config(self) -> dict[str, str]:
         """The part as an entry of ``init_parts`` in run.json."""
-        return {"to": self.target, "run": self.run, "from": self.path}
+        return {"to": self.target, "run": str(self.run), "from": self.path}
 
     @classmethod
     def from_config(cls, entry: dict[str, Any]) -> From:

@@ -171,7 +171,7 @@ def open_source(part: From, shapes: dict[str, PyTree]) -> tuple[RunDirectory, St
     """The run of a part, and the table of its newest checkpoint. Raises :class:`UserError` if there is none."""
     run = RunDirectory.open(part.run)
     wanted = [LEARNER_PATH + jax.tree_util.keystr(where) for where, _ in _leaves_below(shapes, part)]
-    table = table_of_checkpoint(run.checkpoint_dir, part.run, len(run.config["seeds"]), wanted)
+    table = table_of_checkpoint(run.checkpoint_dir, str(part.run), len(run.config["seeds"]), wanted)
     if table is None:
         raise UserError(f"{part.run} has no checkpoint: train it first (thespis resume {part.run})")
     return run, table

@@ -140,7 +140,7 @@ def _configure_stage(
     config, env = configure(others)
     parts = [From.from_config(entry) for entry in config.pop("init_parts", [])]  # a frozen feedback's first
     parts += [_start_part(to, source) for to, source in _start_table(arguments.get("start")).items()]
-    named = [(part, _find_stage(part.run, earlier)) for part in parts]
+    named = [(part, _find_stage(str(part.run), earlier)) for part in parts]
     start = tuple(From(stage.name, part.path, part.to) for part, stage in named if stage is not None)
     outside = [part.to_config() for part, stage in named if stage is None]
     return Stage(name, config | ({"init_parts": outside} if outside else {}), start), env
@@ -191,7 +191,7 @@ def _check_stage(stage: Stage, env: Any, tables: dict[str, StateTable]) -> State
         num_seeds = len(stage.config["seeds"])
         table = table_of_shapes(f"stage {stage.name}", learner_shapes(assembled), num_seeds)
         for part in stage.start:
-            check_fit(part, tables[part.run], table)
+            check_fit(part, tables[str(part.run)], table)
         return table
     finally:
         _close(assembled, env)
@@ -265,7 +265,9 @@ def run_stages(directory: Path, train: TrainStage, callbacks: Iterable[Callback]
 def with_sources(directory: Path, stage: Stage, stages: list[Stage]) -> dict[str, Any]:
     """The configuration of a stage whose sources have ended, with their runs and steps as ``init_parts``."""
     steps = {other.name: other.step for other in stages}
-    parts = [part.to_config() | {"run": str(directory / part.run), "step": steps[part.run]} for part in stage.start]
+    parts = [
+        part.to_config() | {"run": str(directory / part.run), "step": steps[str(part.run)]} for part in stage.start
+    ]
     parts = [*stage.config.get("init_parts", []), *parts]
     return stage.config | ({"init_parts": parts} if parts else {})
 
