@@ -88,6 +88,7 @@ LONG = {
     "search",
     "self-play",
     "serving",
+    "stages",
     "sweeps",
     "team-methods",
     "teams",
