@@ -89,6 +89,7 @@ LONG = {
     "search",
     "self-play",
     "serving",
+    "stages",
     "sweeps",
     "team-methods",
     "teams",

@@ -204,7 +204,7 @@ def test_control_runs_import_no_language_code(tmp_path):
 
 
 PUBLIC = """
-A2C BC DDPG DQN DSAC IMPALA NStepQ PPO Run SAC SACV TD3 UserError load resume sweep train tune
+A2C BC DDPG DQN DSAC From Frozen IMPALA NStepQ PPO Run SAC SACV TD3 UserError load resume sweep train train_stages tune
 """
 
 

@@ -16,6 +16,8 @@ _PUBLIC = {
     "DDPG": "thespis.methods.online.ddpg",
     "DQN": "thespis.methods.online.dqn",
     "DSAC": "thespis.methods.online.dsac",
+    "From": "thespis.runs.state_addresses",
+    "Frozen": "thespis.feedback.frozen",
     "IMPALA": "thespis.methods.online.impala",
     "NStepQ": "thespis.methods.online.n_step_q",
     "PPO": "thespis.methods.online.ppo",
@@ -28,6 +30,7 @@ _PUBLIC = {
     "resume": "thespis.api",
     "sweep": "thespis.sweeps.sweep",
     "train": "thespis.api",
+    "train_stages": "thespis.api",
     "tune": "thespis.sweeps.tune",
 }
 
@@ -42,6 +45,8 @@ __all__ = [
     "SAC",
     "SACV",
     "TD3",
+    "From",
+    "Frozen",
     "NStepQ",
     "Run",
     "UserError",
@@ -49,13 +54,15 @@ __all__ = [
     "resume",
     "sweep",
     "train",
+    "train_stages",
     "tune",
 ]
 
 if TYPE_CHECKING:
-    from thespis.api import load, resume, train
+    from thespis.api import load, resume, train, train_stages
     from thespis.core.errors import UserError
     from thespis.evaluation.run import Run
+    from thespis.feedback.frozen import Frozen
     from thespis.methods.imitation.bc import BC
     from thespis.methods.online.a2c import A2C
     from thespis.methods.online.ddpg import DDPG
@@ -67,6 +74,7 @@ if TYPE_CHECKING:
     from thespis.methods.online.sac import SAC
     from thespis.methods.online.sac_v import SACV
     from thespis.methods.online.td3 import TD3
+    from thespis.runs.state_addresses import From
     from thespis.sweeps.sweep import sweep
     from thespis.sweeps.tune import tune
 

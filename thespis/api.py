@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from thespis.runs.config import setting_paths, setting_texts
 from thespis.runs.events import Callback, EventBus
 from thespis.runs.foreign_names import option_in_python, translate
 from thespis.runs.ranges import AT_LEAST_1, check_number, check_ranges
+from thespis.runs.stages_directory import has_stages
+from thespis.runs.state_addresses import From
 from thespis.runs.store import RunDirectory, budgets, new_run_path
-from thespis.runs.trust import EVERYTHING, reading
+from thespis.runs.trust import EVERYTHING, Trust, reading, trust_in
 from thespis.runtime.distributed import is_main_process, process_directory
 from thespis.runtime.interrupts import has_abandoned_work
 from thespis.runtime.memory_budget import require_memory, tree_bytes
@@ -37,10 +39,11 @@ from thespis.training.assembly import (
     set_cpu_threads,
 )
 from thespis.training.data_sources import with_expert_data
-from thespis.training.initial_states import InitialStates, load_initial_states
+from thespis.training.initial_states import read_initial_states, split_sources
 from thespis.training.method_setup import LMMethod, prepare_method
 from thespis.training.options import RunOptions, options_from
 from thespis.training.run_config import resolve_config, run_metadata, split_settings
+from thespis.training.stages import create_stages, open_stages, plan_stages, run_stages
 
 
 def train(
@@ -55,7 +58,7 @@ def train(
     preset: str | Path | None = AUTO,
     feedback: Any = None,
     curriculum: Any = None,
-    init_from: str | Path | None = None,
+    init_from: str | Path | From | list[str | Path | From] | None = None,
     out: str | Path | None = None,
     callbacks: Iterable[Callback] = (),
     **options: Any,
@@ -71,7 +74,8 @@ def train(
     not given here: ``"auto"`` (those of this method and environment, if there are any; a configured method and a
     dataset have none), ``None``, a name or a file (:func:`thespis.presets.preset.find_preset`). ``feedback`` and
     ``curriculum``: a name, ``"my_module:MyClass"`` or an object. ``init_from``: a run of the same method, whose newest
-    checkpoint gives the parameters to start from (see :func:`thespis.training.initial_states.load_initial_states`).
+    checkpoint gives the parameters to start from (see :func:`thespis.training.initial_states.load_initial_states`), or
+    a list of parts of runs, ``[From("runs/a", "method.network.body"), From("runs/rm", "feedback")]``.
     ``callbacks``: functions of events; returning ``True`` stops the run. ``options``: fields of
     :class:`thespis.training.options.RunOptions`.
 
@@ -95,18 +99,97 @@ def train(
         init_from=init_from,
         **options,
     )
-    config |= run_metadata()
-    assembled = assemble_run(config, env)
+    return _train_configured(config, env, out, callbacks)
+
+
+def _train_configured(
+    config: dict[str, Any], env: Any, out: str | Path | None, callbacks: Iterable[Callback], trust: Trust = EVERYTHING
+) -> Run:
+    """Train a new run of a configuration, without its metadata, and return it.
+
+    ``trust``: modules that the configuration may name, if it was read from a file.
+    """
+    config = config | run_metadata()
+    with reading(trust):
+        assembled = assemble_run(config, env)
     config |= _facts(assembled)
     try:
         path, planned = _run_path(out, config), _check_memory(assembled, config)
-        initial = _initial_states(assembled, config)
+        initial = read_initial_states(config, assembled)
+        config |= initial.sources if initial else {}
         with process_directory(path) as own:
             run = RunDirectory.create(own, config, assembled.loop.metric_names)
             train_run(run, assembled, EventBus(callbacks), planned, initial=initial)
         return Run(RunDirectory.open(path, EVERYTHING), env)
     finally:
         _close(assembled)
+
+
+def train_stages(
+    stages: Sequence[dict[str, Any]],
+    out: str | Path | None = None,
+    *,
+    callbacks: Iterable[Callback] = (),
+    **shared: Any,
+) -> list[Run]:
+    """Train an experiment of several stages, each a run that starts with what earlier ones have learned.
+
+    A stage is a dictionary of arguments of :func:`train`, with a ``name`` and with ``start``: a dictionary from
+    addresses in the stage's state to their sources, ``{"method.network.body": "previous"}``. A source is the stage
+    before (``"previous"``), an earlier one by its name, or the directory of a run, with ``:ADDRESS`` after it where the
+    part has another address there. ``feedback="frozen:previous"`` scores with the feedback that the stage before has
+    trained. ``shared``: arguments of all stages. ``out`` gets a run's directory for each stage, and stages.json;
+    :func:`resume` continues it. Returns the runs that have begun, which are all unless it is interrupted.
+
+    Raises:
+        UserError: before the first stage begins, for what is wrong in any of them and for parts that do not fit.
+    """
+    enable_compilation_cache()
+    arguments = [shared | stage for stage in stages]
+    for options in arguments[:1]:  # before anything looks at the environment
+        set_cpu_threads(options.get("cores", 0), options.get("devices", 1))
+    if jax.process_count() > 1:
+        raise UserError("stages are trained by one process: leave out --processes")
+    planned, envs = plan_stages(arguments, lambda options: _configure(**options))
+    directory = Path(out) if out else new_run_path("stages", envs[-1] if isinstance(envs[-1], str) else "experiment")
+    create_stages(directory, planned)
+    return _run_stages(directory, envs, callbacks, EVERYTHING, {})
+
+
+def _configure(
+    method: Any,
+    env: Any = None,
+    *,
+    env_args: dict[str, Any] | None = None,
+    steps: int | None = None,
+    seeds: int | list[int] = 1,
+    **options: Any,
+) -> tuple[dict[str, Any], Any]:
+    """The configuration and the environment for arguments of :func:`train`."""
+    env = with_env_args(env, env_args)
+    return build_config(method, env, steps=steps, seeds=seeds, **options), env
+
+
+def _run_stages(
+    directory: Path,
+    envs: list[Any],
+    callbacks: Iterable[Callback],
+    trust: Iterable[str] | None,
+    resources: dict[str, Any],
+) -> list[Run]:
+    """Train the stages in a directory that have not ended. Returns the runs that have begun."""
+    by_name = dict(zip((stage.name for stage in open_stages(directory)), envs, strict=True))
+
+    def train_stage(path: Path, config: dict[str, Any] | None, listening: list[Callback]) -> Run:
+        env = by_name[path.name]
+        if config is None:
+            return resume(path, env, **resources, callbacks=listening, trust=trust)
+        changed = {name: value for name, value in resources.items() if value is not None}
+        stage = RunDirectory(path, config | {"options": config["options"] | changed}, (), trust_in(trust))
+        return _train_configured(stage.config, resolve_env(stage, env), path, listening, stage.trust)
+
+    paths = run_stages(directory, train_stage, callbacks)
+    return [Run(RunDirectory.open(path, trust), by_name[path.name]) for path in paths]
 
 
 def build_config(
@@ -120,7 +203,7 @@ def build_config(
     preset: str | Path | None = AUTO,
     feedback: Any = None,
     curriculum: Any = None,
-    init_from: str | Path | None = None,
+    init_from: str | Path | From | list[str | Path | From] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """The configuration that :func:`train` writes into run.json for these arguments, without the run's metadata.
@@ -154,8 +237,7 @@ def build_config(
         unknown = sorted(set(options) - set(RunOptions.__dataclass_fields__))
         raise UserError(_unknown_option(unknown[0], chosen)) from None
     check_ranges(extra)
-    source = {} if init_from is None else {"init_from": {"run": str(init_from)}}
-    source |= {} if start.preset is None else {"preset": start.preset}
+    source = split_sources(init_from) | ({} if start.preset is None else {"preset": start.preset})
     config = resolve_config(
         chosen,
         env,
@@ -169,7 +251,8 @@ def build_config(
         feedback_settings=feedback_texts,
         curriculum_settings=curriculum_texts,
     )
-    return config | source
+    parts = [*config.get("init_parts", []), *source.get("init_parts", [])]  # a frozen feedback's, then the user's
+    return config | source | ({"init_parts": parts} if parts else {})
 
 
 def _unknown_option(name: str, method: Any) -> str:
@@ -201,10 +284,20 @@ def resume(
     With ``steps``, the run is what it would be if it had been started with that total: no part of Thespis depends on
     the total, except for the size of a replay buffer, which grows.
 
+    Of an experiment in stages (:func:`train_stages`), it is continued from the stage that was interrupted, and the last
+    stage is returned; it has no other number of ``steps``.
+
     Raises:
         UserError: for whatever the user can mend, in one line.
     """
     enable_compilation_cache()
+    if has_stages(path):
+        if steps is not None:
+            raise UserError(f"{path} holds stages: continue one of them to other steps, thespis resume {path}/STAGE")
+        configs = [stage.config for stage in open_stages(Path(path))]
+        envs = [env if str(config["env"]).startswith("object:") else None for config in configs]
+        resources = {"devices": devices, "cluster": cluster}
+        return _run_stages(Path(path), envs, callbacks, trust, resources)[-1]
     run = RunDirectory.open(path, trust)
     if steps is not None and steps != run.config["steps"]:
         with reading(run.trust):
@@ -259,14 +352,3 @@ def _check_memory(assembled: AssembledRun, config: dict[str, Any]) -> int:
     planned = tree_bytes(assembled.loop.shapes())
     require_memory(planned, options_from(config).devices)
     return planned
-
-
-def _initial_states(assembled: AssembledRun, config: dict[str, Any]) -> InitialStates | None:
-    """The states that a new run starts from; ``None`` if it starts anew. Adds their source to ``config``."""
-    if "init_from" not in config:
-        return None
-    method, seeds = assembled.components.method, config["seeds"]
-    path = config["init_from"]["run"]
-    initial = load_initial_states(path, method, config["method_name"], assembled.spec, seeds)
-    config["init_from"] = initial.source
-    return initial

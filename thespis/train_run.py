@@ -25,12 +25,12 @@ from thespis.runs.system_info import describe_device
 from thespis.runtime.distributed import gather_arrays, is_main_process
 from thespis.runtime.interrupts import AbandonedError, InterruptWatch, catch_interrupts
 from thespis.training.assembly import AssembledRun, schedule_from
-from thespis.training.components import with_array_leaves
+from thespis.training.components import LearnerState, with_array_leaves
 from thespis.training.driver import TrainingLoop, run_loop, save_best, save_checkpoint
-from thespis.training.initial_states import InitialStates
+from thespis.training.initial_states import INITIAL_SOURCES, InitialStates
 from thespis.training.options import options_from
 
-_NO_STATES = InitialStates((), {}, [])
+_NO_STATES = InitialStates({}, {}, [])
 
 
 def train_run(
@@ -46,7 +46,7 @@ def train_run(
     """Run the loop to its end, evaluate the result and write the report.
 
     If there is an ``earlier`` run, it is continued, to another total number of ``steps`` if one is given. A new run
-    starts from ``initial`` states of the method, if there are any.
+    starts from ``initial`` states, if there are any.
     """
     loop, began = assembled.loop, time.perf_counter()
     method = with_array_leaves(assembled.components).method
@@ -152,7 +152,7 @@ def _start_or_restore(
     step = int(checkpoint.meta["step"]) if checkpoint else 0
     final = None
     if earlier:
-        if checkpoint is None and "init_from" in run.config:
+        if checkpoint is None and any(name in run.config for name in INITIAL_SOURCES):
             raise UserError(f"{run.path} was stopped before its initial parameters were saved: train it again")
         run.rewind(step if checkpoint else -1)
         if steps is not None and steps != run.config["steps"]:
@@ -164,8 +164,9 @@ def _start_or_restore(
     for message in [*assembled.warnings, *skipped, *(f"restarted: {what}" for what in restarts)]:
         bus.emit("warning", step, message=message)
     if initial:  # saved at once: resuming needs no other run
-        states = initial.fill(gather_arrays(loop.learner_state(carry).method))
-        carry = loop.with_method_states(carry, states)
+        learner = loop.learner_state(carry)
+        states = gather_arrays((learner.method, learner.feedback, learner.curriculum))
+        carry = loop.with_states(carry, initial.fill(LearnerState(*states, store=())))
         save_checkpoint(loop, carry, run, bus)
     if final is not None and final["step"] == step:  # until now the latest checkpoint was the best one
         save_best(run, step, final["greedy"]["scores"], gather_arrays(loop.learner_state(carry).method))

@@ -38,6 +38,7 @@ from thespis.cli.commands.report import ReportCommand
 from thespis.cli.commands.reproduce import ReproduceCommand
 from thespis.cli.commands.resume import ResumeCommand
 from thespis.cli.commands.serve import ServeCommand
+from thespis.cli.commands.stages import StagesCommand
 from thespis.cli.commands.sweep import SweepCommand
 from thespis.cli.commands.train import TrainCommand
 from thespis.cli.commands.tune import TuneCommand
@@ -51,6 +52,7 @@ from thespis.runtime.user_frames import describe_error, user_frame_text
 COMMANDS: dict[str, type] = {
     "train": TrainCommand,
     "resume": ResumeCommand,
+    "stages": StagesCommand,
     "sweep": SweepCommand,
     "tune": TuneCommand,
     "evaluate": EvaluateCommand,
@@ -230,7 +232,8 @@ def _trusted_modules(command: Command) -> list[str]:
     module = env_module(env) if isinstance(env, str) else None
     modules += [] if module is None else [module]
     parts = (getattr(command, name, None) for name in ("method", "feedback", "curriculum"))
-    return modules + [part.partition(":")[0] for part in parts if isinstance(part, str) and ":" in part]
+    named = [part.partition(":")[0] for part in parts if isinstance(part, str) and ":" in part]
+    return modules + [name for name in named if name != "frozen"]  # frozen:RUN is no module
 
 
 def _handle_broken_pipe() -> int:

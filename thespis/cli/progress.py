@@ -59,7 +59,7 @@ class RunProgress:
         self.step, data = event.step, event.data
         match event.kind:
             case "start":
-                self.config, self.run_directory = data.get("config", {}), str(data.get("run", ""))
+                self.config, self.run_directory = data.get("config", {}), str(data.get("stages", data.get("run", "")))
             case "progress":
                 self.fraction = data["fraction"]
                 self.steps_per_second, self.seconds_left = data["steps_per_second"], data["seconds_left"]
@@ -220,6 +220,30 @@ def use_plain_output(console: Console) -> bool:
     return requested or not console.is_terminal or console.is_dumb_terminal
 
 
+class StageDisplays:
+    """Callback that shows each run of an experiment in stages on a display of its own; also for a single run."""
+
+    def __init__(self, console: Console):
+        self._console = console
+        self._display: LiveDisplay | None = None
+
+    def __enter__(self) -> StageDisplays:
+        """Return the callback itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the current display."""
+        if self._display is not None:
+            self._display.close()
+
+    def __call__(self, event: Event) -> None:
+        """Pass an event to the display of its run, which is made at the start."""
+        if event.kind == "start" or self._display is None:
+            self.__exit__()
+            self._display = LiveDisplay(self._console)
+        self._display(event)
+
+
 class LiveDisplay:
     """Callback that displays a run's events. Use it as a context manager, so that the terminal is restored.
 
@@ -286,7 +310,8 @@ class LiveDisplay:
         device = str(data.get("device", ""))
         if device:
             self._print(device if device.startswith("device:") else f"device: {device}")
-        self._print(self.progress.headline())
+        stage = f"stage {data['stage']}: " if "stage" in data else ""
+        self._print(f"{stage}{self.progress.headline()}")
         if data.get("planned_bytes"):
             text = f"planned memory: {formatting.format_bytes(data['planned_bytes'])} for parameters and stored data"
             self._print(text, "dim")

@@ -43,10 +43,16 @@ class TrainArgs:
     feedback and the curriculum (feedback.NAME=VALUE, curriculum.NAME=VALUE)."""
     init_from: Annotated[str | None, optional_arg("RUN")] = None
     """Start with the parameters of a run of the same method, with the optimizer's state where it fits."""
+    init_part: Annotated[
+        tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="PATH=RUN[:PATH] ..")
+    ] = ()
+    """Start a part of the learner with that of a run of any method: method.critic=runs/a, or, where it has another
+    address there, method.network.body=runs/b:method.actor.body (docs/stages.md)."""
     feedback: Annotated[str, tyro.conf.arg(metavar="NAME|module:Class")] = "environment"
     """The learning signal: the environment's reward (environment), alone or with an exploration bonus, by random
-    network distillation (rnd) or by visit counts (counts); one that is learned from demonstrations; another package's,
-    or your own (thespis list feedback). Its settings: --set feedback.bonus_coef=0.1"""
+    network distillation (rnd) or by visit counts (counts); one that is learned from demonstrations; the trained
+    feedback of a run (frozen:RUN); another package's, or your own (thespis list feedback). Its settings:
+    --set feedback.bonus_coef=0.1"""
     curriculum: Annotated[str | None, optional_arg("NAME|module:Class")] = None
     """What each episode begins with: levels, or what another package or you have written (thespis list curricula). Its
     settings: --set curriculum.NAME=VALUE. Ranges of parameters: --randomize; opponents in games: --opponents."""
@@ -97,7 +103,7 @@ class TrainArgs:
             "envs": self.envs,
             "settings": [*([f"model={self.model}"] if self.model else []), *flatten_option(self.set)],
             "preset": self.preset,
-            "init_from": self.init_from,
+            "init_from": self._init_from(),
             "feedback": self.feedback,
             "curriculum": self._curriculum(),
             "data": self.data,
@@ -121,6 +127,12 @@ class TrainArgs:
                 f"--seed {self.seed} is one particular seed, --seeds {self.seeds} says how many or which: leave one out"
             )
         return [self.seed]
+
+    def _init_from(self) -> Any:
+        from thespis.runs.state_addresses import From
+
+        parts = [From.parse(text) for text in flatten_option(self.init_part)]
+        return [*([self.init_from] if self.init_from else []), *parts] if parts else self.init_from
 
     def _curriculum(self) -> list[str] | str:
         flags = {"--opponents": self.opponents, "--randomize": self.randomize, "--curriculum": self.curriculum}

@@ -36,7 +36,7 @@ class RunSummaryListener:
         match event.kind:
             case "start":
                 self.start_data = event.data
-                self._out.run_directory = event.data["run"]
+                self._out.run_directory = event.data.get("stages", event.data["run"])
                 self._out.trust_flags = trust_flags(event.data["config"])
             case "warning":
                 self.warnings.append(event.data["message"])
@@ -54,13 +54,13 @@ def train_with_display(
     trackers: list[Callback] | None = None,
 ) -> int:
     """Train by ``train_fn``, which is called with the callbacks; print the results and return the exit code."""
-    from thespis.cli.progress import LiveDisplay, use_plain_output
+    from thespis.cli.progress import StageDisplays, use_plain_output
     from thespis.training.driver import DivergenceError
 
     on_stdout = out.json_stream is None and use_plain_output(out.console)  # where a reader may miss the warnings
     summary = RunSummaryListener(out, warns=quiet or on_stdout)
     try:
-        with contextlib.nullcontext() if quiet else LiveDisplay(out.console) as display:
+        with contextlib.nullcontext() if quiet else StageDisplays(out.console) as display:
             run = train_fn([*([display] if display else []), summary, *(trackers or [])])
     except DivergenceError as error:
         print_stderr(str(error))
@@ -70,7 +70,7 @@ def train_with_display(
         if quiet:  # otherwise the display has printed it
             print_stderr(
                 f"interrupted at step {summary.step:,} and saved; continue with: "
-                f"thespis resume {run.path}{out.trust_flags}"
+                f"thespis resume {out.run_directory}{out.trust_flags}"
             )
         return EXIT_INTERRUPTED
     _print_summary(out, run)

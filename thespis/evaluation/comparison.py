@@ -194,6 +194,8 @@ def _group_settings(config: dict[str, Any]) -> dict[str, Any]:
     """Settings that are equal for runs that differ only in their seeds."""
     options = config.get("options", {})
     source = {"init_from": (config.get("init_from") or {}).get("run")}  # the rest of it may have changed since
+    parts = [f"{part['to']}={part['run']}:{part['from']}" for part in config.get("init_parts", [])]
+    source |= {"init_parts": parts} if parts else {}
     return (
         {name: config.get(name) for name in GROUP_SETTINGS}
         | {name: options.get(name) for name in GROUP_OPTIONS}

@@ -196,6 +196,9 @@ def changed_settings(config: Any) -> set[str]:
     return {path for path, value in flatten_config(config) if path not in defaults or defaults[path] != value}
 
 
+FROZEN = "frozen"
+"""The name of the feedback that another run has trained."""
+
 _OPTION_FLAGS = ("episodes", "policy_lag", "data", "eval_data")
 """Options on which results depend, besides those that may be 0."""
 
@@ -219,13 +222,19 @@ def train_command(config: dict[str, Any]) -> str:
     flags["init_from"] = (config.get("init_from") or {}).get("run")
     names = {path: name for name, path in FEEDBACKS.items() if name != "environment"}
     flags["feedback"] = _class_path(feedback) if _is_foreign(feedback) else names.get(_class_path(feedback))
+    frozen_run = feedback.get("run") if flags["feedback"] == FROZEN else None
+    flags["feedback"] = f"{FROZEN}:{frozen_run}" if frozen_run else flags["feedback"]
     flags["curriculum"] = _class_path(curriculum) if _is_foreign(curriculum) else None
     for name, value in flags.items():
         parts += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+    for part in config.get("init_parts", []):
+        if not (frozen_run and part["to"] == "feedback"):  # a frozen feedback starts with its state by itself
+            parts += ["--init-part", f"{part['to']}={part['run']}:{part['from']}"]
     for field, low, high in curriculum.get("ranges", []):
         parts += ["--randomize", f"{field}={low}..{high}"]
     for prefix, part in (("", method), ("feedback.", feedback), ("curriculum.", curriculum)):
         changed = changed_settings(part) if part is not curriculum or _is_foreign(part) else set()
+        changed = set() if part is feedback and frozen_run else changed
         for path, value in flatten_config(part):
             parts += ["--set", f"{prefix}{path}={_format_setting(value)}"] if path in changed else []
     return shlex.join(parts)

@@ -9,6 +9,7 @@ FEEDBACKS = {
     "counts": "thespis.feedback.count_bonus:CountBonus",
     "dac": "thespis.feedback.adversarial:dac",
     "environment": "thespis.feedback.environment:EnvironmentReward",
+    "frozen": "thespis.feedback.frozen:FrozenFeedback",
     "gail": "thespis.feedback.adversarial:GAIL",
     "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
     "sqil": "thespis.feedback.sqil:SQIL",

@@ -14,6 +14,7 @@ needs no second copy of it on a CPU.
 from __future__ import annotations
 
 import ast
+import contextlib
 import enum
 import hashlib
 import json
@@ -194,11 +195,11 @@ def load(
 ) -> tuple[PyTree, dict[str, Any]]:
     """Read a checkpoint into a tree with the structure of ``like``, and its ``meta``.
 
-    With ``prefix``, only the part of the stored tree whose leaf paths start with it is read, and ``like`` is
-    that part. Leaves of ``like`` may be arrays, ``jax.ShapeDtypeStruct``, Python values or :data:`ANY_ARRAYS`; JAX
-    leaves and structs become JAX arrays on the default device, numpy leaves numpy arrays. Arrays whose path contains
-    ``padded`` may be shorter in the file along their second axis: zeros are appended. Leaves of the file whose path
-    contains ``ignored`` need not be in ``like``. Raises
+    With ``prefix``, only the part of the stored tree below that path is read, and ``like`` is that part. Leaves of
+    ``like`` may be arrays, ``jax.ShapeDtypeStruct``, Python values or :data:`ANY_ARRAYS`; JAX leaves and structs become
+    JAX arrays on the default device, numpy leaves numpy arrays. Arrays whose path contains ``padded`` may be shorter in
+    the file along their second axis: zeros are appended. Leaves of the file whose path contains ``ignored`` need not be
+    in ``like``. Raises
     :class:`CorruptCheckpointError` if the file is damaged, and :class:`CheckpointError` naming the leaf and both
     shapes if it holds another state.
     """
@@ -218,7 +219,7 @@ def load(
             expected |= {
                 f"{where}[{name!r}]": leaf for where, arrays in dictionaries.items() for name, leaf in arrays.items()
             }
-            relevant = [entry for entry in header["leaves"] if entry["path"].startswith(prefix)]
+            relevant = [entry for entry in header["leaves"] if is_below(entry["path"], prefix)]
             relevant = [entry for entry in relevant if not ignored or ignored not in entry["path"]]
             _check_match(relevant, expected, path, padded)
             values = _read_leaves(file, path, header["leaves"], expected)
@@ -227,6 +228,11 @@ def load(
     for where, arrays in dictionaries.items():
         values[where] = {name: values[f"{where}[{name!r}]"] for name in arrays}
     return jax.tree_util.tree_unflatten(structure, [values[where] for where in wanted]), header["meta"]
+
+
+def is_below(path: str, prefix: str) -> bool:
+    """Whether a leaf's path is that of a node, or of a leaf below it: ``.a.b`` lies below ``.a``, ``.ab`` does not."""
+    return path.startswith(prefix) and path[len(prefix) :][:1] in ("", ".", "[")
 
 
 def _dict_entries(entries: list[LeafEntry], where: str) -> dict[str, np.ndarray]:
@@ -246,6 +252,17 @@ def read_meta(path: str | Path) -> dict[str, Any]:
             return _read_header(file, path)["meta"]
     except OSError as error:
         raise CorruptCheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def read_entries(directory: str | Path) -> list[LeafEntry]:
+    """The entries of all leaves in the newest checkpoint of ``directory`` whose header is undamaged; none without one.
+
+    Their data are not read.
+    """
+    for path in reversed(list_checkpoints(directory)):
+        with contextlib.suppress(OSError, CorruptCheckpointError), open(path, "rb") as file:
+            return _read_header(file, path)["leaves"]
+    return []
 
 
 def load_latest(

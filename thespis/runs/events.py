@@ -16,7 +16,8 @@ class Event:
     ``kind`` is one of :data:`EVENT_KINDS`; ``step`` counts environment steps (transitions) per seed so far;
     ``data`` holds plain numbers, strings, lists and dictionaries that fit into JSON:
 
-    - ``start``: ``config`` (the content of run.json), ``device``, ``planned_bytes``, ``run`` (directory);
+    - ``start``: ``config`` (the content of run.json), ``device``, ``planned_bytes``, ``run`` (directory); for a run
+      that is one of several stages also its name ``stage``, and ``stages``, the directory of all;
     - ``memory``: ``working_bytes``, memory for intermediate results of the largest program, known once it is compiled;
     - ``progress``: ``fraction`` in [0, 1], ``steps_per_second`` (all seeds together), ``seconds_left``,
       ``elapsed`` (seconds);

@@ -35,6 +35,7 @@ from thespis.core.errors import UserError
 from thespis.runs import checkpoint
 from thespis.runs.config import upgrade_config
 from thespis.runs.serialization import csv_line, read_json, to_jsonable
+from thespis.runs.stages_directory import has_stages, last_stage
 from thespis.runs.trust import EVERYTHING, Trust, trust_in
 from thespis.runtime import disk
 
@@ -74,6 +75,25 @@ BEST_CHECKPOINT = f"best{checkpoint.SUFFIX}"
 def budgets(config: dict[str, Any]) -> list[dict[str, int]]:
     """All total numbers of steps that a run has had, oldest first, each with the step ``from`` which it holds."""
     return config.get("budgets") or [{"steps": config["steps"], "from": 0}]
+
+
+def lock_directory(path: Path) -> BinaryIO | None:
+    """Lock a directory for this process until the file is closed; ``None`` where there is no such lock.
+
+    Raises :class:`UserError` if another process has it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # no such lock outside POSIX
+        return None
+    with disk.as_user_error("the lock", path):
+        file = open(path / ".lock", "ab")  # noqa: SIM115 (stays open: closing it releases the lock)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UserError(f"{path} is being trained by another process: wait or stop that") from None
+    return file
 
 
 _OLD_TURN = {"heard": "observation", "said": "response"}  # keys of a turn in earlier versions
@@ -118,9 +138,11 @@ class RunDirectory:
     def open(cls, path: str | Path, trust: Iterable[str] | None = ()) -> RunDirectory:
         """Open the run in ``path``, which may name classes of the modules in ``trust`` (``None``: any).
 
-        Raises :class:`UserError` if there is none.
+        Of an experiment in stages, it is the last stage. Raises :class:`UserError` if there is none.
         """
         path = Path(path)
+        if has_stages(path):
+            path = last_stage(path)
         if not (path / "run.json").is_file():
             raise UserError(missing_run_message(path))
         config = upgrade_config(read_json(path / "run.json"))
@@ -137,18 +159,7 @@ class RunDirectory:
 
     def lock(self) -> None:
         """Lock the run for this process until it ends or :meth:`unlock`: two processes would mix their rows."""
-        try:
-            import fcntl
-        except ImportError:  # no such lock outside POSIX
-            return
-        with disk.as_user_error("the lock", self.path):
-            file = open(self.path / ".lock", "ab")  # noqa: SIM115 (stays open: closing it releases the lock)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise UserError(f"{self.path} is being trained by another process: wait or stop that") from None
-        self._lock = file
+        self._lock = lock_directory(self.path)
 
     def unlock(self) -> None:
         """Release the lock on the run's directory."""
@@ -314,6 +325,11 @@ class RunDirectory:
         """The step of the newest checkpoint; 0 if there is none."""
         saved = checkpoint.list_checkpoints(self.checkpoint_dir)
         return checkpoint.checkpoint_step(saved[-1]) if saved else 0
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether a checkpoint was saved, also before the first step."""
+        return bool(checkpoint.list_checkpoints(self.checkpoint_dir))
 
     def extend(self, steps: int, first: int) -> None:
         """Give the run another total number of steps from step ``first`` on, and record it in run.json.

@@ -111,10 +111,13 @@ class AsyncLoop:
         """The learner's state, leading axis ``[seed]``; the store is the first worker's."""
         return with_params(self.workers[0].learner_state(carry.workers[0]), carry.shared_params)
 
-    def with_method_states(self, carry: AsyncCarry, states: PyTree) -> AsyncCarry:
-        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
+    def with_states(self, carry: AsyncCarry, states: LearnerState) -> AsyncCarry:
+        """The carry with other states of method, feedback and curriculum, before the first step.
+
+        They are ordinary arrays ``[seed, ...]``; the stores of ``states`` are not used.
+        """
         workers: tuple[Any, ...] = tuple(
-            loop.with_method_states(worker_carry, states)
+            loop.with_states(worker_carry, states)
             for loop, worker_carry in zip(self.workers, carry.workers, strict=True)
         )
         return AsyncCarry(workers, _copy_params(flatten_params(self.workers[0].learner_state(workers[0]))))

@@ -30,7 +30,7 @@ from thespis.training.components import (
     gather_learner,
     init_learner_state,
     make_stores,
-    replace_method,
+    replace_states,
     select_rows,
     with_array_leaves,
     zero_metric_sums,
@@ -300,9 +300,12 @@ class CompiledLoop:
         """The learner's state, leading axis ``[seed]``; the store is not gathered."""
         return gather_learner(carry.learner)
 
-    def with_method_states(self, carry: CompiledCarry, states: PyTree) -> CompiledCarry:
-        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
-        return eqx.tree_at(lambda c: c.learner, carry, replace_method(carry.learner, states))
+    def with_states(self, carry: CompiledCarry, states: LearnerState) -> CompiledCarry:
+        """The carry with other states of method, feedback and curriculum, before the first step.
+
+        They are ordinary arrays ``[seed, ...]``; the stores of ``states`` are not used.
+        """
+        return eqx.tree_at(lambda c: c.learner, carry, replace_states(carry.learner, states))
 
     def snapshot(self, carry: CompiledCarry) -> PyTree:
         """The content of a checkpoint: the whole carry."""

@@ -234,14 +234,18 @@ def act_step(
 
 
 def gather_learner(learner: LearnerState) -> LearnerState:
-    """Gather the learner as ordinary JAX arrays, except for the store, which is not copied."""
+    """Gather the learner as ordinary JAX arrays, except for the stores, which are not copied."""
     method, feedback, curriculum = concat_seeds((learner.method, learner.feedback, learner.curriculum))
-    return LearnerState(method, feedback, curriculum, learner.store)
+    return LearnerState(method, feedback, curriculum, learner.store, learner.feedback_store)
 
 
-def replace_method(learner: LearnerState, states: PyTree) -> LearnerState:
-    """The learner with other states of its method, ordinary arrays ``[seed, ...]``."""
-    return dataclasses.replace(learner, method=jax.tree.map(with_layout, learner.method, states))
+def replace_states(learner: LearnerState, states: LearnerState) -> LearnerState:
+    """The learner with other states of method, feedback and curriculum, ordinary arrays ``[seed, ...]``."""
+    before = learner.method, learner.feedback, learner.curriculum
+    method, feedback, curriculum = jax.tree.map(
+        with_layout, before, (states.method, states.feedback, states.curriculum)
+    )
+    return LearnerState(method, feedback, curriculum, learner.store, learner.feedback_store)
 
 
 def zero_metric_sums(names: tuple[str, ...]) -> MetricSums:

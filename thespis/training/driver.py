@@ -74,8 +74,11 @@ class TrainingLoop(Protocol):
         """The learner's state, leading axis ``[seed]``."""
         ...
 
-    def with_method_states(self, carry: Any, states: PyTree) -> Any:
-        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
+    def with_states(self, carry: Any, states: LearnerState) -> Any:
+        """The carry with other states of method, feedback and curriculum, before the first step.
+
+        They are ordinary arrays ``[seed, ...]``; the stores of ``states`` are not used.
+        """
         ...
 
     def snapshot(self, carry: Any) -> PyTree:

@@ -31,7 +31,7 @@ from thespis.training.components import (
     gather_learner,
     init_learner_state,
     make_stores,
-    replace_method,
+    replace_states,
     row_structures,
     with_array_leaves,
     zero_metric_sums,
@@ -263,11 +263,14 @@ class HostLoop:
         policy = self.timer.call_compiled("policy", self._policy, self.components, learner, seeds=len(self.seeds))
         return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.policy_lag.lag + 1))
 
-    def with_method_states(self, carry: HostCarry, states: PyTree) -> HostCarry:
-        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
-        learner = replace_method(carry.learner, states)
-        ready = dataclasses.replace(gather_learner(learner), method=states, store=(), feedback_store=())
+    def with_states(self, carry: HostCarry, states: LearnerState) -> HostCarry:
+        """The carry with other states of method, feedback and curriculum, before the first step.
+
+        They are ordinary arrays ``[seed, ...]``; the stores of ``states`` are not used.
+        """
+        ready = dataclasses.replace(states, store=(), feedback_store=())
         policy = self.timer.call_compiled("policy", self._policy, self.components, ready, seeds=len(self.seeds))
+        learner = replace_states(carry.learner, states)
         return dataclasses.replace(carry, learner=learner, policies=(policy,) * (self.policy_lag.lag + 1))
 
     # -- what the driver reads -----------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from thespis.training.components import (
     LearnerState,
     MetricSums,
     gather_learner,
-    replace_method,
+    replace_states,
     with_array_leaves,
     zero_metric_sums,
 )
@@ -175,9 +175,12 @@ class LoggedLoop:
         """The learner's state, leading axis ``[seed]``."""
         return gather_learner(carry.learner)
 
-    def with_method_states(self, carry: LoggedCarry, states: PyTree) -> LoggedCarry:
-        """The carry with other states of the method, ordinary arrays ``[seed, ...]``, before the first step."""
-        return eqx.tree_at(lambda c: c.learner, carry, replace_method(carry.learner, states))
+    def with_states(self, carry: LoggedCarry, states: LearnerState) -> LoggedCarry:
+        """The carry with other states of method, feedback and curriculum, before the first step.
+
+        They are ordinary arrays ``[seed, ...]``; the stores of ``states`` are not used.
+        """
+        return eqx.tree_at(lambda c: c.learner, carry, replace_states(carry.learner, states))
 
     def snapshot(self, carry: LoggedCarry) -> PyTree:
         """The content of a checkpoint: everything but the dataset."""

@@ -13,10 +13,17 @@ from thespis.core.renames import notice
 from thespis.curricula import registry as curricula
 from thespis.envs import registry
 from thespis.feedback import registry as feedbacks
+from thespis.feedback.frozen import FrozenFeedback, frozen_parts, replace_frozen, unfrozen
 from thespis.methods import registry as methods
-from thespis.runs.config import apply_settings, check_storable, to_config
+from thespis.runs.config import apply_settings, check_storable, from_config, to_config
 from thespis.runs.ranges import check_ranges
+from thespis.runs.state_addresses import From
+from thespis.runs.store import RunDirectory
+from thespis.runs.trust import reading
 from thespis.training.options import RunOptions
+
+FROZEN_PREFIX = "frozen:"
+"""Beginning of a feedback's name that a run's directory follows."""
 
 _OLD_OPPONENTS = {"past": "uniform", "hard": "pfsp"}
 
@@ -53,13 +60,44 @@ def wrap_multi_agent(method: Method, env: Any) -> Method:
 def make_feedback(feedback: Any, settings: list[str] | None = None) -> Any:
     """A feedback by name (``thespis list feedback``), as ``module:Class`` or as an object, with settings applied.
 
-    ``None`` is the environment's own reward.
+    ``None`` is the environment's own reward, ``frozen:RUN`` the trained feedback of a run.
     """
+    settings = settings or []
+    if isinstance(feedback, str) and feedback.startswith(FROZEN_PREFIX):
+        feedback = FrozenFeedback(feedback.removeprefix(FROZEN_PREFIX))
     if feedback is None or isinstance(feedback, str):
         name = feedback or "environment"
         feedback = feedbacks.REGISTRY.make(name)
         require_contract(feedback, Feedback, name, "docs/own-parts.md")
-    return apply_settings(feedback, settings or [], "feedback.")
+    if isinstance(feedback, FrozenFeedback):  # the run first: it determines which other settings there are
+        feedback = apply_settings(feedback, [text for text in settings if text.startswith("run=")], "feedback.")
+        settings = [text for text in settings if not text.startswith("run=")]
+    return apply_settings(replace_frozen(feedback, _with_trained_part), settings, "feedback.")
+
+
+def _with_trained_part(frozen: FrozenFeedback) -> FrozenFeedback:
+    """A frozen feedback with the configuration of the trained one, read from its run unless it has one already.
+
+    Raises :class:`UserError` without a run, and for a class that the run may not name.
+    """
+    if frozen.part is not None:
+        return frozen
+    if frozen.run is None:
+        raise UserError("a frozen feedback needs the run that has trained it: frozen:RUN, or feedback.run=RUN")
+    run = RunDirectory.open(frozen.run)
+    with reading(run.trust):
+        return FrozenFeedback(frozen.run, unfrozen(from_config(run.config["feedback"])))
+
+
+def frozen_sources(feedback: Any) -> list[dict[str, str]]:
+    """The entries of ``init_parts`` in run.json for the frozen feedbacks in a feedback.
+
+    Raises :class:`UserError` for one without a run, whose state would be that of no training.
+    """
+    parts = frozen_parts(feedback)
+    if any(part.run is None for part in parts.values()):
+        raise UserError("a frozen feedback needs the run that has trained it: Frozen(RUN)")
+    return [From(str(part.run), "feedback", address).to_config() for address, part in parts.items()]
 
 
 def make_curriculum(curriculum: Any, parse_opponents: Callable[[str], Any], settings: list[str] | None = None) -> Any:
@@ -187,7 +225,7 @@ def resolve_config(
         "options": dataclasses.asdict(options),
         "details": list(method.details),
         "bibliography": citations,
-    }
+    } | ({"init_parts": parts} if (parts := frozen_sources(feedback)) else {})
 
 
 def _with_num_envs(method: Any, num_envs: int) -> Any:

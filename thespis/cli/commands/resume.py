@@ -8,7 +8,9 @@ from typing import Annotated
 from thespis.cli.options import Count, JsonFlag, RunPath, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.cli.train_session import join_processes, make_trackers, train_silently, train_with_display
+from thespis.core.errors import UserError
 from thespis.runs.events import Callback
+from thespis.runs.stages_directory import has_stages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +21,7 @@ class ResumeCommand:
     """
 
     directory: RunPath
-    """The run's directory."""
+    """The run's directory, or that of an experiment in stages (docs/stages.md)."""
     steps: Annotated[Count | None, optional_arg("N")] = None
     """Continue to another total number of steps per seed (updates, when learning from a dataset)."""
     cluster: Annotated[str | None, optional_arg("HOST:PORT")] = None
@@ -44,6 +46,8 @@ class ResumeCommand:
 
     def run(self, out: CommandOutput) -> int:
         """Continue the run from its latest checkpoint."""
+        if has_stages(self.directory) and (self.processes > 1 or self.tensorboard or self.wandb):
+            raise UserError("stages are trained by one process, without --processes, --tensorboard and --wandb")
         is_main = join_processes(self.coordinator, self.processes, self.process)
         trackers = make_trackers(self.tensorboard, self.wandb) if is_main else []
         from thespis import api

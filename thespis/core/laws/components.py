@@ -92,7 +92,7 @@ def check_feedback(feedback: Feedback, spec: EnvSpec, *, seed: int = 0, num_step
         own_mask = jnp.asarray(first_episode_mask(own_steps.done))
         own_batch = Batch(own_steps, own_mask, (), jnp.zeros((), "int32"))
     if isinstance(feedback, UsesLogProbs):
-        batch, own_batch = (b and _with_random_log_probs(b, rng) for b in (batch, own_batch))
+        batch, own_batch = _with_random_log_probs(batch, rng), own_batch and _with_random_log_probs(own_batch, rng)
     before = to_numpy(state)
     score: Callable[..., Any] = jax.jit(feedback.score)
     rewards = score(state, batch, root)
