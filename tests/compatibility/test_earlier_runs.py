@@ -31,11 +31,15 @@ def create_run(name: str, directory: Path) -> Path:
 
 
 def check(run: Path, record: dict, same_machine: bool) -> None:
-    """Compare the learner state of a run with a record: nearly, and bit for bit on the same machine."""
+    """Compare the learner state of a run with a record: nearly, and bit for bit on the same machine.
+
+    A record has no digest where the arithmetic was mended since, until it is recorded again on that machine: those of
+    ``dqn-host`` and ``qmix``, whose Huber loss had rounded small gradients away.
+    """
     arrays = learner_arrays(run)
     result, expected = columns_by_size(summary(arrays)), columns_by_size(record["summary"])
     np.testing.assert_allclose(result, expected, rtol=0.02, atol=2e-3)
-    if same_machine:
+    if same_machine and record["digest"] is not None:
         assert digest(arrays) == record["digest"]
 
 

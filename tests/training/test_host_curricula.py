@@ -158,9 +158,9 @@ def test_errors_are_one_line(tmp_path):
     assert "\n" not in str(error.value)
 
     class Named(Pushed):
-        reset_options: ClassVar[dict] = {"push": "hard", "size": 3}
+        reset_options: ClassVar[dict] = {"push": 0.5, "size": 3, "kind": "hard"}
 
-    with pytest.raises(UserError, match="push='hard', which is no number"):
+    with pytest.raises(UserError, match="kind='hard', which is no number"):
         GymnasiumSyncEnv([Named()])
     with pytest.raises(UserError, match="has no levels"):
         loop = host_loop(PrioritizedLevelReplay(capacity=4))
