@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,7 @@ from small_envs import HostEnvAdapter
 from thespis.core.errors import UserError
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.laws.random_samples import random_transitions
-from thespis.core.records import Report, Transition
+from thespis.core.records import Report, Rewards, Transition
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.datasets import transitions_to_columns, write_dataset
 from thespis.data.feeds import LoggedTransitions, Replay
@@ -176,6 +178,38 @@ def test_more_batches_of_its_own_are_more_updates_of_the_feedback(data):
 
     counts = [[leaf for leaf in jax.tree.leaves(end(n)) if np.issubdtype(leaf.dtype, np.integer)] for n in (1, 3)]
     assert (np.stack(counts[1]) == 3 * np.stack(counts[0])).all() and np.stack(counts[0]).all()
+
+
+class Remembers(eqx.Module):
+    """A feedback whose state holds the first observations of its last own batches."""
+
+    data: str = eqx.field(static=True)
+    name: ClassVar[str] = "remembers"
+    citations: ClassVar[tuple] = ()
+
+    @property
+    def feed(self):
+        return LoggedTransitions(batch_size=4, data=self.data, num_updates=3)
+
+    def init(self, spec, key):
+        return jnp.zeros((6, 4))
+
+    def score(self, state, batch, key):
+        return Rewards(batch.steps.reward)
+
+    def update(self, state, batch, own_batch, key):
+        assert (own_batch.steps.reward.shape, batch.steps.reward.shape) == ((1, 4), (8, ENVS))
+        seen = own_batch.steps.view.observation[0, :, 0]
+        return jnp.concatenate([state[1:], seen[None]]), Report({})
+
+
+def test_every_update_of_a_feedback_sees_another_batch_of_its_own(data):
+    loop = make_loop("compiled", with_data(ppo(), Remembers(data)))
+    seen = to_numpy(loop.learner_state(loop.advance(loop.init(), 2)).feedback)
+    stored = np.unique(np.asarray(demonstrations().view.observation)[:, 0])
+    assert np.isin(seen, stored).all()
+    for one in seen:
+        assert len(np.unique(one, axis=0)) == 6, "three batches after each of two updates, all different"
 
 
 def test_settings_are_kept_in_run_files(data):
