@@ -323,6 +323,14 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
     sys.modules.pop("own_slots")
 
 
+def test_a_slot_says_what_to_derive_from_and_to_implement(thespis):
+    document = thespis("list", "parts", "Temperature", "--json").document
+    assert document["class"] == path(Temperature) and document["implement"] == ["alpha", "init", "update"]
+    assert document["parts"] == ["FixedTemperature", "TunedTemperature"]
+    assert "learning_rate=0.0003" in thespis("list", "parts", "TunedTemperature").out
+    assert "unknown part 'Temperatur'" in thespis("list", "parts", "Temperatur", code=2).err
+
+
 def test_a_slot_refuses_what_does_not_derive_from_it_or_is_abstract():
     with pytest.raises(UserError, match="derives from Temperature"):
         apply_settings(SAC(), ["temperature=thespis.feedback.count_bonus:CountBonus"])

@@ -164,6 +164,9 @@ def _list_parts(out: CommandOutput, kind: str) -> None:
         cells = [(row["kind"], row["name"], _summary(row), row["package"]) for row in rows]
         out.print(_table(("slot", "part", "what it is", "package"), cells))
         out.print("a part is a setting of a method: --set critic=NAME, or your own: --set critic=my_module:MyCritic")
+        out.print(
+            "the class that parts of a slot derive from: thespis list parts SLOT; settings: thespis list parts PART"
+        )
     else:
         out.print(_table((kind, "what it is", "package"), [(r["name"], _summary(r), r["package"]) for r in rows]))
         option = "--feedback" if kind == "feedback" else "--curriculum"
@@ -171,10 +174,33 @@ def _list_parts(out: CommandOutput, kind: str) -> None:
     out.write_result({kind: rows})
 
 
+def _show_slot(out: CommandOutput, path: str) -> None:
+    """Print the class that the parts of a slot derive from, what it demands, and the parts that there are."""
+    from thespis.core.parts import load_own_part
+
+    cls: Any = load_own_part("slot", path)
+    names = [part.name for part in _all_parts("parts") if part.kind == cls.__name__]
+    facts = [
+        ("derive from", path),
+        ("implement", ", ".join(sorted(cls.__abstractmethods__))),
+        ("parts", ", ".join(names)),
+    ]
+    out.print(Text(f"{cls.__name__}: {(cls.__doc__ or '').strip().partition(chr(10))[0]}", style="bold"))
+    out.print(_table(("", ""), facts, show_header=False))
+    out.write_result(
+        {"name": cls.__name__, "class": path, "implement": sorted(cls.__abstractmethods__), "parts": names}
+    )
+
+
 def _show_part(out: CommandOutput, kind: str, name: str) -> None:
     from thespis.core.parts import PartRegistry
+    from thespis.core.slots import SLOTS
     from thespis.runs.config import describe_settings
 
+    slots = {path.partition(":")[2]: path for path in SLOTS}
+    if kind == "parts" and name in slots:
+        _show_slot(out, slots[name])
+        return
     parts = {part.name: part.path for part in _all_parts(kind) if part.is_own}
     kinds = {part.kind for part in _all_parts(kind)}
     registry = PartRegistry(kind.removesuffix("s"), parts, f"thespis list {kind}", kinds.__contains__)
