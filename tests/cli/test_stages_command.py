@@ -101,7 +101,7 @@ def test_the_command_shows_every_stage_and_others_take_the_last(tmp_path):
     for name in NAMES:
         assert f"stage {name}: " in done.stdout
     assert done.stdout.count("finished at 128") == 3
-    for command in (["evaluate", "run", "--episodes", 2], ["report", "run"], ["resume", "run", "--quiet"]):
+    for command in (["report", "run"], ["resume", "run", "--quiet"]):
         done = thespis(*command, cwd=tmp_path)
         assert not done.stderr
     found = json.loads(thespis("evaluate", "run", "--episodes", 2, "--json", cwd=tmp_path).stdout)

@@ -29,6 +29,7 @@ from thespis.curricula.domain_randomization import DomainRandomization
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.feedback.count_bonus import CountBonus
 from thespis.feedback.environment import EnvironmentReward
+from thespis.feedback.frozen import FrozenFeedback
 from thespis.feedback.rnd import RandomNetworkDistillation
 
 
@@ -49,7 +50,13 @@ def test_shapes_of_methods(name):
 
 @pytest.mark.parametrize("spec", [Walk().spec, Walk(Discrete(4), TREE, legal=True).spec], ids=["numbers", "tree"])
 @pytest.mark.parametrize(
-    "feedback", [EnvironmentReward(), RandomNetworkDistillation(hidden_sizes=(8,), feature_size=4), CountBonus()]
+    "feedback",
+    [
+        EnvironmentReward(),
+        RandomNetworkDistillation(hidden_sizes=(8,), feature_size=4),
+        CountBonus(),
+        FrozenFeedback("runs/rm", CountBonus()),
+    ],
 )
 def test_feedbacks(feedback, spec):
     check_feedback(feedback, spec)

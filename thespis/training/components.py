@@ -242,10 +242,9 @@ def gather_learner(learner: LearnerState) -> LearnerState:
 def replace_states(learner: LearnerState, states: LearnerState) -> LearnerState:
     """The learner with other states of method, feedback and curriculum, ordinary arrays ``[seed, ...]``."""
     before = learner.method, learner.feedback, learner.curriculum
-    method, feedback, curriculum = jax.tree.map(
-        with_layout, before, (states.method, states.feedback, states.curriculum)
-    )
-    return LearnerState(method, feedback, curriculum, learner.store, learner.feedback_store)
+    after = (states.method, states.feedback, states.curriculum)
+    method, feedback, curriculum = jax.tree.map(with_layout, before, after)
+    return dataclasses.replace(learner, method=method, feedback=feedback, curriculum=curriculum)
 
 
 def zero_metric_sums(names: tuple[str, ...]) -> MetricSums:
