@@ -10,6 +10,7 @@ FEEDBACKS = {
     "dac": "thespis.feedback.adversarial:dac",
     "environment": "thespis.feedback.environment:EnvironmentReward",
     "gail": "thespis.feedback.adversarial:GAIL",
+    "preferences": "thespis.feedback.preference_reward:PreferenceReward",
     "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
     "sqil": "thespis.feedback.sqil:SQIL",
 }
