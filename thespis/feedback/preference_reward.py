@@ -222,13 +222,16 @@ class PreferenceReward(eqx.Module):
         return state.comparisons.add(segments.take(pairs), answers, is_asked)
 
     def fit(self, model: RewardModel, comparisons: Comparisons, key: Key[Array, ""]) -> RewardModel:
-        """The model after the gradient steps of one round, with moments and metrics on all comparisons."""
+        """The model after the gradient steps of one round, with moments and metrics on all comparisons.
+
+        Without any comparison it is unchanged.
+        """
         segments, is_stored = comparisons.segments, comparisons.is_stored
         counts = segments.mask & is_stored[:, None, None]
         observations = jax.tree.map(lambda x: x.reshape(-1, 1, *x.shape[3:]), segments.observation)
         fresh = jax.tree.map(jnp.zeros_like, model.obs_moments)
         moments = RunningMeanStd().update(fresh, observations, counts.reshape(-1, 1))
-        model = dataclasses.replace(model, obs_moments=_unless(comparisons.num_stored, model.obs_moments, moments))
+        before, model = model, dataclasses.replace(model, obs_moments=moments)
 
         def train(member: tuple[PairNetwork, PyTree, Key[Array, ""]]) -> tuple[PairNetwork, PyTree]:
             network, opt_state, member_key = member
@@ -261,12 +264,13 @@ class PreferenceReward(eqx.Module):
         moments = init_moments(())
         if self.reward_scaling == "buffer":
             moments = moments.merge(rewards.ravel(), counts.ravel())
-        return dataclasses.replace(
+        model = dataclasses.replace(
             model,
-            reward_moments=_unless(comparisons.num_stored, model.reward_moments, moments),
+            reward_moments=moments,
             loss=masked_mean(preference_loss(sums, comparisons.label), is_stored),
             accuracy=masked_mean(is_right.astype("float32"), is_decided),
         )
+        return jax.tree.map(lambda new, old: jnp.where(comparisons.num_stored > 0, new, old), model, before)
 
     def mean_rewards(self, model: RewardModel, observation: PyTree, action: PyTree) -> Float[Array, "time row"]:
         """The ensemble's mean reward of steps with two leading axes, not scaled."""
@@ -307,8 +311,3 @@ def masked_correlation(x: Float[Array, "*axes"], y: Float[Array, "*axes"], mask:
     x, y = (jnp.where(mask, v - masked_mean(v, mask), 0.0) for v in (x, y))
     norm = jnp.sqrt(jnp.sum(x * x) * jnp.sum(y * y))
     return jnp.where(norm > 1e-12, jnp.sum(x * y) / jnp.maximum(norm, 1e-12), 0.0)
-
-
-def _unless(count: Array, old: PyTree, new: PyTree) -> PyTree:
-    """``new`` where ``count`` is above 0, else ``old``."""
-    return jax.tree.map(lambda a, b: jnp.where(count > 0, a, b), new, old)
