@@ -8,10 +8,10 @@ maximises the likelihood of all answers under the model of Bradley and Terry,
 and the method learns from the ensemble's mean. The environment's reward is never shown to the method: only a synthetic
 teacher sees it. A replay buffer is relabelled by itself, as rewards are computed when a batch is sampled.
 
-Sources: Christiano et al., 2017 (arXiv:1706.03741); Lee et al., 2021 (PEBBLE, arXiv:2106.05091: a tanh as output,
-relabelled replay, a fixed budget of comparisons in rounds).
+Sources: Christiano et al., 2017 (arXiv:1706.03741); Lee et al., 2021 (PEBBLE, arXiv:2106.05091: relabelled replay, a
+fixed budget of comparisons in rounds).
 
-Differs from PEBBLE: no unsupervised pretraining; a round has a fixed number of gradient steps, not epochs until an
+Differs from PEBBLE: no unsupervised pretraining; no tanh by default, which answers without noise saturate; a round has a fixed number of gradient steps, not epochs until an
 accuracy; inputs are normalised by the moments of the stored segments; rewards are divided by their root mean square
 over these. Differs from Christiano et al.: no dropout, and no constant share of random answers in the model. Segments
 that an episode's end cuts short are compared by the sums of the steps that they have.
@@ -99,15 +99,15 @@ class PreferenceReward(eqx.Module):
     """Which pairs are compared: DisagreementQueries, UniformQueries, or your own module:Class."""
     num_networks: int = eqx.field(static=True, default=3)
     """Networks in the ensemble."""
-    hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(128, 128))
+    hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Hidden layers of each network."""
-    has_tanh: bool = eqx.field(static=True, default=True)
-    """Whether a network's reward passes through a tanh, which keeps it in [-1, 1]."""
+    has_tanh: bool = eqx.field(static=True, default=False)
+    """Whether a network's reward passes through a tanh, which keeps it in [-1, 1], as in PEBBLE."""
     learning_rate: Number = 1e-3
     """Adam's learning rate for the networks."""
     num_gradient_steps: int = eqx.field(static=True, default=100)
     """Gradient steps of every network in a round."""
-    batch_size: int = eqx.field(static=True, default=64)
+    batch_size: int = eqx.field(static=True, default=32)
     """Comparisons in one gradient step, drawn anew for every network."""
     reward_scaling: Literal["buffer", "running", "none"] = eqx.field(static=True, default="buffer")
     """What rewards are divided by: their root mean square over the stored segments (buffer), over the method's batches
