@@ -11,10 +11,11 @@ teacher sees it. A replay buffer is relabelled by itself, as rewards are compute
 Sources: Christiano et al., 2017 (arXiv:1706.03741); Lee et al., 2021 (PEBBLE, arXiv:2106.05091: relabelled replay, a
 fixed budget of comparisons in rounds).
 
-Differs from PEBBLE: no unsupervised pretraining; no tanh by default, which answers without noise saturate; a round has a fixed number of gradient steps, not epochs until an
-accuracy; inputs are normalised by the moments of the stored segments; rewards are divided by their root mean square
-over these. Differs from Christiano et al.: no dropout, and no constant share of random answers in the model. Segments
-that an episode's end cuts short are compared by the sums of the steps that they have.
+Differs from PEBBLE: no unsupervised pretraining; no tanh at the output by default, which answers without noise
+saturate; a round has a fixed number of gradient steps, not epochs until an accuracy; inputs are normalised by the
+moments of the stored segments; rewards are divided by their root mean square over these. Differs from Christiano et
+al.: no dropout, and no constant share of random answers in the model. Segments that an episode's end cuts short are
+compared by the sums of the steps that they have.
 """
 
 from __future__ import annotations
