@@ -26,6 +26,7 @@ from thespis.curricula.opponent_pool import OpponentPool, PFSPOpponent
 from thespis.envs.registry import resolve_env
 from thespis.feedback.count_bonus import CountBonus
 from thespis.feedback.environment import EnvironmentReward
+from thespis.feedback.preference_queries import Labeller, QuerySelection
 from thespis.learners.language.response_critics import ResponseCritic
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.methods.online.sac import SAC
@@ -284,8 +285,16 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
                     value = functools.reduce(getattr, setting.split("."), changed)
                     assert type(value).__name__ == f"Own{slot.__name__}", (method, setting)
                     filled.add(path(slot))
-    # methods name a class below the first two; the third is for a curriculum
-    assert set(SLOTS) - filled == {path(Feed), path(ResponseCritic), path(LevelScore)}
+    # methods name a class below the first two; the third is for a curriculum, the last two are for a feedback
+    others = {path(Feed), path(ResponseCritic), path(LevelScore), path(Labeller), path(QuerySelection)}
+    assert set(SLOTS) - filled == others
+    preferences = make_feedback(
+        "preferences", ["labeller=own_slots:OwnLabeller", "selection=own_slots:OwnQuerySelection"]
+    )
+    assert [type(x).__name__ for x in (preferences.labeller, preferences.selection)] == [
+        "OwnLabeller",
+        "OwnQuerySelection",
+    ]
     plr = make_curriculum("plr", no_opponents, ["score=own_slots:OwnLevelScore"])
     assert type(plr.score).__name__ == "OwnLevelScore"
     sys.modules.pop("own_slots")
