@@ -27,6 +27,7 @@ from thespis.curricula.opponent_pool import OpponentPool, PFSPOpponent
 from thespis.envs.registry import resolve_env
 from thespis.feedback.count_bonus import CountBonus
 from thespis.feedback.environment import EnvironmentReward
+from thespis.feedback.preference_queries import Labeller, QuerySelection
 from thespis.learners.language.nft import PromptWeight
 from thespis.learners.language.response_critics import ResponseCritic
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
@@ -314,10 +315,25 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
                     value = functools.reduce(getattr, setting.split("."), changed)
                     assert type(value).__name__ == f"Own{slot.__name__}", (method, setting)
                     filled.add(path(slot))
-    # methods name a class below the first two; the others are for a curriculum, and for a part that is no default
-    assert set(SLOTS) - filled == {path(Feed), path(ResponseCritic), path(LevelScore), path(PromptWeight)}
+    # methods name a class below the first two; the others are for a curriculum, a feedback, and a part that is no default
+    others = {
+        path(Feed),
+        path(ResponseCritic),
+        path(LevelScore),
+        path(PromptWeight),
+        path(Labeller),
+        path(QuerySelection),
+    }
+    assert set(SLOTS) - filled == others
     nft = ["objective=NegativeAwareLoss", "objective.weighting=own_slots:OwnPromptWeight"]
     assert type(apply_settings(load_method("grpo")(), nft).objective.weighting).__name__ == "OwnPromptWeight"
+    preferences = make_feedback(
+        "preferences", ["labeller=own_slots:OwnLabeller", "selection=own_slots:OwnQuerySelection"]
+    )
+    assert [type(x).__name__ for x in (preferences.labeller, preferences.selection)] == [
+        "OwnLabeller",
+        "OwnQuerySelection",
+    ]
     plr = make_curriculum("plr", no_opponents, ["score=own_slots:OwnLevelScore"])
     assert type(plr.score).__name__ == "OwnLevelScore"
     sys.modules.pop("own_slots")

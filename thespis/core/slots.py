@@ -33,6 +33,8 @@ _TABLE = {
         "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix"
     ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
+    "thespis.feedback.preference_queries:Labeller": "SyntheticTeacher",
+    "thespis.feedback.preference_queries:QuerySelection": "UniformQueries DisagreementQueries",
     "thespis.critics.critic_inputs:CriticInput": "LocalObs GlobalState GlobalStateAction",
     "thespis.critics.hypernetwork:CriticArchitecture": "ConcatCritic HypernetworkCritic",
     "thespis.critics.mixers:Mixer": "SumMixer MonotonicMixer",

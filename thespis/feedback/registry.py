@@ -11,6 +11,7 @@ FEEDBACKS = {
     "environment": "thespis.feedback.environment:EnvironmentReward",
     "frozen": "thespis.feedback.frozen:FrozenFeedback",
     "gail": "thespis.feedback.adversarial:GAIL",
+    "preferences": "thespis.feedback.preference_reward:PreferenceReward",
     "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
     "sqil": "thespis.feedback.sqil:SQIL",
 }
