@@ -315,7 +315,7 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
                     value = functools.reduce(getattr, setting.split("."), changed)
                     assert type(value).__name__ == f"Own{slot.__name__}", (method, setting)
                     filled.add(path(slot))
-    # methods name a class below the first two; the others are for a curriculum, a feedback, and a part that is no default
+    # methods name a class below the first two; others are for a curriculum, a feedback, and a part that is no default
     others = {
         path(Feed),
         path(ResponseCritic),
