@@ -53,6 +53,7 @@ POSITIONAL = {
     "ids",
     "players",
     "player",
+    "file",
 }
 
 

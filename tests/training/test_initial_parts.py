@@ -233,6 +233,16 @@ def test_a_frozen_feedback_scores_as_the_trained_one_and_never_changes(source, t
     assert_same_bits(to_numpy(resumed.states), to_numpy(run.states), "resumed")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"loop": "host"}, {"learners": 2}, {"loop": "host", "seeds": 2}], ids=str)
+def test_every_loop_starts_with_a_trained_feedback(options, source, tmp_path):
+    run = thespis.train(**RUN | options, feedback=Frozen(source.path), out=tmp_path / "run")
+    trained, first = leaves_of_newest(source.path), leaves(run.path, "feedback")
+    for name, value in trained.items():
+        np.testing.assert_array_equal(first[name], np.repeat(value, len(run.config["seeds"]), axis=0), err_msg=name)
+    assert_same_bits(leaves_of_newest(run.path), first, "and keeps it")
+
+
 def leaves_of_newest(run):
     saved = checkpoint.list_checkpoints(run / "checkpoints")
     copy = run.with_name("newest")

@@ -46,8 +46,9 @@ class From:
     """The address in the new run; ``None``: the same."""
 
     def __post_init__(self) -> None:
-        """Check the addresses; a path of a directory becomes a text."""
+        """Check the addresses; a path of a directory becomes a text, and an address that is the same ``None``."""
         object.__setattr__(self, "run", str(self.run))
+        object.__setattr__(self, "to", None if self.to == self.path else self.to)
         for address in (self.path, self.target):
             if address.partition(".")[0] not in STATES or not all(address.split(".")):
                 raise UserError(

@@ -10,7 +10,6 @@ from thespis.cli.output import CommandOutput
 from thespis.cli.train_session import join_processes, make_trackers, train_silently, train_with_display
 from thespis.core.errors import UserError
 from thespis.runs.events import Callback
-from thespis.runs.stages_directory import has_stages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +45,8 @@ class ResumeCommand:
 
     def run(self, out: CommandOutput) -> int:
         """Continue the run from its latest checkpoint."""
+        from thespis.runs.stages_directory import has_stages
+
         if has_stages(self.directory) and (self.processes > 1 or self.tensorboard or self.wandb):
             raise UserError("stages are trained by one process, without --processes, --tensorboard and --wandb")
         is_main = join_processes(self.coordinator, self.processes, self.process)
