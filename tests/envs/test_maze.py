@@ -146,7 +146,7 @@ def test_steps_match_jaxued():
         )
         np.testing.assert_array_equal(observed["image"], expected)
         np.testing.assert_array_equal(observed["direction"], RECORDED["direction"][i, : length + 1])
-        np.testing.assert_array_equal(steps.reward[i, :length], RECORDED["reward"][i, :length])
+        np.testing.assert_allclose(steps.reward[i, :length], RECORDED["reward"][i, :length], rtol=1e-6)
         done = (steps.terminated | steps.truncated)[i, :length]
         assert done.tolist() == [False] * (length - 1) + [True]
         assert steps.terminated[i, length - 1] == (RECORDED["reward"][i, length - 1] > 0)
