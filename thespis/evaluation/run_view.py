@@ -152,10 +152,10 @@ def _is_foreign(config: Any) -> bool:
     return bool(path) and not path.startswith("thespis.")
 
 
-def flatten_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_config(config: Any, prefix: str = "", *, with_modules: bool = False) -> Iterator[tuple[str, Any]]:
     """Dotted paths and values of a configured object; a nested object gives its class name, then its fields.
 
-    The name of a class outside of Thespis is ``module:Class``.
+    ``with_modules``: the name of a class outside of Thespis is ``module:Class``.
     """
     for name, value in config.items():
         if name == "class":
@@ -163,8 +163,8 @@ def flatten_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         path = prefix + name
         match value:
             case {"class": _}:
-                yield path, _class_path(value) if _is_foreign(value) else class_name(value)
-                yield from flatten_config(value, path + ".")
+                yield path, _class_path(value) if with_modules and _is_foreign(value) else class_name(value)
+                yield from flatten_config(value, path + ".", with_modules=with_modules)
             case {"enum": _, "name": member}:
                 yield path, member
             case {"float": text}:
@@ -172,7 +172,7 @@ def flatten_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             case {"function": target}:
                 yield path, target
             case {"dict": items}:
-                yield from flatten_config(items, path + ".")
+                yield from flatten_config(items, path + ".", with_modules=with_modules)
             case _:
                 yield path, value
 
@@ -235,7 +235,7 @@ def train_command(config: dict[str, Any]) -> str:
     for prefix, part in (("", method), ("feedback.", feedback), ("curriculum.", curriculum)):
         changed = changed_settings(part) if part is not curriculum or _is_foreign(part) else set()
         changed = set() if part is feedback and frozen_run else changed
-        for path, value in flatten_config(part):
+        for path, value in flatten_config(part, with_modules=True):
             parts += ["--set", f"{prefix}{path}={_format_setting(value)}"] if path in changed else []
     return shlex.join(parts)
 
