@@ -229,7 +229,15 @@ ROBUST = small(replay_prob=0.7, min_fill=0.5, learns_from_new=False)
 ACCEL = small(replay_prob=0.7, min_fill=0.5, learns_from_new=False, num_edits=1, score=PositiveValueLoss())
 
 
-@pytest.mark.parametrize("curriculum", [RandomLevels(), small(), ROBUST, ACCEL], ids=["dr", "plr", "robust", "accel"])
+@pytest.mark.parametrize(
+    "curriculum",
+    [
+        pytest.param(RandomLevels(), id="dr", marks=pytest.mark.slow),
+        pytest.param(small(), id="plr", marks=pytest.mark.slow),
+        pytest.param(ROBUST, id="robust", marks=pytest.mark.slow),
+        pytest.param(ACCEL, id="accel"),
+    ],
+)
 def test_runs_resume_exactly_and_seeds_do_not_disturb_each_other(curriculum, tmp_path):
     check_curriculum(curriculum, SPEC)
     loop = make_loop(curriculum)

@@ -97,6 +97,7 @@ def train(method, env, tmp_path):
 FEED = Replay(buffer_size=5_000, batch_size=64, learning_starts=200, num_envs=2, relabel=HindsightFuture())
 
 
+@pytest.mark.slow
 def test_hindsight_in_the_host_loop(tmp_path):
     """DQN, unchanged, on dict observations: it walks to its goals, which random play seldom does."""
     method = DQN(

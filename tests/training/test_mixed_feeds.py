@@ -79,6 +79,7 @@ def ppo() -> PPO:
     return dataclasses.replace(CASES["ppo"].method, hidden_sizes=(4,))
 
 
+FAST = ("gail", "sac-mix-prioritized")
 CASES_WITH_DATA = {
     "sac-mix": lambda data: (sac(with_demonstrations(OWN, data, 0.25)), None),
     "sac-mix-prioritized": lambda data: (
@@ -103,7 +104,7 @@ CASES_WITH_DATA = {
 }
 
 
-@pytest.mark.parametrize("name", CASES_WITH_DATA)
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in CASES_WITH_DATA])
 def test_both_loops_agree_and_resume_exactly(name, data, tmp_path):
     parts = with_data(*CASES_WITH_DATA[name](data))
     compiled, host = make_loop("compiled", parts), make_loop("host", parts)
