@@ -68,6 +68,8 @@ def run_bash(block: Block, page: Path) -> None:
 
 
 LONG = {
+    "imitation",
+    "preferences",
     "README",
     "adding-a-paper",
     "arena",
