@@ -196,7 +196,10 @@ CASES = {
         EVERY_SPACE,
     ),
     "impala": Case(
-        IMPALA(hidden_sizes=SMALL, memory=GRU(4), rho_bar=2.0, feed=Rollouts(5, num_envs=3, policy_lag=1)), EVERY_SPACE
+        IMPALA(
+            hidden_sizes=SMALL, memory=GRU(4), share_body=True, rho_bar=2.0, feed=Rollouts(5, num_envs=3, policy_lag=1)
+        ),
+        EVERY_SPACE,
     ),
     "dqn": Case(
         DQN(hidden_sizes=SMALL, dueling=True, target_update_interval=3, feed=replay(sequence_length=3)), CHOICE

@@ -19,7 +19,12 @@ from thespis.core.records import View
 from thespis.core.spaces import Box, Discrete
 from thespis.critics.hypernetwork import HypernetworkCritic
 from thespis.data.feeds import Replay
-from thespis.learners.on_policy.actor_critic import ActorCritic, RolloutWithAdvantages, SharedEncoderActorCritic
+from thespis.learners.on_policy.actor_critic import (
+    ActorCritic,
+    RolloutWithAdvantages,
+    SharedBodyActorCritic,
+    SharedEncoderActorCritic,
+)
 from thespis.learners.on_policy.method import evaluate_rollout
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
@@ -153,9 +158,10 @@ def test_encoder_and_activation_are_settings():
 
 
 @pytest.mark.parametrize("memory", [None, GRU(3)])
-def test_shared_encoder_gives_the_same_in_one_pass_and_in_two(memory):
+@pytest.mark.parametrize("build", [SharedEncoderActorCritic, SharedBodyActorCritic])
+def test_shared_networks_give_the_same_in_one_pass_and_in_two(build, memory):
     spec = Stacks(Walk(Discrete(4))).spec
-    network = SharedEncoderActorCritic(spec, (5,), KEY, memory=memory)
+    network = build(spec, (5,), KEY, memory=memory)
     time, rows = 4, 2
     images = jax.random.randint(KEY, (time, rows, *spec.observation_space.shape), 0, 256).astype("uint8")
     zeros = jnp.zeros((time, rows))
@@ -176,7 +182,29 @@ def test_shared_encoder_gives_the_same_in_one_pass_and_in_two(memory):
     results = [eqx.filter_value_and_grad(f)(network) for f in (together, apart)]
     for result, expected in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
-    assert np.abs(results[0][1].encoder.image_encoders[0].kernels[0]).max() > 0
+    gradient = results[0][1]
+    encoder = gradient.encoder if isinstance(gradient, SharedEncoderActorCritic) else gradient.body.encoder
+    assert np.abs(encoder.image_encoders[0].kernels[0]).max() > 0
+
+
+def test_shared_body_acts_and_judges_as_its_unrolled_pass():
+    spec = Walk(Discrete(4)).spec
+    network = SharedBodyActorCritic(spec, (5,), KEY, memory=GRU(3))
+    time, rows = 4, 2
+    observations = jax.random.normal(KEY, (time + 1, rows, *spec.observation_space.shape))
+    first = jnp.zeros((time, rows), bool).at[2, 1].set(True)
+    policies, values = network.evaluate(network.init_memory(rows), View(observations[:-1]), observations[:-1], first)
+    _, memories = network.values(network.init_memory(rows), observations[:-1], first)
+    next_values = network.next_values(memories, observations[1:])
+    memory = network.init_memory(rows)
+    for t in range(time):
+        memory = jax.tree.map(lambda m, t=t: jnp.where(first[t][:, None], 0.0, m), memory)
+        policy, memory = jax.vmap(network.action_distribution)(memory, View(observations[t]))
+        np.testing.assert_allclose(policies.log_probs[t], policy.log_probs, atol=1e-6)
+        np.testing.assert_allclose(memories[t], memory[0], atol=1e-6)
+        if t + 1 < time:  # the next value is that of the next step, unless an episode begins there
+            same = ~np.asarray(first[t + 1])
+            np.testing.assert_allclose(next_values[t][same], values[t + 1][same], atol=1e-6)
 
 
 def test_shared_encoder_halves_the_encoders_parameters():
@@ -207,7 +235,10 @@ def test_weights_are_orthogonal_or_uniform_as_asked(share_encoder):
             assert 0 < spread[3] <= len(hidden.weight) ** -0.5
 
 
-def test_shared_encoder_needs_one_observation_for_both():
+@pytest.mark.parametrize(
+    "name, build", [("share_encoder", SharedEncoderActorCritic), ("share_body", SharedBodyActorCritic)]
+)
+def test_shared_networks_need_one_observation_for_both(name, build):
     spec = dataclasses.replace(Walk().spec, privileged_space=Box((2,)))
-    with pytest.raises(UserError, match="share_encoder must be false"):
-        SharedEncoderActorCritic(spec, (5,), KEY)
+    with pytest.raises(UserError, match=f"{name} must be false"):
+        build(spec, (5,), KEY)

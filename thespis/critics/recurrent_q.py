@@ -44,10 +44,18 @@ class RecurrentQ(eqx.Module):
         """Memory of ``n`` fresh episodes; ``()`` without a recurrent core."""
         return self.body.init_memory(n)
 
-    def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, " n"], Any]:
-        """Q-values of all actions for one observation, and the memory after it."""
-        features, memory = self.body(memory, observation)
+    def encode(self, observation: PyTree) -> Float[Array, " features"]:
+        """What the recurrent core reads of one observation."""
+        return self.body.encode(observation)
+
+    def step(self, memory: Any, encoded: Float[Array, " features"]) -> tuple[Float[Array, " n"], Any]:
+        """Q-values of all actions for one encoded observation, and the memory after it."""
+        features, memory = self.body.step(memory, encoded)
         values = self.advantage_out(features)
         if self.value_out is not None:
             values = values - jnp.mean(values) + self.value_out(features)
         return values, memory
+
+    def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, " n"], Any]:
+        """Q-values of all actions for one observation, and the memory after it."""
+        return self.step(memory, self.encode(observation))

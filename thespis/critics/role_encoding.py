@@ -173,14 +173,25 @@ class RoleEncoder(eqx.Module):
         """Recurrent memories of both bodies, for ``n`` fresh episodes."""
         return self.history_body.init_memory(n), self.utility_body.init_memory(n)
 
-    def __call__(self, memory: tuple[Any, Any], observation: PyTree) -> tuple[dict[str, Array], tuple[Any, Any]]:
+    def encode(self, observation: PyTree) -> tuple[PyTree, Float[Array, " units"]]:
+        """The observation, which the second body reads with the role, and what the first memory reads of it."""
+        return observation, self.history_body.encode(observation)
+
+    def step(
+        self, memory: tuple[Any, Any], encoded: tuple[PyTree, Float[Array, " units"]]
+    ) -> tuple[dict[str, Array], tuple[Any, Any]]:
         """Outputs ``own`` (features), ``embedding`` and ``role``, and the memories of both bodies."""
         history_memory, utility_memory = memory
-        history, history_memory = self.history_body(history_memory, observation)
+        observation, history = encoded
+        history, history_memory = self.history_body.step(history_memory, history)
         embedding = self.embedding_layer(history)
         role = role_from_embedding(self.role_layer, embedding)
         features, utility_memory = self.utility_body(utility_memory, {"seen": observation, "role": role})
         return {"own": features, "embedding": embedding, "role": role}, (history_memory, utility_memory)
+
+    def __call__(self, memory: tuple[Any, Any], observation: PyTree) -> tuple[dict[str, Array], tuple[Any, Any]]:
+        """Outputs ``own`` (features), ``embedding`` and ``role``, and the memories of both bodies."""
+        return self.step(memory, self.encode(observation))
 
 
 class RoleUtilityNetwork(eqx.Module):

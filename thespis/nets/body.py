@@ -234,15 +234,22 @@ class Body(eqx.Module):
         """The initial memory of a rollout that is trained on: the same values, with their past's gradient if known."""
         return self.core.resume_memory(memory) if isinstance(self.core, ELSTMCell) else memory
 
+    def encode(self, observation: PyTree) -> Float[Array, " features"]:
+        """What the recurrent core reads of one observation: the output of the hidden layers."""
+        return self.mlp(self.encoder(observation))
+
+    def step(self, memory: Any, encoded: Float[Array, " features"]) -> tuple[Float[Array, " feature_size"], Any]:
+        """Features of one encoded observation, and the memory after it."""
+        if self.core is None:
+            return encoded, memory
+        if isinstance(self.core, ELSTMCell):
+            return self.core(encoded, memory)
+        memory = self.core(encoded, memory)
+        return memory, memory
+
     def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, " feature_size"], Any]:
         """Features of one observation, and the memory after it."""
-        features = self.mlp(self.encoder(observation))
-        if self.core is None:
-            return features, memory
-        if isinstance(self.core, ELSTMCell):
-            return self.core(features, memory)
-        memory = self.core(features, memory)
-        return memory, memory
+        return self.step(memory, self.encode(observation))
 
 
 @runtime_checkable
@@ -256,8 +263,12 @@ class RecurrentModule(Protocol):
         """Memory of ``n`` fresh episodes."""
         ...
 
-    def __call__(self, memory: Any, observation: PyTree) -> tuple[PyTree, Any]:
-        """Features of one observation, and the memory after it."""
+    def encode(self, observation: PyTree) -> PyTree:
+        """All of the network that comes before the memory, for one observation."""
+        ...
+
+    def step(self, memory: Any, encoded: PyTree) -> tuple[PyTree, Any]:
+        """Features of one encoded observation, and the memory after it."""
         ...
 
 
@@ -267,17 +278,18 @@ def unroll(
     """Unroll a body over a whole rollout: features and the memory after each step, ``[time, row, ...]``.
 
     The memory after each step is ``()`` without a core. ``memory`` is that before the first step, ``[row, ...]``. It is
-    reset where ``is_first`` says that an episode starts, as the loop resets it while acting.
+    reset where ``is_first`` says that an episode starts, as the loop resets it while acting. All observations are
+    encoded at once; only the recurrent core goes step by step.
     """
+    encoded = jax.vmap(jax.vmap(body.encode))(observations)
     if not jax.tree.leaves(memory):
-        features = jax.vmap(jax.vmap(lambda o: body(memory, o)[0]))(observations)
-        return features, memory
+        return jax.vmap(jax.vmap(lambda e: body.step(memory, e)[0]))(encoded), memory
 
     def step(memory, inputs):
-        observation, first = inputs
+        encoded, first = inputs
         memory = jax.tree.map(lambda m: jnp.where(first.reshape(-1, *[1] * (m.ndim - 1)), 0.0, m), memory)
-        features, memory = jax.vmap(body)(memory, observation)
+        features, memory = jax.vmap(body.step)(memory, encoded)
         return memory, (features, memory)
 
-    _, (features, memories) = jax.lax.scan(step, memory, (observations, is_first))
+    _, (features, memories) = jax.lax.scan(step, memory, (encoded, is_first))
     return features, memories

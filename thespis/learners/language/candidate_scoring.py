@@ -58,6 +58,12 @@ class CandidateActorCritic(eqx.Module):
             next_critic_observation
         )
 
+    def evaluate(
+        self, memory: Any, views: View, critic_observation: PyTree, is_first: Bool[Array, "time row"]
+    ) -> tuple[Categorical, Float[Array, "time row"]]:
+        """Action distributions and state values of a whole rollout."""
+        return self.distributions(memory, views, is_first), self.values(memory, critic_observation, is_first)[0]
+
 
 class CandidateMethodState(eqx.Module):
     """Training state: that of the wrapped method, the candidates, and the environment's goal relabeler, if any."""

@@ -28,7 +28,7 @@ from thespis.critics.value_functions import StateValue, critic_observation, crit
 from thespis.learners.optim.normalizers import AnyObsNormalizer, AnyRewardNormalizer
 from thespis.nets.body import GRU, Body, NetworkOptions, build_encoder, count_features, unroll
 from thespis.nets.elstm import ELSTM
-from thespis.nets.mlp import Initializer, UniformLayer, orthogonal
+from thespis.nets.mlp import Initializer, Linear, UniformLayer, orthogonal
 from thespis.nets.set_attention import SetAttention
 from thespis.objectives.decision_points import restrict_to_decisions
 from thespis.objectives.returns import gae
@@ -66,6 +66,12 @@ class ActorCriticNetwork(Protocol):
 
     def next_values(self, memories: Any, next_critic_observation: PyTree) -> Float[Array, "time row"]:
         """Values of the true next observations of the critic, each with the memory that leads to it."""
+        ...
+
+    def evaluate(
+        self, memory: Any, views: View, critic_observation: PyTree, is_first: Bool[Array, "time row"]
+    ) -> tuple[Distribution, Float[Array, "time row"]]:
+        """Distributions and values of a whole rollout: what both networks compute alike is computed once."""
         ...
 
 
@@ -143,6 +149,12 @@ class ActorCritic(eqx.Module):
         """Values of the true next critic observations, each with the recurrent state that leads to it."""
         return jax.vmap(jax.vmap(lambda memory, o: self.critic(memory, o)[0]))(memories, next_critic_observation)
 
+    def evaluate(
+        self, memory: Any, views: View, critic_observation: PyTree, is_first: Bool[Array, "time row"]
+    ) -> tuple[Distribution, Float[Array, "time row"]]:
+        """Action distributions and state values of a whole rollout."""
+        return self.distributions(memory, views, is_first), self.values(memory, critic_observation, is_first)[0]
+
 
 class SharedEncoderActorCritic(eqx.Module):
     """Actor and critic whose bodies read the features of one encoder, which both losses train.
@@ -207,6 +219,91 @@ class SharedEncoderActorCritic(eqx.Module):
     def next_values(self, memories: Any, next_critic_observation: PyTree) -> Float[Array, "time row"]:
         """Values of the true next observations, each with the recurrent state that leads to it."""
         return self.actor_critic.next_values(memories, jax.vmap(jax.vmap(self.encoder))(next_critic_observation))
+
+    def evaluate(
+        self, memory: Any, views: View, critic_observation: PyTree, is_first: Bool[Array, "time row"]
+    ) -> tuple[Distribution, Float[Array, "time row"]]:
+        """Action distributions and state values of a whole rollout, from one pass through the encoder."""
+        views = self.encode(views)
+        return self.actor_critic.evaluate(memory, views, views.observation, is_first)
+
+
+class SharedBodyActorCritic(eqx.Module):
+    """Actor and critic that share encoder, hidden layers and recurrent memory, with an output layer each.
+
+    Raises ``UserError`` where the critic has observations of its own.
+    """
+
+    body: Body
+    policy_head: PolicyHead
+    value_head: Linear
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        key: Key[Array, ""],
+        *,
+        memory: GRU | ELSTM | None = None,
+        set_encoder: SetAttention | None = None,
+        options: NetworkOptions = TANH_NETWORK,
+        policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
+        initializer: InitializerName = "orthogonal",
+    ):
+        if spec.privileged_space is not None:
+            raise UserError(f"the critic of {spec.name} has observations of its own: share_body must be false")
+
+        def init(scale: float) -> Initializer:
+            return orthogonal(scale) if initializer == "orthogonal" else UniformLayer()
+
+        body_key, head_key, value_key = jax.random.split(key, 3)
+        self.body = options.build_body(
+            spec.observation_space, hidden_sizes, body_key, init=init(2**0.5), memory=memory, set_encoder=set_encoder
+        )
+        self.policy_head = PolicyHead(
+            spec.action_space, self.body.feature_size, head_key, init=init(0.01), continuous_head=policy_head
+        )
+        self.value_head = Linear(self.body.feature_size, 1, init(1.0), value_key)
+
+    def init_memory(self, n: int) -> Any:
+        """Initial recurrent states for ``n`` fresh episodes, and the actor's noise, if any."""
+        noise = self.policy_head.init_noise(n)
+        return (self.body.init_memory(n), *([] if noise is None else [noise]))
+
+    def action_distribution(self, memory: Any, view: View) -> tuple[Distribution, Any]:
+        """Action distribution for one view, and the recurrent state after it."""
+        features, body_memory = self.body(memory[0], view.observation)
+        return self.policy_head(features, view.action_mask, *memory[1:]), (body_memory, *memory[1:])
+
+    def distributions(self, memory: Any, views: View, is_first: Bool[Array, "time row"]) -> Distribution:
+        """Action distributions of a whole rollout, leaves ``[time, row, ...]``."""
+        return self.evaluate(memory, views, views.observation, is_first)[0]
+
+    def values(
+        self, memory: Any, critic_observation: PyTree, is_first: Bool[Array, "time row"]
+    ) -> tuple[Float[Array, "time row"], Any]:
+        """State values of a whole rollout of observations, and the recurrent state after each step."""
+        features, memories = self._unroll(memory, critic_observation, is_first)
+        return jax.vmap(jax.vmap(self.value_head))(features)[..., 0], memories
+
+    def next_values(self, memories: Any, next_critic_observation: PyTree) -> Float[Array, "time row"]:
+        """Values of the true next observations, each with the recurrent state that leads to it."""
+
+        def value(memory: Any, observation: PyTree) -> Float[Array, ""]:
+            return self.value_head(self.body(memory, observation)[0])[0]
+
+        return jax.vmap(jax.vmap(value))(memories, next_critic_observation)
+
+    def evaluate(
+        self, memory: Any, views: View, critic_observation: PyTree, is_first: Bool[Array, "time row"]
+    ) -> tuple[Distribution, Float[Array, "time row"]]:
+        """Action distributions and state values of a whole rollout, from one pass through the body."""
+        features, _ = self._unroll(memory, views.observation, is_first)
+        value = jax.vmap(jax.vmap(self.value_head))(features)[..., 0]
+        return jax.vmap(jax.vmap(self.policy_head))(features, views.action_mask), value
+
+    def _unroll(self, memory: Any, observations: PyTree, is_first: Bool[Array, "time row"]) -> tuple[Array, Any]:
+        return unroll(self.body, self.body.resume_memory(memory[0]), observations, is_first)
 
 
 class OnPolicyActor(eqx.Module):

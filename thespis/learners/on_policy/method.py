@@ -33,6 +33,7 @@ from thespis.learners.on_policy.actor_critic import (
     RolloutProcessor,
     RolloutWithAdvantages,
     RolloutWithValues,
+    SharedBodyActorCritic,
     SharedEncoderActorCritic,
 )
 from thespis.learners.optim.minibatches import run_epochs, to_sequences
@@ -159,10 +160,13 @@ class OnPolicyMethod(eqx.Module):
     the value's; biases 0), or uniform in ±1/sqrt(inputs), biases too, as in PyTorch (ortho_init=False in SB3)."""
     share_encoder: bool = eqx.field(static=True, default=False)
     """Whether actor and critic share one encoder, as is usual for images: it is passed once instead of twice."""
+    share_body: bool = eqx.field(static=True, default=False)
+    """Whether actor and critic share encoder, hidden layers and memory, with an output layer each: half the work."""
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> OnPolicyState:
         """Learner state with a freshly initialized actor and critic."""
         build = SharedEncoderActorCritic if self.share_encoder else ActorCritic
+        build = SharedBodyActorCritic if self.share_body else build
         network = build(
             spec,
             self.hidden_sizes,
@@ -291,13 +295,12 @@ def evaluate_rollout(
     network: ActorCriticNetwork, memory: Any, rollout: RolloutWithValues | RolloutWithAdvantages
 ) -> RolloutEvaluation:
     """Log-probabilities of the stored actions, values and mean entropy, from the memory before the first step."""
-    if isinstance(network, SharedEncoderActorCritic):  # one pass through the encoder for both
-        rollout = eqx.tree_at(lambda r: r.view, rollout, network.encode(rollout.view))
-        network = network.actor_critic
-    policy = network.distributions(memory, rollout.view, rollout.is_first)
+    policy, value = network.evaluate(
+        memory,
+        rollout.view,
+        critic_observation(rollout.privileged, rollout.view.observation),
+        rollout.is_first,
+    )
     log_prob = jax.vmap(jax.vmap(lambda p, a: p.log_prob(a)))(policy, rollout.action)
     entropy = masked_mean(jax.vmap(jax.vmap(lambda p: p.entropy()))(policy), rollout.alive)
-    value, _ = network.values(
-        memory, critic_observation(rollout.privileged, rollout.view.observation), rollout.is_first
-    )
     return RolloutEvaluation(policy, log_prob, entropy, value)

@@ -111,6 +111,12 @@ class JointActorCritic(eqx.Module):
         """Values of the next states."""
         return jax.vmap(jax.vmap(lambda o: self.critic((), o)[0]))(next_critic_observation)
 
+    def evaluate(
+        self, memory: Any, views: View, critic_observation: PyTree, is_first: Bool[Array, "time row"]
+    ) -> tuple[ProductDistribution, Float[Array, "time row"]]:
+        """Action distributions and state values of a whole rollout."""
+        return self.distributions(memory, views, is_first), self.values(memory, critic_observation, is_first)[0]
+
 
 class JointActor(eqx.Module):
     """Actor of a team whose agents choose in turn; ``edge_keep_prob`` is the probability of keeping an edge."""
