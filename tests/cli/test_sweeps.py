@@ -16,11 +16,8 @@ from pathlib import Path
 import pytest
 from cli_process import COMMAND, TIMEOUT, one_line, outcome, processes_in, run_to_end
 from conftest import SMALL
-from failing_envs import Calm
 from network_namespaces import run_in_namespace
 
-from thespis import PPO, sweep
-from thespis.runs.events import Event
 from thespis.runtime.ray_cluster import connect
 
 SLOW_TRAINING = [
@@ -80,34 +77,6 @@ def test_wide_networks_have_the_bits_of_train(thespis, ray):
     thespis("sweep", *words, "s")
     thespis("train", *words, "straight")
     assert outcome(Path("s/sac,seeds=0-1")) == outcome(Path("straight"))
-
-
-def test_method_and_environment_objects(tmp_path):
-    """A callback stops the sweep; the same call then continues it."""
-    options = {
-        "steps": 512,
-        "seeds": [3, 5],
-        "seeds_per_job": 1,
-        "envs": 4,
-        "episodes": 2,
-        "settings": ["num_steps=32"],
-    }
-    events: list[Event] = []
-
-    def stop_after_first_job(event: Event) -> bool:
-        events.append(event)
-        return event.kind == "done"
-
-    method, grid = PPO(hidden_sizes=(8,), num_epochs=1), {"hidden_sizes": [(8,), (16, 8)]}
-    result = sweep(method, Calm, grid=grid, jobs=1, callbacks=[stop_after_first_job], out=tmp_path / "s", **options)
-    assert result.reason == "stopped" and [event.kind for event in events].count("done") == 1 and not result.failures
-    assert sum(len(row.runs) for row in result.rows) == 1
-    result = sweep(method, Calm, grid=grid, out=tmp_path / "s", **options)
-    assert result.reason == "finished" and sorted(row.seeds for row in result.rows) == [(3, 5), (3, 5)]
-    assert {Path(run).name for row in result.rows for run in row.runs} == {
-        f"hidden_sizes={hidden},seed={seed}" for hidden in ("8", "16-8") for seed in (3, 5)
-    }
-    assert result.best.summary.iqm == max(row.summary.iqm for row in result.rows)
 
 
 # -- killed and interrupted sweeps --------------------------------------------------------------------------

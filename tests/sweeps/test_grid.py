@@ -13,6 +13,7 @@ import pytest
 import thespis
 from thespis.core.errors import UserError
 from thespis.runs import checkpoint
+from thespis.runs.store import RunDirectory
 from thespis.sweeps.jobs import SweepLocation, pack_run, run_job, sees_directory, unpack_run
 from thespis.sweeps.plan import SweepPlan, grid_points, plan_sweep, split_values
 from thespis.sweeps.sweep import collect_results
@@ -149,6 +150,18 @@ def test_a_returned_run_is_complete(remote_job):
     assert plan.id == sweep.id and plan.finished_run(plan.jobs[0]).path == path, "the text of the value does not matter"
     with pytest.raises(UserError, match="is already a run with other settings: choose another --out"):
         make_plan(sweep.path, train_args=TINY | {"steps": 512})
+
+
+def test_rows_of_results_merge_the_runs_of_a_setting_and_begin_with_the_best(tmp_path):
+    sweep = make_plan(tmp_path / "s", {"learning_rate": [1e-3, 1e-2, 1e-1]}, seeds_per_job=1)
+    for job, score in zip(sweep.jobs, (1.0, 5.0, 0.0, 2.0), strict=False):  # seed 0 of all settings, then seed 1
+        seeds = {"seeds": job.train_args["seeds"]}
+        run = RunDirectory.create(sweep.path / job.name, sweep.config | seeds, ())
+        run.write_json("final.json", {"step": 256, "greedy": {"scores": [[score]]}})
+    best, second, last = collect_results(sweep, [], "stopped").rows
+    assert (best.settings, best.seeds, best.summary.iqm) == (("learning_rate=0.01",), (0,), 5.0)
+    assert (second.settings, second.seeds, second.num_planned_seeds) == (("learning_rate=0.001",), (0, 1), 2)
+    assert second.summary.scores == (1.0, 2.0) and len(second.runs) == 2 and last.summary.iqm == 0.0
 
 
 def test_unpacking_replaces_a_directory_completely_or_not_at_all(tmp_path):

@@ -107,16 +107,18 @@ def interrupt_at(stage, kind, count=1):
     return callback
 
 
-MOMENTS = [("1", "start"), ("1", "metrics", 2), ("1", "done"), ("2", "start"), ("2", "checkpoint"), ("2", "metrics", 3)]
-MOMENTS += [("2", "done")]
+EVERYWHERE = [("1", "start"), ("1", "metrics", 2), ("1", "done"), ("2", "start"), ("2", "checkpoint")]
+EVERYWHERE += [("2", "metrics", 3), ("2", "done")]
+SEVERAL_TIMES = [("1", "metrics", 2), ("1", "done"), ("2", "metrics", 3)]
 
 
-def test_an_experiment_interrupted_everywhere_comes_to_the_same_bits(experiments, data, tmp_path):
+@pytest.mark.parametrize("moments", [SEVERAL_TIMES, pytest.param(EVERYWHERE, marks=pytest.mark.slow)], ids=len)
+def test_an_experiment_interrupted_several_times_comes_to_the_same_bits(moments, experiments, data, tmp_path):
     """Before the first checkpoint of a stage, in it, and at its end, one after another."""
     whole = experiments[FAST][0].path.parent
     with pytest.raises(Moment):
-        thespis.train_stages(CASES[FAST](data), tmp_path / "cut", callbacks=[interrupt_at(*MOMENTS[0])])
-    for moment in MOMENTS[1:]:
+        thespis.train_stages(CASES[FAST](data), tmp_path / "cut", callbacks=[interrupt_at(*moments[0])])
+    for moment in moments[1:]:
         with pytest.raises(Moment):
             thespis.resume(tmp_path / "cut", callbacks=[interrupt_at(*moment)])
     run = thespis.resume(tmp_path / "cut")

@@ -37,7 +37,12 @@ _TABLE = {
     "thespis.feedback.preference_queries:QuerySelection": "UniformQueries DisagreementQueries",
     "thespis.critics.critic_inputs:CriticInput": "LocalObs GlobalState GlobalStateAction",
     "thespis.critics.hypernetwork:CriticArchitecture": "ConcatCritic HypernetworkCritic",
-    "thespis.critics.mixers:Mixer": "SumMixer MonotonicMixer",
+    "thespis.critics.mixers:Mixer": "SumMixer MonotonicMixer thespis.critics.role_encoding:AttentionMixer",
+    "thespis.critics.mixers:Utility": """
+        LinearUtility
+        thespis.critics.role_encoding:RoleUtility
+        thespis.critics.role_matching:DotProductUtility
+        """,
     "thespis.learners.games.tabular_cfr:UpdateOrder": "SimultaneousUpdates AlternatingUpdates",
     "thespis.learners.language.advantage_estimators:AdvantageEstimator": "TrajectoryReturn RewardToGo TurnGAE TokenGAE",
     "thespis.learners.language.advantage_estimators:GroupBaseline": "NoBaseline GroupMean LeaveOneOut GroupNormalized",
@@ -67,6 +72,7 @@ _TABLE = {
         thespis.learners.language.discriminator:Discriminator
         thespis.learners.language.turn_critic:OffPolicyTurnCritic
         """,
+    "thespis.learners.multi_agent.role_contrast:AuxiliaryLoss": "RoleContrast",
     "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",
     "thespis.learners.off_policy.categorical_q:TargetDistribution": "MemberDistribution MixtureDistribution",
     "thespis.learners.off_policy.causal_entropy:EntropyBonus": "CausalEntropy",
@@ -84,14 +90,21 @@ _TABLE = {
     "thespis.learners.optim.normalizers:RewardNormalizer": "ReturnNormalizer RewardCentering",
     "thespis.learners.optim.optimizers:LearningRateSchedule": "InverseSqrtSchedule LinearSchedule OptaxSchedule",
     "thespis.learners.optim.optimizers:OptimizerFactory": "OptaxOptimizer",
+    "thespis.methods.online.drq_v2:Augmentation": "RandomShift",
     "thespis.methods.online.n_step_q:Bootstrap": "QLearning Sarsa",
+    "thespis.nets.recurrent:RecurrentCore": "thespis.nets.body:GRU thespis.nets.lstm:LSTM thespis.nets.elstm:ELSTM",
+    "thespis.nets.set_attention:SetEncoder": "SetAttention",
     "thespis.nets.cnn:ImageEncoder": "NatureCNN MinAtarCNN ImpalaCNN thespis.nets.resnet:ResNet",
+    "thespis.papers.a_lol.method:ImportanceRatio": "SequenceRatio TokenRatio",
+    "thespis.papers.bayesian_joint_policy.graph_policy:AgentGraph": "LearnedGraph CompleteGraph",
     "thespis.papers.convex_scoring_risk_sensitive_ac.risk_measures:RiskMeasure": (
         "MeanCost MeanVariance ExpectedShortfall EntropicVaR"
     ),
+    "thespis.papers.gmah.subgoals:LowLevelReward": "SubgoalReward TaskReward",
     "thespis.papers.mac.method:TrajectoryLength": "FixedTrajectoryLength MultiLevelMonteCarlo",
     "thespis.papers.outer_value_function_meta_gradient.meta_gradient:OuterCritic": "SharedCritic SeparateCritic",
     "thespis.papers.revalued.decoupled_q:UtilityTarget": "MemberTarget EnsembleMeanTarget",
+    "thespis.papers.rode.action_roles:ActionClustering": "EffectClustering RandomAssignment",
     "thespis.papers.subpo.method:GainEstimator": "GainToGo TotalGain GainSoFar",
 }
 """Parts by slot, a class of the slot's own module by its name and others as ``module:Class``."""

@@ -7,7 +7,7 @@ agents that are not alive.
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -16,11 +16,49 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Discrete, Space
-from thespis.nets.body import GRU, Body, Encoder
+from thespis.nets.body import Body, Encoder, RecurrentModule
 from thespis.nets.mlp import MLP, Linear, uniform_fan_in
+from thespis.nets.recurrent import RecurrentCore
 
 
-class LinearUtility(eqx.Module):
+@runtime_checkable
+class UtilityNetwork(Protocol):
+    """Network of one agent: Q-values of all its actions, an ``equinox.Module``."""
+
+    @property
+    def body(self) -> RecurrentModule:
+        """The body, with memory or without: features of any shape."""
+        ...
+
+    def body_input(self, observation: PyTree) -> PyTree:
+        """The part of an observation that the body sees; ``observation`` is the agent's own with its index."""
+        ...
+
+    def q_values(self, features: PyTree, observation: PyTree) -> Float[Array, " n"]:
+        """Q-values of all actions, from the body's features."""
+        ...
+
+    def aux_outputs(self, features: PyTree) -> dict[str, Array]:
+        """Auxiliary outputs for the mixer and the auxiliary loss, such as a ``role``."""
+        ...
+
+
+class Utility(eqx.Module):
+    """Slot: the network of an agent's utility, its part of the team's value."""
+
+    @property
+    @abc.abstractmethod
+    def role_size(self) -> int:
+        """Size of the role vector among the auxiliary outputs, for the mixer; 0: there is none. A field may do."""
+
+    @abc.abstractmethod
+    def build(
+        self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: RecurrentCore | None, key: Key[Array, ""]
+    ) -> UtilityNetwork:
+        """The network of one agent, whose environment is ``spec``."""
+
+
+class LinearUtility(Utility):
     """Utility network with a linear output for every action, from features of the observation."""
 
     @property
@@ -29,7 +67,7 @@ class LinearUtility(eqx.Module):
         return 0
 
     def build(
-        self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]
+        self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: RecurrentCore | None, key: Key[Array, ""]
     ) -> LinearUtilityNetwork:
         """The network of one agent, whose environment is ``spec``."""
         return LinearUtilityNetwork(spec, hidden_sizes, memory, key)
@@ -41,7 +79,7 @@ class LinearUtilityNetwork(eqx.Module):
     body: Body
     out: Linear
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]):
+    def __init__(self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: RecurrentCore | None, key: Key[Array, ""]):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key = jax.random.split(key)
         body_options: dict[str, Any] = {"init": uniform_fan_in, "activation": jax.nn.relu, "memory": memory}
@@ -72,12 +110,27 @@ class MixerInputs(eqx.Module):
     """Which agents decide."""
 
 
+@runtime_checkable
+class MixerNetwork(Protocol):
+    """Network of a mixer, an ``equinox.Module``."""
+
+    def __call__(self, values: Float[Array, " agents"], state: PyTree) -> Float[Array, ""]:
+        """Value of the team, mixed from the agents' utilities in a context at one step."""
+        ...
+
+    def mixing_context(
+        self, is_first: Bool[Array, "time row"], inputs: MixerInputs, next_inputs: MixerInputs
+    ) -> tuple[PyTree, PyTree]:
+        """Contexts at all steps and after them, ``[time, row, ...]``: the state, for one."""
+        ...
+
+
 class Mixer(eqx.Module):
     """Slot: how the values of all agents become the value of the team."""
 
     @abc.abstractmethod
-    def build(self, state_space: Space, num_agents: int, role_size: int, key: Key[Array, ""]) -> Any:
-        """The mixer's network, with the functions of :class:`SumMixerNetwork`.
+    def build(self, state_space: Space, num_agents: int, role_size: int, key: Key[Array, ""]) -> MixerNetwork:
+        """The mixer's network.
 
         It takes the values of ``num_agents`` agents and the state, which lies in ``state_space``. ``role_size``: size
         of the agents' role vectors; 0 without roles.

@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Discrete
-from thespis.nets.body import DEFAULT_NETWORK, GRU, Body, NetworkOptions
+from thespis.nets.body import DEFAULT_NETWORK, Body, NetworkOptions
 from thespis.nets.mlp import Linear, uniform_fan_in
+from thespis.nets.recurrent import RecurrentCore
 
 
 class RecurrentQ(eqx.Module):
@@ -28,7 +29,7 @@ class RecurrentQ(eqx.Module):
         hidden_sizes: tuple[int, ...],
         key: Key[Array, ""],
         *,
-        memory: GRU | None,
+        memory: RecurrentCore | None,
         dueling: bool = False,
         options: NetworkOptions = DEFAULT_NETWORK,
     ):

@@ -19,13 +19,14 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, Discrete, Space, dict_space
-from thespis.critics.mixers import MixerInputs, MonotonicMixer, MonotonicMixerNetwork
+from thespis.critics.mixers import Mixer, MixerInputs, MonotonicMixer, MonotonicMixerNetwork, Utility
 from thespis.nets.body import GRU, Body, Encoder, unroll
 from thespis.nets.mlp import Linear, uniform_fan_in
+from thespis.nets.recurrent import RecurrentCore
 from thespis.runtime.keys import fold
 
 
-class AttentionMixer(eqx.Module):
+class AttentionMixer(Mixer):
     """QMIX mixer whose weights come from the state and from attention over roles (Hu et al., 2024)."""
 
     inner_mixer: MonotonicMixer = MonotonicMixer()
@@ -123,7 +124,7 @@ def _context_with_queries(inputs: MixerInputs, queries: Float[Array, "time row s
     return {"state": inputs.state, "queries": queries, "roles": roles, "there": alive}
 
 
-class RoleUtility(eqx.Module):
+class RoleUtility(Utility):
     """Utility network with roles, vectors in (0, 1) computed from a history embedding (Hu et al., 2024)."""
 
     role_size: int = eqx.field(static=True, default=64)
@@ -132,7 +133,7 @@ class RoleUtility(eqx.Module):
     """Size of the embedding, and units of the layers and the GRU that compute it."""
 
     def build(
-        self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]
+        self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: RecurrentCore | None, key: Key[Array, ""]
     ) -> RoleUtilityNetwork:
         """The network of one agent, whose environment is ``spec``."""
         return RoleUtilityNetwork(self, spec, hidden_sizes, memory, key)
@@ -151,7 +152,7 @@ class RoleEncoder(eqx.Module):
         config: RoleUtility,
         observation_space: Space,
         hidden_sizes: tuple[int, ...],
-        memory: GRU | None,
+        memory: RecurrentCore | None,
         key: Key[Array, ""],
     ):
         keys = jax.random.split(key, 4)
@@ -201,7 +202,12 @@ class RoleUtilityNetwork(eqx.Module):
     out: Linear
 
     def __init__(
-        self, config: RoleUtility, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]
+        self,
+        config: RoleUtility,
+        spec: EnvSpec,
+        hidden_sizes: tuple[int, ...],
+        memory: RecurrentCore | None,
+        key: Key[Array, ""],
     ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key = jax.random.split(key)

@@ -14,8 +14,10 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box, CompositeSpace, Discrete, Space, dict_space
-from thespis.nets.body import GRU, Body
+from thespis.critics.mixers import Utility
+from thespis.nets.body import Body
 from thespis.nets.mlp import uniform_fan_in
+from thespis.nets.recurrent import RecurrentCore
 
 
 def role_observation_space(observation: Space, num_actions: int, embedding_size: int, num_roles: int) -> CompositeSpace:
@@ -23,7 +25,7 @@ def role_observation_space(observation: Space, num_actions: int, embedding_size:
     return dict_space(own=observation, role=Discrete(num_roles), said=Box((num_actions, embedding_size)))
 
 
-class DotProductUtility(eqx.Module):
+class DotProductUtility(Utility):
     """Utility network: products of a key, one for each role, with embeddings of the choices (Wang et al., 2021).
 
     Observations are those of :func:`role_observation_space`.
@@ -35,7 +37,7 @@ class DotProductUtility(eqx.Module):
         return 0
 
     def build(
-        self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]
+        self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: RecurrentCore | None, key: Key[Array, ""]
     ) -> DotProductUtilityNetwork:
         """The network of one agent, whose environment is ``spec``."""
         return DotProductUtilityNetwork(spec, hidden_sizes, memory, key)
@@ -50,7 +52,7 @@ class DotProductUtilityNetwork(eqx.Module):
     body: Body
     role_keys: Float[Array, "role latent size"]
 
-    def __init__(self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: GRU | None, key: Key[Array, ""]):
+    def __init__(self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: RecurrentCore | None, key: Key[Array, ""]):
         body_key, keys_key = jax.random.split(key)
         spaces = _subspaces(spec.observation_space)
         own_spaces = _subspaces(spaces["own"])

@@ -21,9 +21,9 @@ from thespis.core.errors import UserError
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, Space, leaf_spaces, map_space
 from thespis.nets import resnet as resnet  # its encoders can be chosen by name
 from thespis.nets.cnn import CNN, ImageEncoder
-from thespis.nets.elstm import ELSTM, ELSTMCell
 from thespis.nets.mlp import MLP, Initializer
-from thespis.nets.set_attention import SetAttention, SetAttentionLayer, build_set_attention, is_entity_set
+from thespis.nets.recurrent import RecurrentCore
+from thespis.nets.set_attention import SetEncoder, SetEncoderNetwork, build_set_encoders, is_entity_set
 
 
 def is_image(space: Space) -> bool:
@@ -55,12 +55,12 @@ ObservationEncoder = ImageEncoder | ObservationEncoderFactory
 class Encoder(eqx.Module):
     """Encoder network: one observation (any tree) to one flat vector; images pass through a network of their own.
 
-    With ``set_encoder`` each set of entities is read by attention whose query comes from the rest of the observation;
-    without, it is flattened.
+    With ``set_encoder`` each set of entities is read by a network of its own, which also sees the rest of the
+    observation; without, it is flattened.
     """
 
     image_encoders: tuple[Callable[[Array], Array] | None, ...]
-    set_encoders: tuple[SetAttentionLayer, ...]
+    set_encoders: tuple[SetEncoderNetwork, ...]
     space: Space = eqx.field(static=True)
 
     def __init__(
@@ -68,7 +68,7 @@ class Encoder(eqx.Module):
         space: Space,
         key: Key[Array, ""],
         image_encoder: ImageEncoderFactory | None = CNN,
-        set_encoder: SetAttention | None = None,
+        set_encoder: SetEncoder | None = None,
     ):
         parts = leaf_spaces(space)
         keys = jax.random.split(key, len(parts))
@@ -80,7 +80,7 @@ class Encoder(eqx.Module):
         if set_encoder is not None:
             shapes = [part.shape for part in parts if isinstance(part, Box) and is_entity_set(part)]
             rest = self.feature_size - sum(rows * width for rows, width in shapes)
-            self.set_encoders = build_set_attention(shapes, rest, set_encoder, key)
+            self.set_encoders = build_set_encoders(shapes, rest, set_encoder, key)
 
     def __call__(self, observation: PyTree) -> Float[Array, " features"]:
         """Features of one observation."""
@@ -96,7 +96,7 @@ class Encoder(eqx.Module):
                 pieces.append(flatten(part, value) if image_encoder is None else image_encoder(value))
 
         map_space(leaf, self.space, observation)
-        flat = jnp.concatenate(pieces) if len(pieces) > 1 else pieces[0]
+        flat = pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces or [jnp.zeros(0)])
         sets = [set_encoder(flat, value) for set_encoder, value in zip(self.set_encoders, rows, strict=True)]
         return jnp.concatenate([flat, *sets]) if sets else flat
 
@@ -111,7 +111,7 @@ def build_encoder(
     key: Key[Array, ""],
     encoder: ObservationEncoder | None = None,
     image_encoder: ImageEncoderFactory | None = CNN,
-    set_encoder: SetAttention | None = None,
+    set_encoder: SetEncoder | None = None,
 ) -> Callable[[PyTree], Array]:
     """The network from observations to features: an :class:`Encoder`, or what the user's own ``encoder`` builds.
 
@@ -139,14 +139,34 @@ def _shape_and_dtype(space: Space) -> tuple[tuple[int, ...], str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class GRU:
-    """Gated recurrent unit (Cho et al., 2014) with ``hidden_size`` units, as a setting for memory."""
+class GRU(RecurrentCore):
+    """Gated recurrent unit (Cho et al., 2014), as a setting for memory."""
 
     hidden_size: int = 64
+    """Number of units."""
 
     def build(self, in_size: int, key: Key[Array, ""]) -> eqx.nn.GRUCell:
         """The cell with fresh parameters."""
         return eqx.nn.GRUCell(in_size, self.hidden_size, key=key)
+
+    def init_memory(self, cell: eqx.nn.GRUCell, n: int) -> Float[Array, "n hidden_size"]:
+        """Memory of ``n`` fresh episodes: the units' values."""
+        return jnp.zeros((n, self.hidden_size))
+
+    def project(self, cell: eqx.nn.GRUCell, x: Float[Array, " in"]) -> Float[Array, " gates"]:
+        """The input's part of the gates."""
+        return cell.weight_ih @ x + cell.bias
+
+    def step(
+        self, cell: eqx.nn.GRUCell, projected: Float[Array, " gates"], memory: Float[Array, " hidden_size"]
+    ) -> tuple[Float[Array, " hidden_size"], Float[Array, " hidden_size"]]:
+        """Features of one input, which are the memory after it."""
+        from_input, from_memory = jnp.split(projected, 3), jnp.split(cell.weight_hh @ memory, 3)
+        reset = jax.nn.sigmoid(from_input[0] + from_memory[0])
+        update = jax.nn.sigmoid(from_input[1] + from_memory[1])
+        candidate = jnp.tanh(from_input[2] + reset * (from_memory[2] + cell.bias_n))
+        memory = candidate + update * (memory - candidate)
+        return memory, memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,8 +187,8 @@ class NetworkOptions:
         key: Key[Array, ""],
         *,
         init: Initializer,
-        memory: GRU | ELSTM | None = None,
-        set_encoder: SetAttention | None = None,
+        memory: RecurrentCore | None = None,
+        set_encoder: SetEncoder | None = None,
     ) -> Body:
         """A body with fresh parameters."""
         return Body(
@@ -193,8 +213,10 @@ class Body(eqx.Module):
 
     encoder: Callable[[PyTree], Array]
     mlp: MLP
-    core: eqx.nn.GRUCell | ELSTMCell | None
+    core: Any
+    """The cell of the recurrent core, ``None`` without one."""
     num_encoded: int = eqx.field(static=True)
+    memory: RecurrentCore | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -204,9 +226,9 @@ class Body(eqx.Module):
         *,
         init: Initializer,
         activation: Callable[[Array], Array],
-        memory: GRU | ELSTM | None = None,
+        memory: RecurrentCore | None = None,
         image_encoder: ImageEncoderFactory | None = CNN,
-        set_encoder: SetAttention | None = None,
+        set_encoder: SetEncoder | None = None,
         encoder: ObservationEncoder | None = None,
         layer_norm: bool = False,
     ):
@@ -215,37 +237,32 @@ class Body(eqx.Module):
         self.num_encoded = count_features(self.encoder, space)
         self.mlp = MLP(self.num_encoded, hidden_sizes, init, activation, mlp_key, layer_norm)
         size = hidden_sizes[-1] if hidden_sizes else self.num_encoded
+        self.memory = memory
         self.core = memory.build(size, core_key) if memory else None
 
     @property
     def feature_size(self) -> int:
         """Length of the feature vector."""
-        if self.core is not None:
-            return self.core.hidden_size
+        if self.memory is not None:
+            return self.memory.hidden_size
         return self.mlp.layers[-1].bias.shape[-1] if self.mlp.layers else self.num_encoded
 
     def init_memory(self, n: int) -> Any:
-        """Memory of ``n`` fresh episodes: ``Float[n, hidden_size]``, ``ELSTMState``, or ``()`` without a core."""
-        if isinstance(self.core, ELSTMCell):
-            return self.core.init_memory(n)
-        return () if self.core is None else jnp.zeros((n, self.core.hidden_size))
+        """Memory of ``n`` fresh episodes, that of the recurrent core; ``()`` without a core."""
+        return () if self.memory is None else self.memory.init_memory(self.core, n)
 
     def resume_memory(self, memory: Any) -> Any:
         """The initial memory of a rollout that is trained on: the same values, with their past's gradient if known."""
-        return self.core.resume_memory(memory) if isinstance(self.core, ELSTMCell) else memory
+        return memory if self.memory is None else self.memory.resume_memory(self.core, memory)
 
     def encode(self, observation: PyTree) -> Float[Array, " features"]:
-        """What the recurrent core reads of one observation: the output of the hidden layers."""
-        return self.mlp(self.encoder(observation))
+        """All that comes before the memory: hidden layers, and what the recurrent core computes of them alone."""
+        features = self.mlp(self.encoder(observation))
+        return features if self.memory is None else self.memory.project(self.core, features)
 
     def step(self, memory: Any, encoded: Float[Array, " features"]) -> tuple[Float[Array, " feature_size"], Any]:
         """Features of one encoded observation, and the memory after it."""
-        if self.core is None:
-            return encoded, memory
-        if isinstance(self.core, ELSTMCell):
-            return self.core(encoded, memory)
-        memory = self.core(encoded, memory)
-        return memory, memory
+        return (encoded, memory) if self.memory is None else self.memory.step(self.core, encoded, memory)
 
     def __call__(self, memory: Any, observation: PyTree) -> tuple[Float[Array, " feature_size"], Any]:
         """Features of one observation, and the memory after it."""

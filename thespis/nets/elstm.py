@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from thespis.nets.mlp import Linear, uniform_fan_in
+from thespis.nets.recurrent import RecurrentCore
 
 
 class ELSTMState(eqx.Module):
@@ -110,14 +111,14 @@ class ELSTMCell(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class ELSTM:
+class ELSTM(RecurrentCore):
     """Element-wise LSTM (Irie et al., 2023), as a setting for memory."""
 
     hidden_size: int = 64
     """Number of units."""
     use_rtrl: bool = True
     """Whether the memory carries sensitivities: gradients then reach back to the start of an episode, however short the
-    rollouts. Without, they end where a rollout starts.
+    rollouts of on-policy methods. Without, they end where a rollout starts.
     """
     forget_bias: float = 0.0
     """Added to the initial biases of the forget gates: with 3, a cell keeps 95% of its value in one step."""
@@ -125,3 +126,17 @@ class ELSTM:
     def build(self, in_size: int, key: Key[Array, ""]) -> ELSTMCell:
         """The cell with fresh parameters."""
         return ELSTMCell(in_size, self.hidden_size, self.forget_bias, self.use_rtrl, key)
+
+    def init_memory(self, cell: ELSTMCell, n: int) -> ELSTMState:
+        """Memory of ``n`` fresh episodes."""
+        return cell.init_memory(n)
+
+    def step(
+        self, cell: ELSTMCell, x: Float[Array, " in"], memory: ELSTMState
+    ) -> tuple[Float[Array, " size"], ELSTMState]:
+        """Features of one input, and the memory after it."""
+        return cell(x, memory)
+
+    def resume_memory(self, cell: ELSTMCell, memory: ELSTMState) -> ELSTMState:
+        """The initial memory of a rollout that is trained on: the same cells, with the gradient of their past."""
+        return cell.resume_memory(memory)

@@ -1,13 +1,15 @@
-"""Attention over sets of entities: any number of rows becomes one vector.
+"""Encoders of sets of entities: any number of rows becomes one vector, by attention for one.
 
-A set is a box of two axes that is no image; a row of zeros is an absent entity. The query comes from the rest of the
-observation, keys and values from the rows: ``sum_j softmax_j(q . k_j / sqrt(size)) v_j``, zeros where no entity is
-present. The order of rows does not matter.
+A set is a box of two axes that is no image; a row of zeros is an absent entity. In attention the query comes from the
+rest of the observation, keys and values from the rows: ``sum_j softmax_j(q . k_j / sqrt(size)) v_j``, zeros where no
+entity is present. The order of rows does not matter.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -21,11 +23,41 @@ from thespis.nets.mlp import Linear, orthogonal
 _MASKED_SCORE = -1e9
 
 
+@runtime_checkable
+class SetEncoderNetwork(Protocol):
+    """Network of a set encoder: one set becomes one vector."""
+
+    def __call__(self, context: Float[Array, " context"], rows: Float[Array, "n row"]) -> Float[Array, " size"]:
+        """The vector of a set, from its rows and from the rest of the observation; a row of zeros is absent."""
+        ...
+
+
+class SetEncoder(abc.ABC):
+    """Slot: how a set of entities becomes one vector, a frozen dataclass."""
+
+    @abc.abstractmethod
+    def build(self, context_size: int, row_size: int, key: Key[Array, ""]) -> SetEncoderNetwork:
+        """The network of one set with rows of ``row_size`` numbers, an ``equinox.Module``.
+
+        ``context_size``: how many numbers the rest of the observation has; 0 where there are only sets.
+        """
+
+
 @dataclasses.dataclass(frozen=True)
-class SetAttention:
+class SetAttention(SetEncoder):
     """Attention with ``embed_size`` numbers per set, as a setting for how sets of entities are encoded."""
 
     embed_size: int = 32
+    """Length of queries, keys and values."""
+
+    def build(self, context_size: int, row_size: int, key: Key[Array, ""]) -> SetAttentionLayer:
+        """The attention layer of one set. Raises ``UserError`` where nothing else is observed."""
+        if not context_size:
+            raise UserError(
+                "set attention takes its query from the rest of the observation, and this environment has only sets: "
+                "leave the set encoder out"
+            )
+        return SetAttentionLayer(context_size, row_size, self.embed_size, key)
 
 
 class SetAttentionLayer(eqx.Module):
@@ -54,19 +86,9 @@ def is_entity_set(space: Space) -> bool:
     return isinstance(space, Box) and len(space.shape) == 2 and space.dtype != "uint8"
 
 
-def build_set_attention(
-    shapes: list[tuple[int, ...]], context_size: int, config: SetAttention, key: Key[Array, ""]
-) -> tuple[SetAttentionLayer, ...]:
-    """Build one attention layer per set, for sets of ``shapes`` and a query from ``context_size`` numbers.
-
-    Raises ``UserError`` if there are sets and ``context_size`` is 0.
-    """
-    if shapes and not context_size:
-        raise UserError(
-            "set attention takes its query from the rest of the observation, and this environment has only sets: "
-            "leave the set encoder out"
-        )
+def build_set_encoders(
+    shapes: list[tuple[int, ...]], context_size: int, config: SetEncoder, key: Key[Array, ""]
+) -> tuple[SetEncoderNetwork, ...]:
+    """Build one network per set, for sets of ``shapes`` beside ``context_size`` other numbers."""
     keys = jax.random.split(key, max(len(shapes), 1))
-    return tuple(
-        SetAttentionLayer(context_size, shape[1], config.embed_size, k) for shape, k in zip(shapes, keys, strict=False)
-    )
+    return tuple(config.build(context_size, shape[1], k) for shape, k in zip(shapes, keys, strict=False))

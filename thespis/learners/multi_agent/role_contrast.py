@@ -1,7 +1,8 @@
-"""Role contrast: an auxiliary loss that makes roles of agents with similar histories similar."""
+"""Auxiliary losses of agents' networks: role contrast makes roles of agents with similar histories similar."""
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -22,6 +23,28 @@ AgentNetworks = dict[str, Any]
 """Agents' networks by group."""
 AuxOutputs = dict[str, dict[str, Array]]
 """Auxiliary outputs of the agents' networks by group, ``[time, row, agent, ...]``."""
+
+
+class AuxiliaryLoss(eqx.Module):
+    """Slot: a loss of the agents' networks besides that of their values, in value decomposition."""
+
+    @abc.abstractmethod
+    def init(self, networks: AgentNetworks, role_size: int, key: Key[Array, ""]) -> PyTree:
+        """The state of the loss, such as that of an optimizer; ``role_size``: 0 where agents have no roles."""
+
+    @abc.abstractmethod
+    def update(
+        self,
+        networks: AgentNetworks,
+        state: PyTree,
+        aux_outputs: AuxOutputs,
+        alive: dict[str, Bool[Array, "time row agent"]],
+        num_updates: Int[Array, ""],
+    ) -> tuple[AgentNetworks, PyTree, dict[str, Array]]:
+        """Networks, state and metrics after the ``num_updates``-th update of the values.
+
+        ``aux_outputs`` are those of the networks before that update; only agents that are ``alive`` count.
+        """
 
 
 class _NoLoss(eqx.Module):
@@ -59,7 +82,7 @@ class RoleContrastState(eqx.Module):
     """Loss of the last step."""
 
 
-class RoleContrast(eqx.Module):
+class RoleContrast(AuxiliaryLoss):
     """Contrastive loss on roles: agents of a team are clustered at each step by their embeddings.
 
     A role should be more similar to those of its cluster than to others. Only the role layers are trained by it, not

@@ -21,12 +21,10 @@ from thespis.core.errors import UserError
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.core.spaces import AgentGroup, Discrete
 from thespis.critics.critic_inputs import joint_observation, joint_space, with_agent_id
-from thespis.critics.mixers import LinearUtility, LinearUtilityNetwork, Mixer, MixerInputs
-from thespis.critics.role_encoding import AttentionMixer, RoleUtility, RoleUtilityNetwork
-from thespis.critics.role_matching import DotProductUtility, DotProductUtilityNetwork
+from thespis.critics.mixers import LinearUtility, Mixer, MixerInputs, MixerNetwork, Utility, UtilityNetwork
 from thespis.data.feeds import Replay
 from thespis.learners.multi_agent.independent_learners import group_view, require_multi_agent
-from thespis.learners.multi_agent.role_contrast import NO_LOSS, RoleContrast
+from thespis.learners.multi_agent.role_contrast import NO_LOSS, AuxiliaryLoss
 from thespis.learners.off_policy.discrete_q import mask_illegal
 from thespis.learners.optim.optimizers import (
     LearningRate,
@@ -36,7 +34,8 @@ from thespis.learners.optim.optimizers import (
     gradient_step,
     polyak_update,
 )
-from thespis.nets.body import GRU, unroll
+from thespis.nets.body import unroll
+from thespis.nets.recurrent import RecurrentCore
 from thespis.objectives.statistics import masked_mean
 from thespis.objectives.value_losses import double_q_value, huber_loss
 from thespis.runtime.keys import fold, indexed_keys
@@ -51,8 +50,8 @@ Groups differ in their numbers of agents and of actions.
 class TeamQNetwork(eqx.Module):
     """One Q-network for each group, and a mixer of their values."""
 
-    agent_networks: dict[str, LinearUtilityNetwork | DotProductUtilityNetwork | RoleUtilityNetwork]
-    mixer: Any
+    agent_networks: dict[str, UtilityNetwork]
+    mixer: MixerNetwork
     groups: tuple[AgentGroup, ...] = eqx.field(static=True)
 
     def q_values(self, group_name: str, memory: Any, observation: PyTree) -> tuple[Float[Array, " n"], Any]:
@@ -182,7 +181,7 @@ class ValueDecomposition(eqx.Module):
     """
 
     name: eqx.AbstractClassVar[str]
-    mixer: eqx.AbstractVar[Mixer | AttentionMixer]
+    mixer: eqx.AbstractVar[Mixer]
 
     learning_rate: LearningRate = 5e-4
     """Step size."""
@@ -206,12 +205,14 @@ class ValueDecomposition(eqx.Module):
     """Updates between copies of the networks to the target networks."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Units of each hidden layer of the agents' networks."""
-    utility_network: LinearUtility | DotProductUtility | RoleUtility = LinearUtility()
-    """Q-network of an agent: LinearUtility, DotProductUtility (action representations) or RoleUtility (roles)."""
-    auxiliary_loss: RoleContrast | None = None
-    """Auxiliary loss of the agents' networks: None, or RoleContrast where they have roles."""
-    memory: GRU | None = eqx.field(static=True, default=None)
-    """Recurrent core after the hidden layers: None or GRU, with windows (feed.sequence_length) of several steps."""
+    utility_network: Utility = LinearUtility()
+    """Q-network of an agent: LinearUtility, DotProductUtility (action representations), RoleUtility (roles) or your own
+    module:Class."""
+    auxiliary_loss: AuxiliaryLoss | None = None
+    """Auxiliary loss of the agents' networks: None, RoleContrast where they have roles, or your own module:Class."""
+    memory: RecurrentCore | None = eqx.field(static=True, default=None)
+    """Recurrent core after the hidden layers: None, GRU, ELSTM or your own module:Class, with windows
+    (feed.sequence_length) of several steps."""
     feed: Replay = eqx.field(
         static=True, default=Replay(batch_size=128, learning_starts=1_000, update_interval=2, num_envs=8)
     )
@@ -228,7 +229,7 @@ class ValueDecomposition(eqx.Module):
         if spec.game is not None:
             raise UserError(f"{self.name} is for teams with a shared reward, but {spec.name} is a game: use ippo")
 
-        def utility(group: AgentGroup) -> LinearUtilityNetwork | DotProductUtilityNetwork | RoleUtilityNetwork:
+        def utility(group: AgentGroup) -> UtilityNetwork:
             single_spec = with_agent_id(spec, group)
             if not isinstance(single_spec.action_space, Discrete):
                 raise UserError(

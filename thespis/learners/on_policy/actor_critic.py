@@ -26,10 +26,10 @@ from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, V
 from thespis.core.spaces import Box
 from thespis.critics.value_functions import StateValue, critic_observation, critic_spec
 from thespis.learners.optim.normalizers import AnyObsNormalizer, AnyRewardNormalizer
-from thespis.nets.body import GRU, Body, NetworkOptions, build_encoder, count_features, unroll
-from thespis.nets.elstm import ELSTM
+from thespis.nets.body import Body, NetworkOptions, build_encoder, count_features, unroll
 from thespis.nets.mlp import Initializer, Linear, UniformLayer, orthogonal
-from thespis.nets.set_attention import SetAttention
+from thespis.nets.recurrent import RecurrentCore
+from thespis.nets.set_attention import SetEncoder
 from thespis.objectives.decision_points import restrict_to_decisions
 from thespis.objectives.returns import gae
 
@@ -93,8 +93,8 @@ class ActorCritic(eqx.Module):
         hidden_sizes: tuple[int, ...],
         key: Key[Array, ""],
         *,
-        memory: GRU | ELSTM | None = None,
-        set_encoder: SetAttention | None = None,
+        memory: RecurrentCore | None = None,
+        set_encoder: SetEncoder | None = None,
         options: NetworkOptions = TANH_NETWORK,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
         initializer: InitializerName = "orthogonal",
@@ -171,8 +171,8 @@ class SharedEncoderActorCritic(eqx.Module):
         hidden_sizes: tuple[int, ...],
         key: Key[Array, ""],
         *,
-        memory: GRU | ELSTM | None = None,
-        set_encoder: SetAttention | None = None,
+        memory: RecurrentCore | None = None,
+        set_encoder: SetEncoder | None = None,
         options: NetworkOptions = TANH_NETWORK,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
         initializer: InitializerName = "orthogonal",
@@ -244,8 +244,8 @@ class SharedBodyActorCritic(eqx.Module):
         hidden_sizes: tuple[int, ...],
         key: Key[Array, ""],
         *,
-        memory: GRU | ELSTM | None = None,
-        set_encoder: SetAttention | None = None,
+        memory: RecurrentCore | None = None,
+        set_encoder: SetEncoder | None = None,
         options: NetworkOptions = TANH_NETWORK,
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
         initializer: InitializerName = "orthogonal",

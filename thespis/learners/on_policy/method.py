@@ -47,9 +47,9 @@ from thespis.learners.optim.optimizers import (
     build_optimizer,
     gradient_step,
 )
-from thespis.nets.body import GRU, NetworkOptions, ObservationEncoder
-from thespis.nets.elstm import ELSTM
-from thespis.nets.set_attention import SetAttention
+from thespis.nets.body import NetworkOptions, ObservationEncoder
+from thespis.nets.recurrent import RecurrentCore
+from thespis.nets.set_attention import SetEncoder
 from thespis.objectives.policy_losses import policy_gradient_loss
 from thespis.objectives.statistics import explained_variance, masked_mean, standardize
 
@@ -141,12 +141,13 @@ class OnPolicyMethod(eqx.Module):
     """Normalization of rewards: None, ReturnNormalizer or RewardCentering."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Units of each hidden layer, of actor and critic alike."""
-    memory: GRU | ELSTM | None = eqx.field(static=True, default=None)
-    """Recurrent core after the hidden layers: None, GRU or ELSTM."""
+    memory: RecurrentCore | None = eqx.field(static=True, default=None)
+    """Recurrent core after the hidden layers: None, GRU, LSTM, ELSTM or your own module:Class."""
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jnp.tanh)
     """Activation of the hidden layers."""
-    set_encoder: SetAttention | None = eqx.field(static=True, default=None)
-    """Encoder of set observations, boxes with a row for each of several others: None (flattened) or SetAttention."""
+    set_encoder: SetEncoder | None = eqx.field(static=True, default=None)
+    """Encoder of set observations, boxes with a row for each of several others: None (flattened), SetAttention or your
+    own module:Class."""
     encoder: ObservationEncoder | None = eqx.field(static=True, default=None)
     """Encoder before the hidden layers: None (images: by their size), NatureCNN, MinAtarCNN, ImpalaCNN, ResNet or your
     own module:Class, built with (observation_space, key)."""

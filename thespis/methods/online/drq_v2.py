@@ -14,6 +14,7 @@ critic has its own trunk.
 
 from __future__ import annotations
 
+import abc
 import math
 from typing import Any, ClassVar
 
@@ -55,7 +56,15 @@ NO_AUGMENTATION = _NoAugmentation()
 """What ``augmentation=None`` does."""
 
 
-class RandomShift(eqx.Module):
+class Augmentation(eqx.Module):
+    """Slot: how replayed observations are changed at random before each loss."""
+
+    @abc.abstractmethod
+    def __call__(self, space: Space, observation: PyTree, key: Key[Array, ""]) -> PyTree:
+        """One observation of ``space``, changed at random."""
+
+
+class RandomShift(Augmentation):
     """Random shift: move images by up to ``pad`` pixels in each direction, repeating edges (Kostrikov et al., 2021).
 
     The paper uses 4 pixels of 84. All images of one observation are shifted alike.
@@ -81,9 +90,6 @@ class RandomShift(eqx.Module):
         for axis, start in zip(axes, shift, strict=True):
             padded = jax.lax.dynamic_slice_in_dim(padded, start, image.shape[axis], axis)
         return padded
-
-
-Augmentation = RandomShift
 
 
 class DrQv2State(eqx.Module):
@@ -115,7 +121,7 @@ class DrQv2(DPGMethod):
     tau: Number = 0.01
     """Polyak step size of the target critics at each update."""
     augmentation: Augmentation | None = RandomShift()
-    """Image augmentation before each loss: RandomShift or None."""
+    """Image augmentation before each loss: RandomShift, None or your own module:Class."""
     replay_ratio: ReplayRatio = Fixed()
     """Share of the scheduled updates that are made: Fixed (all) or Adaptive."""
     feature_size: int = eqx.field(static=True, default=50)

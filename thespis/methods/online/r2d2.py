@@ -58,6 +58,7 @@ from thespis.learners.optim.optimizers import (
     polyak_update,
 )
 from thespis.nets.body import GRU, unroll
+from thespis.nets.recurrent import RecurrentCore
 from thespis.objectives.returns import sliding_n_step_returns
 from thespis.objectives.value_losses import double_q_value
 from thespis.runs.ranges import FRACTION, in_range
@@ -78,8 +79,8 @@ class R2D2(EpsilonSchedule, QLearningSettings):
     """Weight of the largest TD error of a sequence in its priority, in [0, 1]; the rest is that of the mean."""
     double_q: bool = eqx.field(static=True, default=True)
     """Double Q-learning: the online network chooses the next action, the target network evaluates it."""
-    memory: GRU | None = eqx.field(static=True, default=GRU())
-    """Recurrent core after the hidden layers: GRU, or None for none."""
+    memory: RecurrentCore | None = eqx.field(static=True, default=GRU())
+    """Recurrent core after the hidden layers: GRU, ELSTM, None for none, or your own module:Class."""
     n_step: int = eqx.field(static=True, default=5)
     """Steps of targets, fewer at the end of an episode or of a sequence."""
     target_update_interval: int = eqx.field(static=True, default=2_500)

@@ -14,6 +14,7 @@ Differs: instead of sampling dialogues by their advantage, the sampled ones are 
 
 from __future__ import annotations
 
+import abc
 from typing import ClassVar
 
 import equinox as eqx
@@ -29,7 +30,15 @@ from thespis.learners.language.response_critics import ReferenceCritic, StateVal
 from thespis.nets.decoder import Decoder
 
 
-class SequenceRatio(eqx.Module):
+class ImportanceRatio(eqx.Module):
+    """Slot: the weights of tokens in the loss, from how much likelier the model makes them than the reference."""
+
+    @abc.abstractmethod
+    def __call__(self, log_ratio: Float[Array, "time row token"], mask: Array) -> Float[Array, "time row token"]:
+        """Weights of tokens, from their log-ratios; ``mask`` says which tokens are responses."""
+
+
+class SequenceRatio(ImportanceRatio):
     """Importance ratio of a whole dialogue, clipped."""
 
     clip_range: Number = 0.9
@@ -41,7 +50,7 @@ class SequenceRatio(eqx.Module):
         return jnp.broadcast_to(jnp.clip(whole, 1 - self.clip_range, 1 + self.clip_range), log_ratio.shape)
 
 
-class TokenRatio(eqx.Module):
+class TokenRatio(ImportanceRatio):
     """Importance ratio of each token, clipped."""
 
     clip_range: Number = 0.9
@@ -69,8 +78,9 @@ class ALoL(LMOffline):
 
     critic: StateValueCritic = ReferenceCritic()
     """Critic of a dialogue's expected return: ReferenceCritic."""
-    importance_ratio: SequenceRatio | TokenRatio | None = SequenceRatio()
-    """Importance weights: SequenceRatio (A-LoL), TokenRatio (A-LoL sequence) or None (without a reference)."""
+    importance_ratio: ImportanceRatio | None = SequenceRatio()
+    """Importance weights: SequenceRatio (A-LoL), TokenRatio (A-LoL sequence), None (without a reference) or your own
+    module:Class."""
     prioritized: bool = eqx.field(static=True, default=True)
     """Whether dialogues are weighted by their share of the batch's advantages, as if sampled by them."""
     feed: LoggedEpisodes = eqx.field(static=True, default=LoggedEpisodes())

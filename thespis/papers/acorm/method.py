@@ -22,29 +22,32 @@ from typing import ClassVar
 import equinox as eqx
 
 from thespis.core.records import Citation, Number
-from thespis.critics.mixers import MonotonicMixer
+from thespis.critics.mixers import Mixer, Utility
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.data.feeds import Replay
-from thespis.learners.multi_agent.role_contrast import RoleContrast
+from thespis.learners.multi_agent.role_contrast import AuxiliaryLoss, RoleContrast
 from thespis.learners.multi_agent.value_decomposition import ValueDecomposition
 from thespis.methods.multi_agent.qmix import QMIX
 from thespis.nets.body import GRU
+from thespis.nets.recurrent import RecurrentCore
 
 
 class ACORM(ValueDecomposition):
     """ACORM: cooperative deep Q-learning with contrastive agent roles and an attention mixer over roles."""
 
-    mixer: AttentionMixer | MonotonicMixer = AttentionMixer()
-    """Mixer of the agents' utilities: AttentionMixer, or MonotonicMixer, which ignores roles."""
-    utility_network: RoleUtility = RoleUtility()
-    """Network of roles and of the utilities that depend on them."""
-    auxiliary_loss: RoleContrast | None = RoleContrast()
-    """Auxiliary loss of roles: RoleContrast (InfoNCE over clusters) or None (roles learned from values only)."""
+    mixer: Mixer = AttentionMixer()
+    """Mixer of the agents' utilities: AttentionMixer (by roles), MonotonicMixer or SumMixer, which ignore roles, or
+    your own module:Class."""
+    utility_network: Utility = RoleUtility()
+    """Network of the agents' utilities: RoleUtility (with roles), LinearUtility, or your own module:Class."""
+    auxiliary_loss: AuxiliaryLoss | None = RoleContrast()
+    """Auxiliary loss of roles: RoleContrast (InfoNCE over clusters), None (roles learned from values only) or your own
+    module:Class."""
     learning_rate: Number = 6e-4
     """Learning rate."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(64,))
     """Units of each hidden layer of the agents' networks."""
-    memory: GRU | None = eqx.field(static=True, default=GRU(64))
+    memory: RecurrentCore | None = eqx.field(static=True, default=GRU(64))
     """Recurrent core of the agents' utility networks, besides the GRU of the roles."""
     feed: Replay = eqx.field(
         static=True,

@@ -13,8 +13,9 @@ Sinkhorn's iteration.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -74,8 +75,29 @@ class CompleteGraphSampler(eqx.Module):
         return jnp.triu(jnp.ones((self.num_agents, self.num_agents)), 1)
 
 
+@runtime_checkable
+class GraphSampler(Protocol):
+    """Sampler of graphs, an ``equinox.Module``."""
+
+    def __call__(
+        self, observation: PyTree, key: Key[Array, ""], noise_scale: Float[Array, ""] | float
+    ) -> DependencyGraph:
+        """An acyclic graph for one joint observation: 1 where the second agent observes the action of the first."""
+        ...
+
+
+class AgentGraph(abc.ABC):
+    """Slot: the graph of which agents observe whose actions, a frozen dataclass."""
+
+    @abc.abstractmethod
+    def build(
+        self, observation_space: Space, num_agents: int, hidden_sizes: tuple[int, ...], key: Key[Array, ""]
+    ) -> GraphSampler:
+        """Build the network that samples graphs of ``num_agents`` agents."""
+
+
 @dataclasses.dataclass(frozen=True)
-class LearnedGraph:
+class LearnedGraph(AgentGraph):
     """Learned dependency graph (setting): sampled by a network that is trained with the actors."""
 
     def build(
@@ -86,7 +108,7 @@ class LearnedGraph:
 
 
 @dataclasses.dataclass(frozen=True)
-class CompleteGraph:
+class CompleteGraph(AgentGraph):
     """Complete dependency graph (setting): all edges, in the order of the agents.
 
     Such a policy can represent any joint policy.
@@ -113,7 +135,7 @@ class ConditionalPolicy(eqx.Module):
 class BayesianNetworkPolicy(eqx.Module):
     """Graph sampler and one conditional policy per agent; parameters are stacked by group, ``[agent, ...]``."""
 
-    graph_sampler: LearnedGraphSampler | CompleteGraphSampler
+    graph_sampler: GraphSampler
     agent_policies: dict[str, ConditionalPolicy]
     groups: tuple[AgentGroup, ...] = eqx.field(static=True)
     num_actions: tuple[int, ...] = eqx.field(static=True)

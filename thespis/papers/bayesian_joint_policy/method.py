@@ -31,7 +31,7 @@ from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import OnPolicyState
 from thespis.learners.optim.normalizers import IDENTITY
 from thespis.methods.online.ppo import PPO
-from thespis.papers.bayesian_joint_policy.graph_policy import CompleteGraph, LearnedGraph
+from thespis.papers.bayesian_joint_policy.graph_policy import AgentGraph, LearnedGraph
 from thespis.papers.bayesian_joint_policy.joint_actor_critic import (
     JointActor,
     JointActorCritic,
@@ -77,8 +77,8 @@ class BayesianNetworkPPO(eqx.Module):
 
     method: PPO = PPO()
     """PPO with which the team learns; without memory."""
-    graph: LearnedGraph | CompleteGraph = eqx.field(static=True, default=LearnedGraph())
-    """Graph of which agents observe whose actions: LearnedGraph or CompleteGraph."""
+    graph: AgentGraph = eqx.field(static=True, default=LearnedGraph())
+    """Graph of which agents observe whose actions: LearnedGraph, CompleteGraph or your own module:Class."""
     edge_schedule: LinearEdgeDecay | None = None
     """Schedule of edges during training: None or LinearEdgeDecay."""
 

@@ -8,6 +8,7 @@ early keeps its subgoal until then.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 
 import equinox as eqx
@@ -23,7 +24,19 @@ AgentArrays = dict[str, Array]
 """Arrays by group, ``[..., agent]``."""
 
 
-class SubgoalReward(eqx.Module):
+class LowLevelReward(eqx.Module):
+    """Slot: what the low level is rewarded for."""
+
+    @abc.abstractmethod
+    def reward(self, steps: Transition, reached: AgentArrays) -> Float[Array, "..."]:
+        """Team reward of each step, with the axes of ``steps.reward``."""
+
+    @abc.abstractmethod
+    def continues(self, alive: AgentArrays, reached: AgentArrays) -> AgentArrays:
+        """For which agents a value is bootstrapped."""
+
+
+class SubgoalReward(LowLevelReward):
     """Low-level reward of 1 for each agent at its subgoal, where the agent's own task ends."""
 
     def reward(self, steps: Transition, reached: AgentArrays) -> Float[Array, "..."]:
@@ -35,7 +48,7 @@ class SubgoalReward(eqx.Module):
         return {name: x & ~reached[name] for name, x in alive.items()}
 
 
-class TaskReward(eqx.Module):
+class TaskReward(LowLevelReward):
     """Low-level reward of the environment: the control for the value of subgoal rewards."""
 
     def reward(self, steps: Transition, reached: AgentArrays) -> Float[Array, "..."]:
@@ -52,8 +65,8 @@ class SubgoalSpace(eqx.Module):
 
     obs_indices: tuple[int, ...] = eqx.field(static=True, default=())
     """Observation entries that may be chosen, counted from the end where negative; empty: all."""
-    low_level_reward: SubgoalReward | TaskReward = SubgoalReward()
-    """Reward of the low level: SubgoalReward or TaskReward."""
+    low_level_reward: LowLevelReward = SubgoalReward()
+    """Reward of the low level: SubgoalReward, TaskReward or your own module:Class."""
 
     def level_specs(self, spec: EnvSpec) -> tuple[EnvSpec, EnvSpec]:
         """Environment specs of the two levels: subgoals as actions above, actions under a subgoal below.

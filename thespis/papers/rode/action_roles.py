@@ -12,6 +12,7 @@ Source: Wang et al., 2021, section 3.1, for the model of action effects.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 from typing import Any
@@ -87,7 +88,17 @@ def _no_image_encoder(shape: tuple[int, ...], key: Key[Array, ""]) -> None:
     """Image encoder for spaces without images: ``None``."""
 
 
-class EffectClustering(eqx.Module):
+class ActionClustering(eqx.Module):
+    """Slot: how actions are assigned to roles."""
+
+    @abc.abstractmethod
+    def assign_roles(
+        self, action_embeddings: Float[Array, "n latent"], num_roles: int, key: Key[Array, ""]
+    ) -> Int[Array, " n"]:
+        """The role of each action, from 0 to ``num_roles - 1``."""
+
+
+class EffectClustering(ActionClustering):
     """Role clustering: k-means over action embeddings."""
 
     def assign_roles(
@@ -97,7 +108,7 @@ class EffectClustering(eqx.Module):
         return k_means(action_embeddings, num_roles)
 
 
-class RandomAssignment(eqx.Module):
+class RandomAssignment(ActionClustering):
     """Roles of equal size with random actions: the control for the value of clustering by effects."""
 
     def assign_roles(
@@ -131,8 +142,8 @@ class ActionRoles(eqx.Module):
 
     num_roles: int = eqx.field(static=True, default=3)
     """Largest number of roles, which are clusters of actions."""
-    clustering: EffectClustering | RandomAssignment = EffectClustering()
-    """How actions are assigned to roles: EffectClustering or RandomAssignment."""
+    clustering: ActionClustering = EffectClustering()
+    """How actions are assigned to roles: EffectClustering, RandomAssignment or your own module:Class."""
     num_pretrain_updates: Number = 500.0
     """Updates of the effect models before roles are assigned."""
     learning_rate: Number = 5e-4

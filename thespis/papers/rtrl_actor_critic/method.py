@@ -22,8 +22,8 @@ from jaxtyping import Array
 from thespis.core.records import Citation, Number
 from thespis.data.feeds import Rollouts
 from thespis.methods.online.impala import IMPALA
-from thespis.nets.body import GRU
 from thespis.nets.elstm import ELSTM
+from thespis.nets.recurrent import RecurrentCore
 
 
 class R2AC(IMPALA):
@@ -31,7 +31,7 @@ class R2AC(IMPALA):
 
     ent_coef: Number = 0.01
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256,))
-    memory: GRU | ELSTM | None = eqx.field(static=True, default=ELSTM(256))
+    memory: RecurrentCore | None = eqx.field(static=True, default=ELSTM(256))
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.relu)
     feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=50, num_envs=32, policy_lag=1))
 
