@@ -22,10 +22,9 @@ from thespis.data.feeds import Replay
 from thespis.learners.on_policy.actor_critic import (
     ActorCritic,
     RolloutWithAdvantages,
-    SharedBodyActorCritic,
-    SharedEncoderActorCritic,
 )
 from thespis.learners.on_policy.method import evaluate_rollout
+from thespis.learners.on_policy.shared_actor_critic import SharedBodyActorCritic, SharedEncoderActorCritic
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.td3 import TD3

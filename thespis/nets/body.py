@@ -155,6 +155,7 @@ class GRU(RecurrentCore):
 
     def project(self, cell: eqx.nn.GRUCell, x: Float[Array, " in"]) -> Float[Array, " gates"]:
         """The input's part of the gates."""
+        assert cell.bias is not None
         return cell.weight_ih @ x + cell.bias
 
     def step(
@@ -164,6 +165,7 @@ class GRU(RecurrentCore):
         from_input, from_memory = jnp.split(projected, 3), jnp.split(cell.weight_hh @ memory, 3)
         reset = jax.nn.sigmoid(from_input[0] + from_memory[0])
         update = jax.nn.sigmoid(from_input[1] + from_memory[1])
+        assert cell.bias_n is not None
         candidate = jnp.tanh(from_input[2] + reset * (from_memory[2] + cell.bias_n))
         memory = candidate + update * (memory - candidate)
         return memory, memory

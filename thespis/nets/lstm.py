@@ -33,6 +33,7 @@ class LSTM(RecurrentCore):
         """The cell with fresh parameters."""
         cell = eqx.nn.LSTMCell(in_size, self.hidden_size, key=key)
         forget = slice(self.hidden_size, 2 * self.hidden_size)
+        assert cell.bias is not None
         return eqx.tree_at(lambda c: c.bias, cell, cell.bias.at[forget].add(self.forget_bias))
 
     def init_memory(self, cell: eqx.nn.LSTMCell, n: int) -> LSTMMemory:
@@ -41,6 +42,7 @@ class LSTM(RecurrentCore):
 
     def project(self, cell: eqx.nn.LSTMCell, x: Float[Array, " in"]) -> Float[Array, " gates"]:
         """The input's part of the gates."""
+        assert cell.bias is not None
         return cell.weight_ih @ x + cell.bias
 
     def step(

@@ -33,9 +33,8 @@ from thespis.learners.on_policy.actor_critic import (
     RolloutProcessor,
     RolloutWithAdvantages,
     RolloutWithValues,
-    SharedBodyActorCritic,
-    SharedEncoderActorCritic,
 )
+from thespis.learners.on_policy.shared_actor_critic import SharedBodyActorCritic, SharedEncoderActorCritic
 from thespis.learners.optim.minibatches import run_epochs, to_sequences
 from thespis.learners.optim.normalizers import IDENTITY, RAW_REWARD, ObsNormalizer, RewardNormalizer
 from thespis.learners.optim.optimizers import (
