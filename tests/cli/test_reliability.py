@@ -57,6 +57,18 @@ COMMANDS = {
         *SMALL,
     ],
     "host": ["train", "sac", "--env", "gymnasium:Pendulum-v1", "--steps", 1_500, "--seeds", 2, *SMALL, *OFF_POLICY],
+    "prioritized replay": [
+        *("train", "dqn", "--env", "CartPole-v1", "--steps", 12_000, *SMALL, *OFF_POLICY),
+        *("feed.sampler=PrioritizedSampler", "feed.sequence_length=3", "noisy=NoisyNetwork"),
+    ],
+    "levels": [
+        *("train", "ppo", "--env", "thespis:maze", "--curriculum", "accel", "--steps", 16_384, "--envs", 4, *SMALL),
+        *("--set", "num_steps=256", "num_epochs=1", "curriculum.capacity=16", "curriculum.min_fill=0.25"),
+    ],
+    "discriminator": [
+        *("train", "ppo", "--env", "CartPole-v1", "--feedback", "gail", "--steps", 20_480, "--envs", 4, *SMALL),
+        *("--set", "num_steps=64", "num_epochs=1", "feedback.data=demos", "feedback.hidden_sizes=8"),
+    ],
 }
 
 QUICK = [
@@ -184,6 +196,9 @@ def test_a_nan_loss_stops_with_step_metric_and_checkpoint(tmp_path, monkeypatch,
 def test_runs_killed_at_random_times_resume_exactly(name, tmp_path):
     """Bit for bit: a run that drew another prompt or opponent, or drew one twice, would differ."""
     command = COMMANDS[name]
+    if "feedback.data=demos" in command:
+        thespis("train", "ppo", "--env", "CartPole-v1", "--steps", 512, *SMALL, "--out", "e", cwd=tmp_path)
+        thespis("collect", "e", "--episodes", 5, "--out", "demos", cwd=tmp_path)
     thespis(*command, "--out", "straight", cwd=tmp_path)
     assert train_with_kills(command, tmp_path / "run", tmp_path, kills=4, seed=1) >= 3
     assert outcome(tmp_path / "run") == outcome(tmp_path / "straight")
