@@ -38,8 +38,6 @@ from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.learners.language.lm_agent import LoRA
 from thespis.learners.language.loss_masks import EnvTokensFirst
 from thespis.learners.language.preference_losses import IPOLoss
-from thespis.learners.language.process_reward import ProcessRewardModel
-from thespis.learners.language.progress_attribution import ProgressAttribution
 from thespis.learners.language.response_critics import ReferenceCritic, SoftValueCritic, SuccessCritic
 from thespis.learners.language.revisions import TrajectoryRevision
 from thespis.learners.language.rollout_transforms import SuccessReplay
@@ -558,15 +556,6 @@ CASES = {
         GRPO(rollout_transform=SuccessReplay(8), feed=Episodes(3, group_size=3, num_envs=3), **LM),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
-    "ppo-lm with progress attribution": Case(
-        LanguagePPO(
-            advantage_estimator=TurnGAE(),
-            rollout_transform=ProgressAttribution(num_warmup_batches=1),
-            feed=Episodes(3, num_envs=3),
-            **LM,
-        ),
-        TextEnv(Maze(size=2, max_turns=3)),
-    ),
     "reinforce with trajectory revision": Case(
         REINFORCE(
             advantage_estimator=TrajectoryReturn(NoBaseline()),
@@ -578,15 +567,6 @@ CASES = {
     ),
     "sft on environment tokens": Case(
         SFT(loss_mask=EnvTokensFirst(2), feed=LoggedEpisodes(3, 4), **OFFLINE_LM), TextEnv(Maze(size=2, max_turns=3))
-    ),
-    "ppo-lm with process rewards": Case(
-        LanguagePPO(
-            advantage_estimator=RewardToGo(NoBaseline(), 0.0),
-            rollout_transform=ProcessRewardModel(8, 2, 4, num_warmup_batches=1),
-            feed=Episodes(3, num_envs=3),
-            **LM,
-        ),
-        TextEnv(Maze(size=2, max_turns=3)),
     ),
     "critic-control": Case(CriticControl(feed=Episodes(1, num_envs=3), **OFFLINE_LM), TextEnv(Review(num_clauses=1))),
     "critic-control over turns": Case(

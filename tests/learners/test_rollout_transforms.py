@@ -24,7 +24,6 @@ from thespis.learners.language.policy_losses import (
     TokenLevelRatio,
     TurnLevelRatio,
 )
-from thespis.learners.language.progress_attribution import ProgressAttribution, turn_scores
 from thespis.learners.language.rollout_transforms import (
     MovingAverageBaseline,
     PlayerBaseline,
@@ -198,26 +197,6 @@ def test_estimator_reads_the_last_token_of_each_response():
     scores, last_features = jax.tree.map(np.asarray, both(estimator, dialogues))
     for turn, features in enumerate(last_features):
         assert scores[turn, 0] == pytest.approx(float(features @ weight) / 32**0.5, abs=1e-4)
-
-
-def test_turns_are_rewarded_with_estimated_progress():
-    """Dialogues whose first response has token 8 succeed: its reward is higher, and rewards sum to the outcome."""
-    transform = ProgressAttribution(num_warmup_batches=1, num_gradient_steps=40)
-    dialogues = make_dialogues(0, [3, 3, 4, 4], [1, 0, 1, 0, 1, 0, 0, 1])
-    returns, transcript = returns_of(dialogues), np.array(dialogues.transcript)
-    success = returns > 0
-    transcript[:, 2:5], transcript[:, 5:9] = np.where(success, 8, 2)[:, None], 1
-    dialogues = dataclasses.replace(dialogues, transcript=jax.device_put(transcript))
-    state, step = init_and_step(transform)
-    state, first, _ = step(state, dialogues)
-    np.testing.assert_array_equal(first.reward, dialogues.reward)
-    for _ in range(12):
-        state, result, _ = step(state, dialogues)
-    np.testing.assert_allclose(returns_of(result), returns, atol=1e-5)
-    scores, first_rewards = np.asarray(jax.jit(turn_scores)(state.estimator, dialogues)), np.asarray(result.reward)[0]
-    np.testing.assert_allclose(scores.sum(axis=0), returns, atol=0.15)
-    np.testing.assert_allclose(first_rewards, scores[0], atol=0.1)
-    assert first_rewards[success].min() > 0.2 + first_rewards[~success].max()
 
 
 def test_players_have_separate_baselines():

@@ -62,9 +62,6 @@ _TABLE = {
         SuccessReplay
         thespis.learners.language.revisions:RejectionSampling
         thespis.learners.language.revisions:TrajectoryRevision
-        thespis.learners.language.progress_attribution:ProgressAttribution
-        thespis.learners.language.process_reward:ProcessRewardModel
-        thespis.learners.language.discriminator:Discriminator
         thespis.learners.language.turn_critic:OffPolicyTurnCritic
         """,
     "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -13,6 +14,7 @@ from thespis.core.contracts import Feedback
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Rewards
+from thespis.feedback.env_kind import check_env_kind
 from thespis.runtime.keys import fold
 
 
@@ -25,8 +27,17 @@ def only_feed(parts: tuple[Feedback, ...]) -> Feed | None:
 
 
 def init_parts(parts: tuple[Feedback, ...], spec: EnvSpec, key: Key[Array, ""]) -> tuple[PyTree, ...]:
-    """The states of all parts."""
+    """The states of all parts. Raises ``UserError`` if one is for another kind of environment."""
+    for part in parts:
+        check_env_kind(part, spec)
     return tuple(part.init(spec, fold(key, f"part{i}")) for i, part in enumerate(parts))
+
+
+def map_parts(feedback: Any, change: Callable[[Any], Any]) -> Any:
+    """The feedback with each part of a chain or sum changed, at any depth; any other is changed itself."""
+    if isinstance(feedback, ChainedFeedback | AddedFeedback):
+        return dataclasses.replace(feedback, parts=tuple(map_parts(part, change) for part in feedback.parts))
+    return change(feedback)
 
 
 def update_parts(

@@ -17,6 +17,7 @@ from thespis.core.contracts import Feedback
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Citation, EnvSpec, Report, Rewards
 from thespis.feedback.combined import AddedFeedback, ChainedFeedback
+from thespis.feedback.env_kind import check_env_kind
 
 
 def _to_text(run: Any) -> str | None:
@@ -46,6 +47,7 @@ class FrozenFeedback(eqx.Module):
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> PyTree:
         """A fresh state of the trained feedback, in whose place a run puts the trained one."""
+        check_env_kind(self._trained, spec)
         return self._trained.init(spec, key)
 
     def score(self, state: PyTree, batch: Batch, key: Key[Array, ""]) -> Rewards:

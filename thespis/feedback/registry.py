@@ -12,6 +12,10 @@ FEEDBACKS = {
     "frozen": "thespis.feedback.frozen:FrozenFeedback",
     "gail": "thespis.feedback.adversarial:GAIL",
     "preferences": "thespis.feedback.preference_reward:PreferenceReward",
+    "process-reward": "thespis.feedback.process_reward:ProcessReward",
+    "progress-attribution": "thespis.feedback.progress_attribution:ProgressAttribution",
+    "response-discriminator": "thespis.feedback.response_discriminator:ResponseDiscriminator",
+    "response-length": "thespis.feedback.response_length:ResponseLength",
     "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
     "sqil": "thespis.feedback.sqil:SQIL",
 }

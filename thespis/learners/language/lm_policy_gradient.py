@@ -83,7 +83,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     """Transform of sampled dialogues before advantages are estimated.
 
     None, MovingAverageBaseline, PlayerBaseline, ProgressReward, SuccessReplay, RejectionSampling,
-    TrajectoryRevision, ProgressAttribution, ProcessRewardModel, Discriminator or OffPolicyTurnCritic.
+    TrajectoryRevision or OffPolicyTurnCritic. Rewards are the run's feedback (``--feedback``).
     """
     normalize_advantage: bool = eqx.field(static=True, default=False)
     """Whether advantages are normalized to mean 0 and standard deviation 1 over the batch."""
@@ -95,6 +95,15 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     """Players that share the parameters; dialogues are compared with those of the same player."""
     feed: Episodes = eqx.field(static=True, default=Episodes(group_size=8, num_envs=64))
     """Feed of dialogues: group_size (of equal initial states), num_envs, max_steps (turns; 0: the environment's)."""
+
+    def __check_init__(self):
+        """Raise ``ValueError`` for a transform that is a feedback or critic today, as in runs of earlier versions."""
+        part = self.rollout_transform
+        if part is not None and not isinstance(part, RolloutTransform):
+            raise ValueError(
+                f"{type(part).__name__} is no transform of rollouts any more: rewards are feedback (--feedback, "
+                "thespis list feedback), and critics of turns are the setting critic"
+            )
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> LMPolicyGradientState:
         """The model that ``model`` names, with a value head of zeros.

@@ -1,0 +1,34 @@
+"""Kinds of environments: a feedback that reads dialogues alone, or none at all, is refused in others at the start."""
+
+from __future__ import annotations
+
+from thespis.core.contracts import Feedback, LimitsEnvKind
+from thespis.core.errors import UserError
+from thespis.core.records import EnvSpec
+from thespis.core.spaces import Text, leaf_spaces
+
+TEXT, CONTROL = "text", "control"
+
+
+def env_kind(spec: EnvSpec) -> str:
+    """Whether an environment is ``text`` or ``control``: whether there is text in its observations or actions."""
+    leaves = (*leaf_spaces(spec.observation_space), *leaf_spaces(spec.action_space))
+    return TEXT if any(isinstance(space, Text) for space in leaves) else CONTROL
+
+
+def check_env_kind(feedback: Feedback, spec: EnvSpec) -> None:
+    """Check that a feedback can score an environment's steps, as far as its kind says so.
+
+    Raises:
+        UserError: if it is for another kind of environment, or for dialogues of one agent and there are many agents.
+    """
+    if not isinstance(feedback, LimitsEnvKind):
+        return
+    if feedback.env_kind != env_kind(spec):
+        reads = {TEXT: "scores dialogues", CONTROL: "reads boxes and choices"}[feedback.env_kind]
+        raise UserError(
+            f"the feedback {feedback.name} {reads}, and {spec.name} is a {env_kind(spec)} environment: "
+            "thespis list feedback says what works where"
+        )
+    if feedback.env_kind == TEXT and spec.groups:
+        raise UserError(f"the feedback {feedback.name} scores dialogues of one agent, and {spec.name} has many agents")
