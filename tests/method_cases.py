@@ -512,9 +512,7 @@ CASES = {
         IndependentLearners(SPIRAL(num_players=2, feed=Episodes(3, num_envs=3), **LM)), make_text_env("kuhn-duel")
     ),
     "archer": Case(
-        ArCHer(
-            rollout_transform=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=1), feed=Episodes(3, num_envs=3), **LM
-        ),
+        ArCHer(critic=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=1), feed=Episodes(3, num_envs=3), **LM),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
     "glam": Case(
@@ -567,6 +565,15 @@ CASES = {
     ),
     "sft on environment tokens": Case(
         SFT(loss_mask=EnvTokensFirst(2), feed=LoggedEpisodes(3, 4), **OFFLINE_LM), TextEnv(Maze(size=2, max_turns=3))
+    ),
+    "sweet-rl with a critic of turns": Case(
+        SWEET(
+            critic=OffPolicyTurnCritic(16, 2, 4, num_warmup_batches=1),
+            num_candidates=3,
+            feed=PreferencePairs(3, 2),
+            **OFFLINE_LM,
+        ),
+        TextEnv(Questions(max_turns=3, num_animals=4), use_privileged=True),
     ),
     "critic-control": Case(CriticControl(feed=Episodes(1, num_envs=3), **OFFLINE_LM), TextEnv(Review(num_clauses=1))),
     "critic-control over turns": Case(

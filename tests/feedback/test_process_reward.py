@@ -19,10 +19,9 @@ from thespis.feedback.process_reward import (
     ProcessRewardState,
     process_reward_loss,
     shared_prefix_mean,
-    store_latest,
 )
 from thespis.feedback.text_model import turn_scores
-from thespis.learners.language.dialogues import Dialogues
+from thespis.learners.language.dialogues import Dialogues, store_latest
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
 from thespis.nets.decoder import DecoderConfig, init_decoder
 from thespis.runtime.keys import seed_key

@@ -24,10 +24,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.lm_policy import DialogueSpec
-from thespis.core.errors import UserError
 from thespis.core.records import Citation, EnvSpec, Metrics, Number
 from thespis.feedback.text_model import TurnScorer, turn_scores
-from thespis.learners.language.dialogues import Dialogues
+from thespis.learners.language.dialogues import Dialogues, store_latest
 from thespis.learners.language.lm_agent import LMWithValueHead
 from thespis.learners.optim.optimizers import gradient_step
 from thespis.objectives.statistics import masked_mean
@@ -125,23 +124,6 @@ class ProcessReward(TurnScorer):
             dialogues.response_starts[:-1] + dialogues.response_mask.sum(axis=-1),
             jnp.clip(success, 0.0, 1.0),
         )
-
-
-def store_latest(
-    replay: Dialogues, dialogues: Dialogues, num_batches: Int[Array, ""]
-) -> tuple[Dialogues, Int[Array, ""]]:
-    """The buffer of the latest dialogues with those of a batch stored, and the number of dialogues in it.
-
-    ``num_batches``: how many batches of the same size were stored before.
-
-    Raises:
-        UserError: if the buffer is smaller than a batch.
-    """
-    size, rows = replay.alive.shape[1], dialogues.alive.shape[1]
-    if rows > size:
-        raise UserError(f"buffer_size={size} is less than the {rows} dialogues of one batch: raise it")
-    slots = (num_batches * rows + jnp.arange(rows)) % size
-    return replay.set_rows(slots, dialogues.padded_like(replay)), jnp.minimum((num_batches + 1) * rows, size)
 
 
 def process_reward_loss(

@@ -51,7 +51,7 @@ class TextFeedback(eqx.Module):
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> PyTree:
         """The learned state. Raises ``UserError`` for an environment that is no dialogue of one agent."""
-        check_env_kind(self, spec)
+        check_env_kind(self, spec)  # pyright: ignore[reportArgumentType]
         return self.init_state(spec, DialogueSpec.from_spec(spec), key)
 
     def score(self, state: PyTree, batch: Batch, key: Key[Array, ""]) -> Rewards:

@@ -166,4 +166,4 @@ def resolve_initial_model(method: Any) -> Any:
             checkpoint = export_checkpoint(run, Path(temporary) / "made")
             with contextlib.suppress(OSError):  # another process has already written it
                 checkpoint.rename(cached)
-    return dataclasses.replace(method, model=str(cached))
+    return dataclasses.replace(method, model=str(cached))  # pyright: ignore[reportArgumentType]

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from thespis.actors.lm_policy import DialogueSpec, response_features, token_log_probs
+from thespis.core.errors import UserError
 from thespis.core.records import Transition
 from thespis.critics.value_functions import critic_observation
 from thespis.language.sampling import TemperatureSampler
@@ -137,28 +138,21 @@ class Dialogues(eqx.Module):
             lambda name, x: x.at[:, indices].set(getattr(other, name)),
         )
 
-    def padded_like(self, other: Dialogues) -> Dialogues:
+    def padded_like(self: AnyDialogues, other: Dialogues) -> AnyDialogues:
         """The same dialogues in arrays as large as another batch's, in all axes but that of rows.
 
         Turns beyond the other's number are cut off: dialogues of one environment have none.
         """
 
-        def pad(x: Array, axis: int, size: int, fill: int) -> Array:
-            widths = [(0, max(size - x.shape[i], 0) if i == axis else 0) for i in range(x.ndim)]
-            return jnp.pad(x, widths, constant_values=fill)
+        def pad(row_axis: int, name: str, x: Array) -> Array:
+            sizes = [x.shape[i] if i == row_axis else size for i, size in enumerate(getattr(other, name).shape)]
+            widths = [(0, max(size - length, 0)) for size, length in zip(sizes, x.shape, strict=True)]
+            if name == "response_starts":
+                return jnp.pad(x, widths, mode="edge")[: sizes[0]]
+            fill = -1 if name in ("transcript", "responses") else 0
+            return jnp.pad(x, widths, constant_values=fill)[tuple(slice(size) for size in sizes)]
 
-        turns = len(other.alive)
-        extra = max(turns - len(self.alive), 0)
-        starts = jnp.concatenate([self.response_starts, jnp.repeat(self.response_starts[-1:], extra, axis=0)])
-        responses = pad(pad(self.responses, 2, other.responses.shape[2], -1), 0, turns, -1)
-        return Dialogues(
-            pad(self.transcript, 1, other.transcript.shape[1], -1),
-            starts[: turns + 1],
-            responses[:turns],
-            pad(self.alive, 0, turns, 0)[:turns],
-            pad(self.reward, 0, turns, 0)[:turns],
-            self.truncated,
-        )
+        return self._map_fields(lambda *field: pad(0, *field), lambda *field: pad(1, *field))
 
     def _map_fields(
         self: AnyDialogues, row_fn: Callable[[str, Array], Array], time_fn: Callable[[str, Array], Array]
@@ -238,6 +232,30 @@ class SampledDialogues(Dialogues):
         """Dialogues without any response."""
         dialogues = Dialogues.empty(num_rows, dialogue_spec, num_turns)
         return cls(**vars(dialogues), log_probs=jnp.zeros(dialogues.responses.shape))
+
+
+def with_log_probs(dialogues: Dialogues) -> SampledDialogues:
+    """Dialogues with the log-probabilities of when they were sampled; zeros for logged ones, which have none."""
+    if isinstance(dialogues, SampledDialogues):
+        return dialogues
+    return SampledDialogues(**vars(dialogues), log_probs=jnp.zeros(dialogues.responses.shape))
+
+
+def store_latest(
+    replay: AnyDialogues, dialogues: AnyDialogues, num_batches: Int[Array, ""]
+) -> tuple[AnyDialogues, Int[Array, ""]]:
+    """The buffer of the latest dialogues with those of a batch stored, and the number of dialogues in it.
+
+    ``num_batches``: how many batches of the same size were stored before.
+
+    Raises:
+        UserError: if the buffer is smaller than a batch.
+    """
+    size, rows = replay.alive.shape[1], dialogues.alive.shape[1]
+    if rows > size:
+        raise UserError(f"buffer_size={size} is less than the {rows} dialogues of one batch: raise it")
+    slots = (num_batches * rows + jnp.arange(rows)) % size
+    return replay.set_rows(slots, dialogues.padded_like(replay)), jnp.minimum((num_batches + 1) * rows, size)
 
 
 def sampled_dialogues(steps: Transition, mask: Bool[Array, "time row"]) -> SampledDialogues:
