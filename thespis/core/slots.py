@@ -61,7 +61,6 @@ _TABLE = {
     "thespis.learners.language.rollout_transforms:RolloutTransform": """
         MovingAverageBaseline
         PlayerBaseline
-        ProgressReward
         SuccessReplay
         thespis.learners.language.revisions:RejectionSampling
         thespis.learners.language.revisions:TrajectoryRevision

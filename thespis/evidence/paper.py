@@ -21,6 +21,7 @@ from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.records import Citation
 from thespis.evidence.claims import Claim
+from thespis.feedback.registry import FEEDBACKS
 from thespis.runs.config import from_config, to_config
 
 ERROR_RATE = 0.05
@@ -176,7 +177,7 @@ def _with_feedback(arm: dict[str, Any]) -> dict[str, Any]:
     method, options = dict(arm["method"]), dict(arm["options"].get("dict", {}))
     for name in ("experience", "rollout_transform"):
         part = method.get(name)
-        if isinstance(part, dict) and renames.current_name(part["class"]).startswith("thespis.feedback."):
+        if isinstance(part, dict) and renames.current_name(part["class"]) in FEEDBACKS.values():
             options["feedback"] = method.pop(name)
     return arm | {"method": method, "options": {"dict": options}}
 

@@ -6,6 +6,7 @@ from thespis.core.parts import FEEDBACK, PartRegistry
 
 FEEDBACKS = {
     "airl": "thespis.feedback.adversarial:AIRL",
+    "attempt-progress": "thespis.papers.score.attempt_progress:AttemptProgress",
     "counts": "thespis.feedback.count_bonus:CountBonus",
     "dac": "thespis.feedback.adversarial:dac",
     "environment": "thespis.feedback.environment:EnvironmentReward",

@@ -85,8 +85,8 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     rollout_transform: RolloutTransform | None = None
     """Transform of sampled dialogues before advantages are estimated.
 
-    None, MovingAverageBaseline, PlayerBaseline, ProgressReward, SuccessReplay, RejectionSampling or
-    TrajectoryRevision. Rewards are the run's feedback (``--feedback``).
+    None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RejectionSampling or TrajectoryRevision. Rewards are
+    the run's feedback (``--feedback``).
     """
     critic: TurnAdvantageCritic | None = None
     """Critic of turns, whose advantages take the place of rewards: None, or OffPolicyTurnCritic.
