@@ -21,13 +21,13 @@ from thespis.core.laws.components import check_feedback
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch
 from thespis.curricula.fixed import FixedCurriculum
-from thespis.data.feeds import Episodes
+from thespis.data.feeds import Episodes, Replay, Rollouts
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.registry import make_text_env
 from thespis.envs.text.task import TextEnv
 from thespis.feedback.adversarial import GAIL, dac
 from thespis.feedback.combined import AddedFeedback, ChainedFeedback, map_parts
-from thespis.feedback.env_kind import check_env_kind
+from thespis.feedback.env_kind import check_env_kind, check_feedback_fits
 from thespis.feedback.environment import EnvironmentReward
 from thespis.feedback.frozen import Frozen, FrozenFeedback
 from thespis.feedback.process_reward import ProcessReward
@@ -212,9 +212,16 @@ def test_feedbacks_for_text_refuse_other_environments_in_one_line(feedback):
 )
 def test_feedbacks_for_boxes_refuse_text_in_one_line(feedback):
     with pytest.raises(UserError, match=r"reads boxes and choices, and .* is a text environment") as error:
-        check_env_kind(feedback, ENV.spec)
-        jax.eval_shape(lambda key: feedback.init(ENV.spec, key), KEY)
+        check_feedback_fits(feedback, METHOD.feed, ENV.spec)
     assert "\n" not in str(error.value)
+
+
+def test_parts_of_dialogues_are_refused():
+    check_feedback_fits(LENGTH, Episodes(), ENV.spec)
+    check_feedback_fits(EnvironmentReward(), Rollouts(8), ENV.spec)
+    for feed in (Rollouts(8), Replay()):
+        with pytest.raises(UserError, match="scores whole dialogues, and the method learns from parts of them"):
+            check_feedback_fits(LENGTH, feed, ENV.spec)
 
 
 def test_text_of_many_agents_is_refused():

@@ -55,8 +55,8 @@ _TABLE = {
     "thespis.learners.language.response_critics:ResponseCritic": "NoCritic",
     "thespis.learners.language.response_critics:StateValueCritic": "ReferenceCritic SuccessCritic",
     "thespis.learners.language.response_critics:TurnAdvantageCritic": """
-        thespis.learners.language.implicit_reward:ImplicitReward
         thespis.learners.language.turn_critic:OffPolicyTurnCritic
+        thespis.learners.language.implicit_reward:ImplicitReward
         """,
     "thespis.learners.language.rollout_transforms:RolloutTransform": """
         MovingAverageBaseline

@@ -84,6 +84,7 @@ class Episodes(Feed):
     """
 
     collects: ClassVar[bool] = True
+    whole_episodes: ClassVar[bool] = True
 
     max_steps: int = 0
     """Largest number of steps of an episode; 0: the environment's time limit."""
@@ -389,6 +390,7 @@ class LoggedEpisodes(Feed):
     """
 
     reads_datasets: ClassVar[bool] = True
+    whole_episodes: ClassVar[bool] = True
 
     max_steps: int = 0
     """Largest number of steps of an episode; 0: that of the dataset's longest."""
@@ -434,6 +436,7 @@ class PreferencePairs(Feed):
     """
 
     reads_datasets: ClassVar[bool] = True
+    whole_episodes: ClassVar[bool] = True
 
     max_steps: int = 0
     """Largest number of steps of an episode; 0: that of the dataset's longest."""

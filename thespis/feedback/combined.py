@@ -14,7 +14,6 @@ from thespis.core.contracts import Feedback
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Rewards
-from thespis.feedback.env_kind import check_env_kind
 from thespis.runtime.keys import fold
 
 
@@ -27,9 +26,7 @@ def only_feed(parts: tuple[Feedback, ...]) -> Feed | None:
 
 
 def init_parts(parts: tuple[Feedback, ...], spec: EnvSpec, key: Key[Array, ""]) -> tuple[PyTree, ...]:
-    """The states of all parts. Raises ``UserError`` if one is for another kind of environment."""
-    for part in parts:
-        check_env_kind(part, spec)
+    """The states of all parts."""
     return tuple(part.init(spec, fold(key, f"part{i}")) for i, part in enumerate(parts))
 
 

@@ -1,11 +1,13 @@
-"""Kinds of environments: a feedback that reads dialogues alone, or none at all, is refused in others at the start."""
+"""Where a feedback can be used: one that reads dialogues alone, or none at all, is refused elsewhere at the start."""
 
 from __future__ import annotations
 
 from thespis.core.contracts import Feedback, LimitsEnvKind
 from thespis.core.errors import UserError
+from thespis.core.feeds import Feed
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text, leaf_spaces
+from thespis.feedback.frozen import feedback_parts
 
 TEXT, CONTROL = "text", "control"
 
@@ -32,3 +34,19 @@ def check_env_kind(feedback: Feedback, spec: EnvSpec) -> None:
         )
     if feedback.env_kind == TEXT and spec.groups:
         raise UserError(f"the feedback {feedback.name} scores dialogues of one agent, and {spec.name} has many agents")
+
+
+def check_feedback_fits(feedback: Feedback, feed: Feed, spec: EnvSpec) -> None:
+    """Check that all parts of a feedback can score an environment's steps in the batches of a method's feed.
+
+    Raises:
+        UserError: as :func:`check_env_kind`, and for dialogues where the feed's batches hold parts of them.
+    """
+    for part in feedback_parts(feedback):
+        check_env_kind(part, spec)
+        name, is_text = part.name, isinstance(part, LimitsEnvKind) and part.env_kind == TEXT
+        if is_text and not feed.whole_episodes:
+            raise UserError(
+                f"the feedback {name} scores whole dialogues, and the method learns from parts of them "
+                f"({type(feed).__name__}): use one that learns from whole dialogues, such as grpo"
+            )

@@ -17,7 +17,6 @@ from thespis.core.contracts import Feedback
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Citation, EnvSpec, Report, Rewards
 from thespis.feedback.combined import AddedFeedback, ChainedFeedback
-from thespis.feedback.env_kind import check_env_kind
 
 
 def _to_text(run: Any) -> str | None:
@@ -47,7 +46,6 @@ class FrozenFeedback(eqx.Module):
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> PyTree:
         """A fresh state of the trained feedback, in whose place a run puts the trained one."""
-        check_env_kind(self._trained, spec)
         return self._trained.init(spec, key)
 
     def score(self, state: PyTree, batch: Batch, key: Key[Array, ""]) -> Rewards:
@@ -99,6 +97,15 @@ def replace_frozen(feedback: Any, change: Callable[[FrozenFeedback], FrozenFeedb
 def unfrozen(feedback: Any) -> Any:
     """The trained feedback of a frozen one; any other is returned as it is."""
     return unfrozen(feedback.part) if isinstance(feedback, FrozenFeedback) else feedback
+
+
+def feedback_parts(feedback: Any) -> Iterator[Any]:
+    """The feedbacks of which one is made: those in chains and sums, trained ones in place of frozen ones."""
+    if isinstance(feedback, ChainedFeedback | AddedFeedback):
+        for part in feedback.parts:
+            yield from feedback_parts(part)
+    else:
+        yield unfrozen(feedback)
 
 
 def _field_values(value: Any) -> Iterator[Any]:
