@@ -14,11 +14,13 @@ from small_envs import HostEnvAdapter, Walk
 from synthetic_batches import QUICK
 
 import thespis
+from thespis.cli.part_inspection import env_kind_of
 from thespis.core.contracts import Feedback, FitsMethod
 from thespis.core.errors import UserError
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.laws.components import check_feedback
 from thespis.core.laws.random_samples import random_transitions
+from thespis.core.parts import Part, load_own_part
 from thespis.core.records import Batch
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.feeds import Episodes, Replay, Rollouts
@@ -30,8 +32,10 @@ from thespis.feedback.combined import AddedFeedback, ChainedFeedback, map_parts
 from thespis.feedback.env_kind import check_env_kind, check_feedback_fits
 from thespis.feedback.environment import EnvironmentReward
 from thespis.feedback.frozen import Frozen, FrozenFeedback
+from thespis.feedback.implicit_reward import ImplicitProcessReward
 from thespis.feedback.process_reward import ProcessReward
 from thespis.feedback.progress_attribution import ProgressAttribution
+from thespis.feedback.registry import FEEDBACKS as FEEDBACKS_BY_NAME
 from thespis.feedback.response_discriminator import ResponseDiscriminator
 from thespis.feedback.response_length import ResponseLength
 from thespis.feedback.rnd import RandomNetworkDistillation
@@ -57,6 +61,7 @@ FEEDBACKS = {
     "process rewards": PROCESS,
     "discriminator": DISCRIMINATOR,
     "attribution": ATTRIBUTION,
+    "implicit rewards": ImplicitProcessReward(),
     "sum": AddedFeedback((PROCESS, LENGTH), (1.0, 0.5)),
     "chain": ChainedFeedback((LENGTH, ATTRIBUTION)),
     "frozen": FrozenFeedback("runs/rm", PROCESS),
@@ -188,6 +193,20 @@ def learner_leaves(run) -> dict[str, np.ndarray]:
         return checkpoint._read_leaves(file, path, entries, like)
 
 
+@pytest.mark.slow
+def test_logged_dialogues_are_scored_too(tmp_path):
+    """A method that learns from data gets the rewards of a feedback for text, in every update."""
+    feedback = AddedFeedback((EnvironmentReward(), PROCESS), (1.0, 0.5))
+    feedback = map_parts(feedback, lambda part: dataclasses.replace(part, buffer_size=32) if part is PROCESS else part)
+    settings = MODEL | {"feed.batch_size": 5, "critic.num_critic_pretrain_updates": 2}
+    run = thespis.train(
+        "a-lol", "text:maze", data="demonstrations:20", feedback=feedback, settings=settings, steps=4, episodes=2,
+        report_every=1, out=tmp_path / "run",
+    )  # fmt: skip
+    losses = run.metrics()["feedback_process-reward_process_loss"]
+    assert len(losses) == 4 and np.isfinite(losses).all() and losses[0] > 0
+
+
 # -- environments that are refused ------------------------------------------------------------------------
 
 
@@ -222,6 +241,20 @@ def test_parts_of_dialogues_are_refused():
     for feed in (Rollouts(8), Replay()):
         with pytest.raises(UserError, match="scores whole dialogues, and the method learns from parts of them"):
             check_feedback_fits(LENGTH, feed, ENV.spec)
+
+
+@pytest.mark.parametrize("name", FEEDBACKS_BY_NAME)
+def test_the_list_says_for_which_environments_a_feedback_is(name):
+    """What the source says without an import is what the class says."""
+    path = FEEDBACKS_BY_NAME[name]
+    target = load_own_part("feedback", path)
+    cls = target if isinstance(target, type) else type(target())
+    assert env_kind_of(Part("feedback", name, path)) == vars_of(cls).get("env_kind", "any")
+
+
+def vars_of(cls: type) -> dict:
+    """Attributes of a class and of its bases."""
+    return {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
 
 
 def test_text_of_many_agents_is_refused():

@@ -12,6 +12,7 @@ FEEDBACKS = {
     "environment": "thespis.feedback.environment:EnvironmentReward",
     "frozen": "thespis.feedback.frozen:FrozenFeedback",
     "gail": "thespis.feedback.adversarial:GAIL",
+    "implicit-reward": "thespis.feedback.implicit_reward:ImplicitProcessReward",
     "preferences": "thespis.feedback.preference_reward:PreferenceReward",
     "process-reward": "thespis.feedback.process_reward:ProcessReward",
     "progress-attribution": "thespis.feedback.progress_attribution:ProgressAttribution",
