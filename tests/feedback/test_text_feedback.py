@@ -42,6 +42,7 @@ from thespis.feedback.rnd import RandomNetworkDistillation
 from thespis.methods.language.grpo import GRPO
 from thespis.methods.online.ppo import PPO
 from thespis.runs import checkpoint
+from thespis.runs.config import from_config
 from thespis.runtime import keys
 from thespis.training.assembly import load_feed_data
 from thespis.training.compiled_loop import CompiledLoop
@@ -277,3 +278,13 @@ def test_runs_with_the_wrong_kind_of_feedback_do_not_start(env, feedback, tmp_pa
     settings = None if method == "ppo" else SETTINGS
     with pytest.raises(UserError, match="thespis list feedback says what works where"):
         thespis.train(method, env, feedback=feedback, settings=settings, preset=None, steps=64, out=tmp_path / "run")
+
+
+def test_runs_with_rewards_in_the_method_are_refused_in_one_line():
+    """As earlier versions had them: the class is found under its new name, and what to do is said."""
+    part = {"class": "thespis.learners.language.process_reward:ProcessRewardModel", "buffer_size": 9}
+    with pytest.raises(UserError, match=r"ProcessReward is no transform .* rewards are feedback \(--feedback") as error:
+        from_config({"class": "thespis.methods.language.ppo_lm:LanguagePPO", "rollout_transform": part})
+    assert "\n" not in str(error.value)
+    old = {"class": "thespis.learners.language.discriminator:Discriminator", "expert_data": "runs/e", "max_reward": 2.0}
+    assert from_config(old) == ResponseDiscriminator(data="runs/e", max_reward=2.0)
