@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -182,6 +183,20 @@ def test_a_trained_process_reward_is_found_by_name_frozen_and_summed(tmp_path):
     )
     assert trained and len(trained) == len(kept)
     for value, same in zip(trained.values(), kept.values(), strict=True):
+        np.testing.assert_array_equal(value, same)
+
+
+@pytest.mark.slow
+def test_a_feedback_may_start_with_the_model_of_a_run(tmp_path, monkeypatch):
+    """The first seed's model of a run is where the feedback begins, whatever model the method has."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    first = thespis.train("grpo", **RUN, settings=SETTINGS, out=tmp_path / "a")
+    feedback = ProcessReward(model=str(first.path), learning_rate=0.0, num_warmup_batches=1)
+    other = SETTINGS | {"hidden_size": 64}
+    second = thespis.train("grpo", **RUN, settings=other, feedback=feedback, out=tmp_path / "b")
+    assert (Path(second.config["feedback"]["model"]) / "config.json").exists()
+    kept = [x for path, x in learner_leaves(second).items() if ".feedback.model.model." in path]
+    for value, same in zip(kept, jax.tree.leaves(first.states.model.model), strict=True):
         np.testing.assert_array_equal(value, same)
 
 
