@@ -38,8 +38,6 @@ from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.learners.language.lm_agent import LoRA
 from thespis.learners.language.loss_masks import EnvTokensFirst
 from thespis.learners.language.preference_losses import IPOLoss
-from thespis.learners.language.process_reward import ProcessRewardModel
-from thespis.learners.language.progress_attribution import ProgressAttribution
 from thespis.learners.language.response_critics import ReferenceCritic, SoftValueCritic, SuccessCritic
 from thespis.learners.language.revisions import TrajectoryRevision
 from thespis.learners.language.rollout_transforms import SuccessReplay
@@ -517,9 +515,7 @@ CASES = {
         IndependentLearners(SPIRAL(num_players=2, feed=Episodes(3, num_envs=3), **LM)), make_text_env("kuhn-duel")
     ),
     "archer": Case(
-        ArCHer(
-            rollout_transform=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=1), feed=Episodes(3, num_envs=3), **LM
-        ),
+        ArCHer(critic=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=1), feed=Episodes(3, num_envs=3), **LM),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
     "glam": Case(
@@ -561,15 +557,6 @@ CASES = {
         GRPO(rollout_transform=SuccessReplay(8), feed=Episodes(3, group_size=3, num_envs=3), **LM),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
-    "ppo-lm with progress attribution": Case(
-        LanguagePPO(
-            advantage_estimator=TurnGAE(),
-            rollout_transform=ProgressAttribution(num_warmup_batches=1),
-            feed=Episodes(3, num_envs=3),
-            **LM,
-        ),
-        TextEnv(Maze(size=2, max_turns=3)),
-    ),
     "reinforce with trajectory revision": Case(
         REINFORCE(
             advantage_estimator=TrajectoryReturn(NoBaseline()),
@@ -582,14 +569,14 @@ CASES = {
     "sft on environment tokens": Case(
         SFT(loss_mask=EnvTokensFirst(2), feed=LoggedEpisodes(3, 4), **OFFLINE_LM), TextEnv(Maze(size=2, max_turns=3))
     ),
-    "ppo-lm with process rewards": Case(
-        LanguagePPO(
-            advantage_estimator=RewardToGo(NoBaseline(), 0.0),
-            rollout_transform=ProcessRewardModel(8, 2, 4, num_warmup_batches=1),
-            feed=Episodes(3, num_envs=3),
-            **LM,
+    "sweet-rl with a critic of turns": Case(
+        SWEET(
+            critic=OffPolicyTurnCritic(16, 2, 4, num_warmup_batches=1),
+            num_candidates=3,
+            feed=PreferencePairs(3, 2),
+            **OFFLINE_LM,
         ),
-        TextEnv(Maze(size=2, max_turns=3)),
+        TextEnv(Questions(max_turns=3, num_animals=4), use_privileged=True),
     ),
     "critic-control": Case(CriticControl(feed=Episodes(1, num_envs=3), **OFFLINE_LM), TextEnv(Review(num_clauses=1))),
     "critic-control over turns": Case(

@@ -10,12 +10,13 @@ from typing import Any
 import jax
 
 from thespis.arena.fixed_opponents import parse_opponents
-from thespis.core.contracts import Method
+from thespis.core.contracts import FitsMethod, Method
 from thespis.core.errors import UserError
 from thespis.core.spaces import contains_text
 from thespis.envs.registry import with_env_args
 from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
+from thespis.feedback.combined import map_parts
 from thespis.presets.applied import extension_warnings, with_preset
 from thespis.presets.preset import AUTO
 from thespis.runs.config import setting_paths, setting_texts
@@ -38,11 +39,10 @@ from thespis.training.assembly import (
     enable_compilation_cache,
     set_cpu_threads,
 )
-from thespis.training.data_sources import with_expert_data
 from thespis.training.initial_states import read_initial_states, split_sources
-from thespis.training.method_setup import LMMethod, prepare_method
+from thespis.training.method_setup import LMFeedback, LMMethod, prepare_feedback, prepare_method
 from thespis.training.options import RunOptions, options_from
-from thespis.training.run_config import resolve_config, run_metadata, split_settings
+from thespis.training.run_config import make_feedback, resolve_config, run_metadata, split_settings
 from thespis.training.stages import create_stages, open_stages, plan_stages, run_stages
 
 
@@ -221,10 +221,9 @@ def build_config(
     chosen: Any = start.method
     check_ranges(chosen)
     if isinstance(chosen, LMMethod):  # control runs import no language code
-        from thespis.serving.model_io import resolve_initial_model
-
-        chosen = resolve_initial_model(chosen)
-    chosen = with_expert_data(prepare_method(chosen, env), env)
+        chosen = _with_checkpoint(chosen)
+    chosen = prepare_method(chosen, env)
+    scoring = map_parts(make_feedback(feedback, feedback_texts), lambda part: _prepared_feedback(part, chosen, env))
     seed_list = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not seed_list or len(set(seed_list)) < len(seed_list) or start.steps < 1:
         raise UserError(
@@ -244,15 +243,29 @@ def build_config(
         steps=start.steps,
         num_envs=start.num_envs,
         seeds=seed_list,
-        feedback=feedback,
+        feedback=scoring,
         curriculum=curriculum,
         options=extra,
         parse_opponents=parse_opponents,
-        feedback_settings=feedback_texts,
         curriculum_settings=curriculum_texts,
     )
     parts = [*config.get("init_parts", []), *source.get("init_parts", [])]  # a frozen feedback's, then the user's
     return config | source | ({"init_parts": parts} if parts else {})
+
+
+def _with_checkpoint(part: Any) -> Any:
+    """A method or feedback whose initial language model is a checkpoint also where it was given as a run."""
+    from thespis.serving.model_io import resolve_initial_model
+
+    return resolve_initial_model(part)
+
+
+def _prepared_feedback(part: Any, method: Any, env: Any) -> Any:
+    """A feedback with the settings that it leaves to the method, and with its initial language model."""
+    part = part.for_method(method) if isinstance(part, FitsMethod) else part
+    if not isinstance(part, LMFeedback):
+        return part
+    return prepare_feedback(part, method, env, _with_checkpoint)
 
 
 def _unknown_option(name: str, method: Any) -> str:

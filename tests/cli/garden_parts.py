@@ -1,8 +1,9 @@
-"""Parts of a package that knows Thespis and that Thespis does not know: a sampler, a temperature, a critic, a feed."""
+"""Parts of a package that knows Thespis and that Thespis does not know: a sampler, a temperature, critics, feedback."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -12,6 +13,8 @@ from thespis.core.feeds import ReplaySampler
 from thespis.critics.hypernetwork import CriticArchitecture
 from thespis.critics.value_functions import build_q_function
 from thespis.data.feeds import Replay
+from thespis.feedback.text_feedback import TextFeedback
+from thespis.learners.language.response_critics import TurnAdvantageCritic
 from thespis.learners.off_policy.temperature import Temperature
 
 
@@ -75,3 +78,44 @@ class SmallReplay(Replay):
     learning_starts: int = 60
     update_interval: int = 4
     num_envs: int = 2
+
+
+class FirstTokenReward(TextFeedback):
+    """Rewards a response for beginning as few others do, by counts of first tokens that it learns."""
+
+    coef: float = 1.0
+
+    name: ClassVar[str] = "garden-words"
+    citations: ClassVar[tuple] = ()
+
+    def init_state(self, spec, dialogue_spec, key):
+        return jnp.ones(spec.action_space.vocabulary.size)
+
+    def score_turns(self, state, dialogues, key):
+        return self.coef * (1.0 - state[dialogues.responses[..., 0]] / state.sum())
+
+    def learn(self, state, dialogues, own_dialogues, key):
+        first = jnp.where(dialogues.alive, dialogues.responses[..., 0], len(state))
+        state = state.at[first].add(1.0, mode="drop")
+        return state, {"counted": state.sum()}
+
+
+class ShortIsGood(TurnAdvantageCritic):
+    """Critic that expects responses of a mean length, which it learns, and likes shorter ones."""
+
+    ema_rate: float = 0.1
+    num_critic_pretrain_updates: ClassVar[int] = 0
+    needs_log_ratio: ClassVar[bool] = False
+
+    def init_from(self, model, dialogue_spec, key):
+        return jnp.zeros(())
+
+    def values(self, critic, reference, dialogues):
+        return None
+
+    def turn_advantages(self, critic, reference, dialogues):
+        return critic - dialogues.response_mask.sum(axis=-1)
+
+    def update(self, critic, reference, dialogues, log_ratio, update_index, key):
+        length = dialogues.response_mask.sum() / jnp.maximum(dialogues.alive.sum(), 1)
+        return critic + self.ema_rate * (length - critic), (), {"mean_length": critic}

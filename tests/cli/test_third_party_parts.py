@@ -23,6 +23,8 @@ GARDEN = {
         "CriticArchitecture.narrow": "garden_parts:NarrowCritic",
         "WindowFeed.small": "garden_parts:SmallReplay",
         "Temperature.gone": "garden_parts:Gone",
+        "feedback.garden-words": "garden_parts:FirstTokenReward",
+        "TurnAdvantageCritic.short": "garden_parts:ShortIsGood",
     }
 }
 
@@ -69,13 +71,17 @@ def rows_by_name(process: subprocess.CompletedProcess, kind: str) -> dict[str, d
     [
         ("feedback", "garden-feedback", "garden_feedback:GardenFeedback"),
         ("curricula", "garden-curriculum", "garden_curriculum:GardenCurriculum"),
+        ("feedback", "garden-words", "garden_parts:FirstTokenReward"),
         ("parts", "newest-first", "garden_parts:NewestFirst"),
+        ("parts", "short", "garden_parts:ShortIsGood"),
     ],
 )
 def test_parts_of_other_packages_are_listed_without_importing_them(kind, name, path, thespis_with):
     row = rows_by_name(thespis_with("list", kind, "--json"), kind)[name]
     assert row["class"] == path and row["summary"] and "broken" not in row
-    assert row["package"] == ("garden-parts" if kind == "parts" else name)
+    assert row["package"] == ("garden-parts" if path.startswith("garden_parts") else name)
+    if kind == "feedback":
+        assert row["environments"] == ("text" if name == "garden-words" else "any")
 
 
 @pytest.mark.slow
@@ -106,6 +112,11 @@ RUNS = {
         "sac",
         "--env probe:constant-continuous --seeds 2 --set hidden_sizes=8 feed=small feed.sampler=newest-first "
         "temperature=falling temperature.timescale=30 critic=narrow critic.width=4",
+    ),
+    "a feedback and a critic for text": (
+        "grpo",
+        "--env text:maze --model blank --seeds 2 --envs 8 --feedback garden-words --set num_layers=1 hidden_size=32 "
+        "feed.group_size=4 feedback.coef=0.5 critic=short critic.ema_rate=0.3",
     ),
 }
 

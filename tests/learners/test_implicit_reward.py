@@ -76,10 +76,10 @@ def test_critic_loss_ranks_dialogues_by_return(batch):
             mean += total / count
         scores.append(mean)
     np.testing.assert_allclose(
-        implicit_reward.turn_advantages(critic, reference, dialogues).sum(axis=0), scores, rtol=1e-3, atol=1e-4
+        implicit_reward.turn_advantages(state.critic, reference, dialogues).sum(axis=0), scores, rtol=1e-3, atol=1e-4
     )
     margin = 0.7 * (np.array(scores[0::2]) - np.array(scores[1::2]))
-    *_, metrics = implicit_reward.update(state.critic, reference, dialogues, (), jnp.int32(0))
+    *_, metrics = implicit_reward.update(state.critic, reference, dialogues, (), jnp.int32(0), seed_key(0))
     assert float(metrics["critic_loss"]) == pytest.approx(np.mean(np.log1p(np.exp(-margin))), rel=1e-3)
 
 
@@ -98,8 +98,9 @@ def test_actor_prefers_the_better_half_of_candidates(batch):
     method, state = init_state(SWEET(**SMALL, num_candidates=5, nll_coef=0.2))
     critic, reference = state.critic[0], state.reference
     dialogues = Dialogues.from_transitions(steps, mask)
+    no_reference = jnp.zeros(dialogues.responses.shape)
     offline_batch = OfflineBatch(
-        dialogues, jnp.zeros(dialogues.responses.shape), critic, steps, state.dialogue_spec, reference, seed_key(5)
+        dialogues, no_reference, (), steps, state.dialogue_spec, reference, seed_key(5), critic=state.critic
     )
     prompts, turn, rows = offline_batch.sample_turn()
     candidates, scores = jax.jit(lambda *args: method.rank_candidates(offline_batch, *args))(prompts, turn, rows)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from plain_decoder import logits_of
 
-from thespis.actors.lm_policy import generate_responses
+from thespis.actors.lm_policy import DialogueSpec, generate_responses
 from thespis.core.records import Batch
 from thespis.data.feeds import LoggedEpisodes
 from thespis.envs.text.maze import Maze
@@ -184,7 +184,12 @@ def test_direct_advantages_are_differences_of_success(batch):
 
     @jax.jit
     def critic_values(model, dialogues):
-        return method.critic.values(method.critic.init_from(model), (), dialogues) + 0.0
+        return (
+            method.critic.values(
+                method.critic.init_from(model, DialogueSpec.from_spec(ENV.spec), seed_key(0)), (), dialogues
+            )
+            + 0.0
+        )
 
     dialogues = log_ratios(state.model, state.reference, steps, mask)[0]
     values, alive = np.asarray(critic_values(state.model, dialogues)), np.asarray(dialogues.alive)
@@ -214,11 +219,11 @@ def test_critics_fit_a_few_dialogues(batch, critic_config):
     reference, ratio = state.reference, jnp.zeros(dialogues.responses.shape)
 
     def step(critic, index):
-        critic, _, metrics = critic_config.update(critic, reference, dialogues, ratio, index)
+        critic, _, metrics = critic_config.update(critic, reference, dialogues, ratio, index, seed_key(0))
         return critic, metrics["critic_loss"]
 
     _, losses = jax.jit(lambda critic: jax.lax.scan(step, critic, jnp.arange(150)))(
-        critic_config.init_from(state.model)
+        critic_config.init_from(state.model, state.dialogue_spec, seed_key(0))
     )
     assert float(losses[-1]) < 0.5 * float(losses[0])
 

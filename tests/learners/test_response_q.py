@@ -14,6 +14,9 @@ from synthetic_batches import quick_key
 from thespis.core.errors import UserError
 from thespis.learners.language.dialogues import SampledDialogues
 from thespis.learners.language.turn_critic import OffPolicyTurnCritic, TurnQVNetwork
+from thespis.methods.language.archer import ArCHer
+from thespis.papers.sweet_rl.method import SWEET
+from thespis.runs.config import apply_settings
 
 
 def random_critic() -> TurnQVNetwork:
@@ -68,39 +71,55 @@ def test_targets_bootstrap_from_the_players_next_turn():
     assert all(result[1, t, row] != result[0, t, row] for t, row in non_terminal)
 
 
+def run_updates(critic: OffPolicyTurnCritic, batches, keys):
+    """States after updates on batches, and the advantages of each batch by the critic that was trained on it."""
+
+    @jax.jit
+    def step(state, dialogues, key):
+        state, _, _ = critic.update(state, (), dialogues, (), jnp.int32(0), key)
+        return state, critic.turn_advantages(state, (), dialogues)
+
+    state = jax.jit(lambda: critic.init_from(MODEL, DIALOGUE_SPEC, KEY))()
+    for dialogues, key in zip(batches, keys, strict=True):
+        state, advantages = step(state, dialogues, key)
+        yield state, np.where(dialogues.alive, advantages, 0.0)
+
+
 def test_buffer_keeps_the_latest_dialogues():
-    transform = OffPolicyTurnCritic(buffer_size=5, num_gradient_steps=1, batch_size=2)
-    step = jax.jit(lambda state, dialogues: transform(state, dialogues, 1, KEY))
-    state = jax.jit(lambda: transform.init(MODEL, DIALOGUE_SPEC, TIME, KEY))()
+    critic = OffPolicyTurnCritic(buffer_size=5, num_gradient_steps=1, batch_size=2)
     batches = [make_dialogues([3, 8], seed) for seed in range(4)]
-    for dialogues in batches:
-        state, _, _ = step(state, dialogues)
+    *_, (state, _) = run_updates(critic, batches, [KEY] * 4)
     replay, batches = jax.tree.map(np.asarray, (state.replay, batches))
     rows = [(batches[n // 2], n % 2) for n in (5, 6, 7, 3, 4)]  # dialogue n is in slot n % 5
     for slot, (dialogues, row) in enumerate(rows):
         np.testing.assert_array_equal(replay.transcript[slot], dialogues.transcript[row])
         np.testing.assert_array_equal(replay.reward[:, slot], dialogues.reward[:, row])
-    with pytest.raises(UserError, match=r"rollout_transform\.buffer_size=5 is less than the 6 dialogues"):
-        transform(state, make_dialogues([3] * 6), 1, KEY)
+    with pytest.raises(UserError, match="buffer_size=5 is less than the 6 dialogues"):
+        critic.update(state, (), make_dialogues([3] * 6), (), jnp.int32(0), KEY)
 
 
 @pytest.mark.slow
 def test_responses_are_rewarded_with_their_advantage():
     """Half of the dialogues start with token 8 and get reward 1 a turn later; the second response does not matter."""
-    transform = OffPolicyTurnCritic(
+    critic = OffPolicyTurnCritic(
         buffer_size=64, num_gradient_steps=25, batch_size=16, learning_rate=3e-3, discount=0.8, num_warmup_batches=1
     )
-    step = jax.jit(lambda state, dialogues, key: transform(state, dialogues, 1, key))
-    state = transform.init(MODEL, DIALOGUE_SPEC, TIME, KEY)
-    for i in range(24):
-        dialogues = make_dialogues([8, 3] * 8, seed=i % 4)
-        state, rewarded, _ = step(state, dialogues, quick_key(i))
-        if i == 0:
-            assert not rewarded.reward.any(), "no rewards before the warm-up is over"
-    reward = np.asarray(rewarded.reward)
+    batches = [make_dialogues([8, 3] * 8, seed=i % 4) for i in range(24)]
+    (_, first), *_, (state, reward) = run_updates(critic, batches, map(quick_key, range(24)))
+    assert not first.any(), "no advantages before the warm-up is over"
     assert (reward[0, ::2] > 0.2).all() and (reward[0, 1::2] < -0.2).all(), reward[0]
     np.testing.assert_allclose(reward[1], 0.0, atol=0.2)
     np.testing.assert_array_equal(reward[2], 0.0)
-    q, v = (np.asarray(x[0]) for x in state.critic(dialogues))
+    q, v = (np.asarray(x[0]) for x in state.critic(batches[-1]))
     np.testing.assert_allclose(q[0], np.where(np.arange(16) % 2 == 0, 0.8, 0.0), atol=0.15)
     np.testing.assert_allclose(v[0], 0.4, atol=0.15)
+    values = np.asarray(critic.values(state, (), batches[-1]))
+    np.testing.assert_allclose(values[:, :, 0], np.minimum(*np.asarray(state.critic(batches[-1])[1])), rtol=1e-6)
+
+
+def test_a_critic_of_pairs_is_refused_where_dialogues_are_sampled():
+    with pytest.raises(UserError, match="ImplicitReward learns from pairs"):
+        apply_settings(ArCHer(), ["critic=ImplicitReward"])
+    assert apply_settings(SWEET(), ["critic=OffPolicyTurnCritic"]).critic == OffPolicyTurnCritic()
+    with pytest.raises(ValueError, match="OffPolicyTurnCritic is no transform of rollouts any more"):
+        ArCHer(rollout_transform=OffPolicyTurnCritic())  # pyright: ignore

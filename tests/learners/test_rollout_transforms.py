@@ -16,7 +16,6 @@ from synthetic_batches import quick_key
 
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.learners.language.dialogues import SampledDialogues
-from thespis.learners.language.lm_agent import LMWithValueHead
 from thespis.learners.language.policy_losses import (
     ClippedSurrogate,
     DialogueLevelRatio,
@@ -24,11 +23,9 @@ from thespis.learners.language.policy_losses import (
     TokenLevelRatio,
     TurnLevelRatio,
 )
-from thespis.learners.language.progress_attribution import ProgressAttribution, turn_scores
 from thespis.learners.language.rollout_transforms import (
     MovingAverageBaseline,
     PlayerBaseline,
-    ProgressReward,
     SuccessReplay,
 )
 from thespis.nets.decoder import DecoderConfig, init_decoder
@@ -155,17 +152,6 @@ def test_tokens_that_share_a_ratio_are_clipped_together(ratio_level):
     np.testing.assert_allclose(gradient, np.where(unclipped, -ratio * advantage, 0.0), rtol=1e-4, atol=1e-6)
 
 
-def test_progress_bonus_starts_in_the_second_stage():
-    state, step = init_and_step(ProgressReward(num_stage1_updates=1, bonus_coef=10.0))
-    dialogues = make_dialogues(0, [3, 4], [1, 0, 1, 0])
-    reward = np.concatenate([np.array([[1.0, 1.0, 0.0, 0.0]], "float32"), np.asarray(dialogues.reward)[1:]])
-    dialogues = dataclasses.replace(dialogues, reward=jax.device_put(reward))
-    state, first, _ = step(state, dialogues)
-    np.testing.assert_array_equal(np.asarray(first.reward)[:2], [[0, 0, 0, 0], [1, 0, 1, 0]])
-    _, second, _ = step(state, dialogues)
-    np.testing.assert_array_equal(np.asarray(second.reward)[:2], [[1, 1, 0, 0], [1, -10, 11, 0]])
-
-
 def test_first_turn_kl_is_larger_in_the_first_stage():
     rng = np.random.default_rng(0)
     log_probs, reference_log_probs = rng.normal(size=(2, 2, 3, 2)).astype("float32")
@@ -179,45 +165,6 @@ def test_first_turn_kl_is_larger_in_the_first_stage():
     np.testing.assert_allclose(late, 0.01 * (log_probs - reference_log_probs), rtol=1e-5)
     np.testing.assert_allclose(early[0], 0.2 * (log_probs - reference_log_probs)[0], rtol=1e-5)
     np.testing.assert_array_equal(early[1], late[1])
-
-
-def test_estimator_reads_the_last_token_of_each_response():
-    dialogues = make_dialogues(0, [3, 4], [1, 0, 0, 0])
-    responses = np.array(dialogues.responses)
-    responses[0, :, 1] = -1  # a response of one token
-    dialogues = dataclasses.replace(dialogues, responses=jax.device_put(responses))
-    weight = np.random.default_rng(1).normal(size=32).astype("float32")
-    estimator = LMWithValueHead(MODEL, *jax.device_put((weight, np.float32(0))))
-    ends = [int(np.asarray(dialogues.response_starts)[turn, 0]) + count for turn, count in ((0, 1), (1, 2))]
-
-    @jax.jit
-    def both(estimator, dialogues):
-        tokens = jnp.maximum(dialogues.transcript[0], 0)
-        return turn_scores(estimator, dialogues), [estimator.model(tokens[:end], jnp.arange(end))[-1] for end in ends]
-
-    scores, last_features = jax.tree.map(np.asarray, both(estimator, dialogues))
-    for turn, features in enumerate(last_features):
-        assert scores[turn, 0] == pytest.approx(float(features @ weight) / 32**0.5, abs=1e-4)
-
-
-def test_turns_are_rewarded_with_estimated_progress():
-    """Dialogues whose first response has token 8 succeed: its reward is higher, and rewards sum to the outcome."""
-    transform = ProgressAttribution(num_warmup_batches=1, num_gradient_steps=40)
-    dialogues = make_dialogues(0, [3, 3, 4, 4], [1, 0, 1, 0, 1, 0, 0, 1])
-    returns, transcript = returns_of(dialogues), np.array(dialogues.transcript)
-    success = returns > 0
-    transcript[:, 2:5], transcript[:, 5:9] = np.where(success, 8, 2)[:, None], 1
-    dialogues = dataclasses.replace(dialogues, transcript=jax.device_put(transcript))
-    state, step = init_and_step(transform)
-    state, first, _ = step(state, dialogues)
-    np.testing.assert_array_equal(first.reward, dialogues.reward)
-    for _ in range(12):
-        state, result, _ = step(state, dialogues)
-    np.testing.assert_allclose(returns_of(result), returns, atol=1e-5)
-    scores, first_rewards = np.asarray(jax.jit(turn_scores)(state.estimator, dialogues)), np.asarray(result.reward)[0]
-    np.testing.assert_allclose(scores.sum(axis=0), returns, atol=0.15)
-    np.testing.assert_allclose(first_rewards, scores[0], atol=0.1)
-    assert first_rewards[success].min() > 0.2 + first_rewards[~success].max()
 
 
 def test_players_have_separate_baselines():

@@ -57,6 +57,43 @@ def inspect_part(part: Part) -> PartInfo:
     return _find_definition(tree, module, qualified.partition(".")[0])
 
 
+def env_kind_of(part: Part) -> str:
+    """The kind of environment that a feedback says it is for, as far as its source shows: text, control, or any."""
+    module, _, qualified = part.path.partition(":")
+    return _declared_env_kind(module, qualified.partition(".")[0], frozenset()) or "any"
+
+
+def _declared_env_kind(module: str, name: str, seen: frozenset[tuple[str, str]]) -> str:
+    """The ``env_kind`` of a class, of what a function says it returns, or of a base; empty if none is found."""
+    source, _ = _read_source(module)
+    if source in (None, UNREADABLE) or (module, name) in seen:
+        return ""
+    seen |= {(module, name)}
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return ""
+    following: list[str] = []
+    for node in tree.body:
+        match node:
+            case ast.ClassDef() if node.name == name:
+                for member in node.body:
+                    match member:
+                        case ast.AnnAssign(target=ast.Name(id="env_kind"), value=ast.Constant(value=str(kind))):
+                            return kind
+                        case ast.Assign(targets=[ast.Name(id="env_kind")], value=ast.Constant(value=str(kind))):
+                            return kind
+                following = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            case ast.FunctionDef(returns=ast.Name(id=returned)) if node.name == name:
+                following = [returned]
+            case ast.ImportFrom(module=str(origin), level=0):
+                found = [alias.name for alias in node.names if (alias.asname or alias.name) == name]
+                if found:
+                    return _declared_env_kind(origin, found[0], seen)
+    kinds = (_declared_env_kind(module, other, seen) for other in following)
+    return next((kind for kind in kinds if kind), "")
+
+
 def _find_definition(tree: ast.Module, module: str, name: str) -> PartInfo:
     is_known = False
     for node in ast.walk(tree):

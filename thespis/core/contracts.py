@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
@@ -136,6 +136,23 @@ class UsesLogProbs(Protocol):
     """
 
     uses_log_probs: ClassVar[bool]
+
+
+@runtime_checkable
+class LimitsEnvKind(Protocol):
+    """A feedback for one kind of environment alone; one without this attribute scores any."""
+
+    env_kind: ClassVar[Literal["text", "control"]]
+    """``text``: dialogues of one agent, with text as observation and as action; ``control``: no text in either."""
+
+
+@runtime_checkable
+class FitsMethod(Protocol):
+    """A feedback that leaves settings to the method it serves, such as the language model that it starts from."""
+
+    def for_method(self, method: Method) -> Feedback:
+        """The feedback with the settings that it has left open set as in ``method``."""
+        ...
 
 
 @runtime_checkable

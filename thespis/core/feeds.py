@@ -167,6 +167,8 @@ class Feed(abc.ABC):
     """Whether a dataset can take the place of collected experience."""
     crosses_episodes: ClassVar[bool] = False
     """Whether rows of a batch go on across the ends of episodes, with the actor's memory before their first step."""
+    whole_episodes: ClassVar[bool] = False
+    """Whether every row of a batch is one whole episode, masked after its end."""
     num_updates: int
     """Updates in each learning phase."""
     policy_lag: int

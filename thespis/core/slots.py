@@ -56,21 +56,19 @@ _TABLE = {
         "PolicyGradient ClippedSurrogate thespis.learners.language.nft:NegativeAwareLoss"
     ),
     "thespis.learners.language.preference_losses:PreferenceLoss": "SigmoidLoss IPOLoss HingeLoss",
-    "thespis.learners.language.response_critics:ResponseCritic": (
-        "NoCritic thespis.learners.language.implicit_reward:ImplicitReward"
-    ),
-    "thespis.learners.language.response_critics:StateValueCritic": "ReferenceCritic SuccessCritic SoftValueCritic",
+    "thespis.learners.language.response_critics:PathConsistencyCritic": "SoftValueCritic",
+    "thespis.learners.language.response_critics:ResponseCritic": "NoCritic",
+    "thespis.learners.language.response_critics:StateValueCritic": "ReferenceCritic SuccessCritic",
+    "thespis.learners.language.response_critics:TurnAdvantageCritic": """
+        thespis.learners.language.turn_critic:OffPolicyTurnCritic
+        thespis.learners.language.implicit_reward:ImplicitReward
+        """,
     "thespis.learners.language.rollout_transforms:RolloutTransform": """
         MovingAverageBaseline
         PlayerBaseline
-        ProgressReward
         SuccessReplay
         thespis.learners.language.revisions:RejectionSampling
         thespis.learners.language.revisions:TrajectoryRevision
-        thespis.learners.language.progress_attribution:ProgressAttribution
-        thespis.learners.language.process_reward:ProcessRewardModel
-        thespis.learners.language.discriminator:Discriminator
-        thespis.learners.language.turn_critic:OffPolicyTurnCritic
         """,
     "thespis.learners.multi_agent.role_contrast:AuxiliaryLoss": "RoleContrast",
     "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",

@@ -84,6 +84,7 @@ class Episodes(Feed):
     """
 
     collects: ClassVar[bool] = True
+    whole_episodes: ClassVar[bool] = True
 
     max_steps: int = 0
     """Largest number of steps of an episode; 0: the environment's time limit."""
@@ -343,12 +344,7 @@ class LoggedTransitions(WindowFeed):
         Raises:
             UserError: if no dataset is named.
         """
-        if self.data is None:
-            raise UserError(
-                "demonstrations need a dataset (make one with `thespis collect RUN`): --set feedback.data=DIR for a "
-                "feedback that learns from them; --data DIR for a method that learns from nothing else"
-            )
-        return DatasetStore(self)
+        return _dataset_store(self, self.data)
 
     def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
         """The sampler of the dataset of :attr:`data`."""
@@ -359,7 +355,7 @@ class LoggedTransitions(WindowFeed):
 class DatasetStore(Store):
     """A store that samples from a dataset at rest, and keeps nothing of what is collected."""
 
-    feed: LoggedTransitions
+    feed: Feed
 
     def sample(
         self,
@@ -371,15 +367,30 @@ class DatasetStore(Store):
         key: Key[Array, ""],
         data: DatasetSampler,
     ) -> Batch:
-        """Windows of the dataset."""
+        """Windows or episodes of the dataset."""
         return Batch(*data.sample(key), (), update_index)
+
+
+def _dataset_store(feed: Feed, data: str | None) -> DatasetStore:
+    """The store that samples from the dataset ``data``. Raises :class:`UserError` if none is named."""
+    if data is None:
+        raise UserError(
+            "demonstrations need a dataset (make one with `thespis collect RUN`): --set feedback.data=DIR for a "
+            "feedback that learns from them; --data DIR for a method that learns from nothing else"
+        )
+    return DatasetStore(feed)
 
 
 @dataclasses.dataclass(frozen=True)
 class LoggedEpisodes(Feed):
-    """Whole episodes sampled uniformly from a fixed dataset, masked after their ends."""
+    """Whole episodes sampled uniformly from a fixed dataset, masked after their ends.
+
+    As a method's only feed it takes the run's dataset; as a feedback's own feed, beside collected experience, it names
+    its own.
+    """
 
     reads_datasets: ClassVar[bool] = True
+    whole_episodes: ClassVar[bool] = True
 
     max_steps: int = 0
     """Largest number of steps of an episode; 0: that of the dataset's longest."""
@@ -387,6 +398,10 @@ class LoggedEpisodes(Feed):
     """Episodes per update."""
     max_tokens: int = 0
     """Chats of a file with more tokens are cut or left out (``docs/language-data.md``); 0: no limit."""
+    data: str | None = None
+    """The dataset beside collected experience, named as for ``--data``; None: the run's own."""
+    num_updates: int = 1
+    """Batches per update of the method, where a feedback learns from them."""
 
     @property
     def batch_shape(self) -> tuple[int, int]:
@@ -396,6 +411,20 @@ class LoggedEpisodes(Feed):
     def make_sampler(self, steps: Transition, group_size: int = 0) -> DatasetSampler | BranchedSampler:
         """The sampler of the dataset ``steps[time]``."""
         return length_buckets.make_bucketed_episodes(steps, self.max_steps, self.batch_size, group_size)
+
+    def make_store(self, total_steps: int) -> Store:
+        """A store that samples from the dataset of :attr:`data` and keeps nothing.
+
+        Raises:
+            UserError: if no dataset is named.
+        """
+        return _dataset_store(self, self.data)
+
+    def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
+        """The sampler of the dataset of :attr:`data`, without buckets of lengths: all batches have one shape."""
+        if self.data is None:
+            return ()
+        return samplers.EpisodeSampler(samplers.make_episode_table(read(self.data)[0], self.max_steps), self.batch_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -407,6 +436,7 @@ class PreferencePairs(Feed):
     """
 
     reads_datasets: ClassVar[bool] = True
+    whole_episodes: ClassVar[bool] = True
 
     max_steps: int = 0
     """Largest number of steps of an episode; 0: that of the dataset's longest."""

@@ -21,6 +21,7 @@ from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.records import Citation
 from thespis.evidence.claims import Claim
+from thespis.feedback.registry import FEEDBACKS
 from thespis.runs.config import from_config, to_config
 
 ERROR_RATE = 0.05
@@ -162,12 +163,23 @@ def upgrade_declaration(declaration: dict[str, Any]) -> dict[str, Any]:
         return data
 
     def upgrade_arm(recorded: dict[str, Any]) -> dict[str, Any]:
+        recorded = _with_feedback(recorded)
         method, options = (from_config(recorded[part]) for part in ("method", "options"))
         options = {option_names.get(name, name): value for name, value in options.items()}
         return with_env_names(recorded | {"method": to_config(method), "options": to_config(options)})
 
     arms = {name: upgrade_arm(recorded) for name, recorded in declaration["arms"].items()}
     return declaration | {"arms": arms, "envs": with_env_names(declaration["envs"])}
+
+
+def _with_feedback(arm: dict[str, Any]) -> dict[str, Any]:
+    """A recorded arm whose method computed rewards itself, where this is a feedback today: as an arm with feedback."""
+    method, options = dict(arm["method"]), dict(arm["options"].get("dict", {}))
+    for name in ("experience", "rollout_transform"):
+        part = method.get(name)
+        if isinstance(part, dict) and renames.current_name(part["class"]) in FEEDBACKS.values():
+            options["feedback"] = method.pop(name)
+    return arm | {"method": method, "options": {"dict": options}}
 
 
 def digest(declaration: Any) -> str:

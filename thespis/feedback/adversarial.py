@@ -110,6 +110,7 @@ class GAIL(eqx.Module):
     """How float observations are normalised, over both kinds of steps."""
 
     name: ClassVar[str] = "gail"
+    env_kind: ClassVar[str] = "control"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Generative Adversarial Imitation Learning", "Ho and Ermon", 2016, "arXiv:1606.03476"),
         Citation("Discriminator-Actor-Critic", "Kostrikov et al.", 2019, "arXiv:1809.02925"),
@@ -211,6 +212,7 @@ class AIRL(eqx.Module):
     """How float observations are normalised, over both kinds of steps."""
 
     name: ClassVar[str] = "airl"
+    env_kind: ClassVar[str] = "control"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Learning Robust Rewards with Adversarial IRL", "Fu et al.", 2018, "arXiv:1710.11248"),
     )

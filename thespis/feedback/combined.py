@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -27,6 +28,13 @@ def only_feed(parts: tuple[Feedback, ...]) -> Feed | None:
 def init_parts(parts: tuple[Feedback, ...], spec: EnvSpec, key: Key[Array, ""]) -> tuple[PyTree, ...]:
     """The states of all parts."""
     return tuple(part.init(spec, fold(key, f"part{i}")) for i, part in enumerate(parts))
+
+
+def map_parts(feedback: Any, change: Callable[[Any], Any]) -> Any:
+    """The feedback with each part of a chain or sum changed, at any depth; any other is changed itself."""
+    if isinstance(feedback, ChainedFeedback | AddedFeedback):
+        return dataclasses.replace(feedback, parts=tuple(map_parts(part, change) for part in feedback.parts))
+    return change(feedback)
 
 
 def update_parts(

@@ -99,6 +99,15 @@ def unfrozen(feedback: Any) -> Any:
     return unfrozen(feedback.part) if isinstance(feedback, FrozenFeedback) else feedback
 
 
+def feedback_parts(feedback: Any) -> Iterator[Any]:
+    """The feedbacks of which one is made: those in chains and sums, trained ones in place of frozen ones."""
+    if isinstance(feedback, ChainedFeedback | AddedFeedback):
+        for part in feedback.parts:
+            yield from feedback_parts(part)
+    else:
+        yield unfrozen(feedback)
+
+
 def _field_values(value: Any) -> Iterator[Any]:
     """A configured object and all values in its fields, recursively."""
     yield value

@@ -117,6 +117,7 @@ class PreferenceReward(eqx.Module):
     """Whether the mean over the same steps is first subtracted. Not where the length of episodes matters."""
 
     name: ClassVar[str] = "preferences"
+    env_kind: ClassVar[str] = "control"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Deep Reinforcement Learning from Human Preferences", "Christiano et al.", 2017, "arXiv:1706.03741"),
         Citation("PEBBLE", "Lee et al.", 2021, "arXiv:2106.05091"),

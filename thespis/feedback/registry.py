@@ -6,12 +6,18 @@ from thespis.core.parts import FEEDBACK, PartRegistry
 
 FEEDBACKS = {
     "airl": "thespis.feedback.adversarial:AIRL",
+    "attempt-progress": "thespis.papers.score.attempt_progress:AttemptProgress",
     "counts": "thespis.feedback.count_bonus:CountBonus",
     "dac": "thespis.feedback.adversarial:dac",
     "environment": "thespis.feedback.environment:EnvironmentReward",
     "frozen": "thespis.feedback.frozen:FrozenFeedback",
     "gail": "thespis.feedback.adversarial:GAIL",
+    "implicit-reward": "thespis.feedback.implicit_reward:ImplicitProcessReward",
     "preferences": "thespis.feedback.preference_reward:PreferenceReward",
+    "process-reward": "thespis.feedback.process_reward:ProcessReward",
+    "progress-attribution": "thespis.feedback.progress_attribution:ProgressAttribution",
+    "response-discriminator": "thespis.feedback.response_discriminator:ResponseDiscriminator",
+    "response-length": "thespis.feedback.response_length:ResponseLength",
     "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
     "sqil": "thespis.feedback.sqil:SQIL",
 }

@@ -81,6 +81,7 @@ class RandomNetworkDistillation(eqx.Module):
     """Environment steps in one gradient step; ``None``: the whole batch."""
 
     name: ClassVar[str] = "rnd"
+    env_kind: ClassVar[str] = "control"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Exploration by Random Network Distillation", "Burda et al.", 2018, "arXiv:1810.12894"),
     )

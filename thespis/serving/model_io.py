@@ -28,7 +28,7 @@ from thespis.language.local_engine import LocalEngine, load_engine
 from thespis.language.templating import TemplateFormatter
 from thespis.language.tokenizer import word_tokenizer
 from thespis.runtime.cache import cache_path
-from thespis.training.method_setup import LMMethod
+from thespis.training.method_setup import LMFeedback, LMMethod
 
 _WORD_TEMPLATE = (
     "{% for m in messages %}{{ m.content | trim }} {% if m.role == 'assistant' %}{{ '<end> ' }}"
@@ -144,11 +144,16 @@ def _lm_policy(run: Run, seed: int | None) -> LMPolicy:
 
 
 def resolve_initial_model(method: Any) -> Any:
-    """The method; if its initial model is a run, its first seed is exported to the cache and used as a checkpoint.
+    """The method, or the feedback with a language model; if its initial model is a run, that is a checkpoint now.
+
+    The run's first seed is exported to the cache.
 
     Raises ``UserError`` as :func:`export_checkpoint` does.
     """
-    if not isinstance(method, LMMethod) or not (Path(method.model_init.name_or_path) / "run.json").exists():
+    if (
+        not isinstance(method, LMMethod | LMFeedback)
+        or not (Path(method.model_init.name_or_path) / "run.json").exists()
+    ):
         return method
     run = load(method.model_init.name_or_path)
     digest = hashlib.sha256(run.spec.name.encode())
@@ -161,4 +166,4 @@ def resolve_initial_model(method: Any) -> Any:
             checkpoint = export_checkpoint(run, Path(temporary) / "made")
             with contextlib.suppress(OSError):  # another process has already written it
                 checkpoint.rename(cached)
-    return dataclasses.replace(method, model=str(cached))  # pyright: ignore
+    return dataclasses.replace(method, model=str(cached))  # pyright: ignore[reportArgumentType]

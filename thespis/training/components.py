@@ -26,6 +26,7 @@ from thespis.core.spaces import (
     unscale_action,
     zero_value,
 )
+from thespis.feedback.env_kind import check_feedback_fits
 from thespis.runtime.keys import fold, seed_key
 from thespis.runtime.vmap_exact import concat_seeds, prevent_inlining, with_layout
 
@@ -126,7 +127,8 @@ class MetricSums(eqx.Module):
 
 
 def init_learner_state(components: Components, spec: EnvSpec, stores: Stores, num_envs: int, root: Key[Array, ""]):
-    """Initialize the learner of one seed."""
+    """Initialize the learner of one seed. Raises ``UserError`` if the feedback cannot score the method's batches."""
+    check_feedback_fits(components.feedback, components.method.feed, spec)
     method = components.method.init(spec, fold(root, "method"))
     feedback = components.feedback.init(spec, fold(root, "feedback"))
     curriculum = components.curriculum.init(spec, fold(root, "curriculum"))

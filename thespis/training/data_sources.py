@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import hashlib
 import re
-import tempfile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,19 +13,12 @@ from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, Transition
 from thespis.core.spaces import Text
 from thespis.data.arrow_tables import is_saved_table
-from thespis.data.datasets import Dataset, read_dataset, transitions_to_columns, write_dataset
+from thespis.data.datasets import Dataset, read_dataset
 from thespis.data.dialogues import add_privileged, dialogue_transitions
 from thespis.training.method_setup import LMMethod
 
 DEMONSTRATIONS, BRANCHES, JSONL_SUFFIX = "demonstrations", "branches", ".jsonl"
 DEFAULT_DIALOGUES, DEFAULT_BRANCHES = 512, 8
-
-
-@runtime_checkable
-class ExpertDataTransform(Protocol):
-    """Rollout transform that needs a dataset of expert dialogues, named as for ``--data``."""
-
-    expert_data: str
 
 
 def build_dataset(data: str, env: Any, method: Any) -> Dataset:
@@ -131,43 +121,6 @@ def _read_chats(path: Path, method: Any) -> Dataset:
     from thespis.training.chat_datasets import chat_dataset
 
     return chat_dataset(path, directory, max_tokens(method.feed))
-
-
-def with_expert_data(method: Any, env: Any) -> Any:
-    """Resolve the expert dataset of a method with a discriminator; build it and put it into the cache if needed.
-
-    Raises ``UserError`` as :func:`build_dataset` and :func:`resolve_spec` do.
-    """
-    if not isinstance(method, LMMethod):
-        return method
-    from thespis.learners.language.discriminator import EXPERT_CACHE_PREFIX, expert_cache_path
-    from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
-
-    if not isinstance(method, LMPolicyGradient) or not isinstance(method.rollout_transform, ExpertDataTransform):
-        return method
-    part: Any = method.rollout_transform
-    if part.expert_data.startswith(EXPERT_CACHE_PREFIX):
-        return method
-    dataset = build_dataset(part.expert_data, env, method)
-    resolve_spec(dataset, env)
-    if Path(part.expert_data).is_dir():
-        return method
-    columns = transitions_to_columns(dataset.spec, dataset.steps)
-    digest = hashlib.sha256(b"".join(np.ascontiguousarray(columns[name]).tobytes() for name in sorted(columns)))
-    name = digest.hexdigest()[:16]
-    if not expert_cache_path(name).exists():
-        metadata = dataset.metadata | {
-            "observation": dataset.spec.observation_space,
-            "action": dataset.spec.action_space,
-        }
-        expert_cache_path(name).parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=expert_cache_path(name).parent) as temporary:
-            write_dataset(Path(temporary) / "made", columns, metadata | {"time_limit": dataset.spec.time_limit})
-            with contextlib.suppress(OSError):  # another process was quicker
-                (Path(temporary) / "made").rename(expert_cache_path(name))
-    return dataclasses.replace(
-        method, rollout_transform=dataclasses.replace(part, expert_data=EXPERT_CACHE_PREFIX + name)
-    )
 
 
 def resolve_spec(dataset: Dataset, env: Any) -> EnvSpec:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from thespis.core.contracts import HostEnvironment, Method
+from thespis.core.contracts import Feedback, FitsMethod, HostEnvironment, Method
 from thespis.core.errors import UserError
 from thespis.core.spaces import Text
 from thespis.envs import registry
 from thespis.envs.host.formatters import TokenizedEnv
+from thespis.feedback.env_kind import check_env_kind
 
 if TYPE_CHECKING:
     from thespis.learners.language.model_init import ModelInit
+
+TINY = "tiny"
+"""The initial model that is pretrained on its environment, as :mod:`thespis.learners.language.model_init` calls it."""
 
 
 @runtime_checkable
@@ -22,6 +28,16 @@ class LMMethod(Protocol):
 
     feed: Any
     model_init: ModelInit
+
+
+@runtime_checkable
+class LMFeedback(Feedback, FitsMethod, Protocol):
+    """Interface of feedbacks with a language model of their own."""
+
+    @property
+    def model_init(self) -> ModelInit:
+        """What the model starts from; its ``name_or_path`` is empty if that is left to a method without a model."""
+        ...
 
 
 @runtime_checkable
@@ -39,37 +55,73 @@ def prepare_method(method: Method, env: Any) -> Method:
     """
     if not isinstance(method, LMMethod):
         return _with_time_limit(method, env)
-    from thespis.learners.language.model_init import TINY
-    from thespis.learners.multi_agent.independent_learners import agent_spec
-    from thespis.training.demonstrations import collect_demonstrations, pretrain_tiny_model
-
-    if env is None and method.model_init.name_or_path == TINY:
-        raise UserError("a tiny model is pretrained on its environment: --env NAME, --model blank, or a checkpoint")
     if env is None:
+        _require_env(method.model_init)
         return method
     env = tokenize_env(env, method)
+    with _opened(env) as environment:
+        spec, feed, prepared = environment.spec, method.feed, method
+    if spec.groups and feed.collects and isinstance(method, LMActor):
+        prepared = dataclasses.replace(prepared, num_players=sum(group.num_agents for group in spec.groups))  # pyright: ignore
+    if (limited := feed.for_time_limit(spec.time_limit)) is not feed:
+        prepared = dataclasses.replace(prepared, feed=limited)  # pyright: ignore
+    _pretrain_if_new(method.model_init, env, environment)
+    return prepared
+
+
+def prepare_feedback(feedback: LMFeedback, method: Method, env: Any, resolve: Callable[[Any], Any]) -> Feedback:
+    """Fit a feedback with a language model to the environment: pretrains its tiny model if that is not cached yet.
+
+    ``resolve`` gives the feedback with a checkpoint in place of a run as its model. Raises ``UserError`` for an
+    environment without text.
+    """
+    if env is None:
+        feedback = resolve(feedback)
+        _require_env(feedback.model_init)
+        return feedback
+    env = tokenize_env(env, method)
+    with _opened(env) as environment:
+        check_env_kind(feedback, environment.spec)
+    feedback = resolve(feedback)
+    _pretrain_if_new(feedback.model_init, env, environment)
+    return feedback
+
+
+@contextlib.contextmanager
+def _opened(env: Any) -> Iterator[Any]:
+    """An instance of an environment; one that was made here for a look is closed after it."""
     is_instance = not isinstance(env, str | type) and isinstance(env, HostEnvironment)
     compiled = registry.resolve_env(env).kind == "compiled"
     environment: Any = env if is_instance else registry.make_compiled(env) if compiled else registry.make_host(env, 1)
-    spec, feed, model_init = environment.spec, method.feed, method.model_init
-    if not is_instance and not compiled:
-        environment.close()
-    prepared: Any = method
-    if spec.groups and feed.collects and isinstance(method, LMActor):
-        prepared = dataclasses.replace(prepared, num_players=sum(group.num_agents for group in spec.groups))
-    if (limited := feed.for_time_limit(spec.time_limit)) is not feed:
-        prepared = dataclasses.replace(prepared, feed=limited)
-    if spec.groups and model_init.name_or_path == TINY:
+    try:
+        yield environment
+    finally:
+        if not is_instance and not compiled:
+            environment.close()
+
+
+def _require_env(model_init: ModelInit) -> None:
+    """Raise ``UserError`` for a tiny model without an environment."""
+    if model_init.name_or_path == TINY:
+        raise UserError("a tiny model is pretrained on its environment: --env NAME, --model blank, or a checkpoint")
+
+
+def _pretrain_if_new(model_init: ModelInit, env: Any, environment: Any) -> None:
+    """Pretrain a tiny model that is not in the cache. Raises ``UserError`` for an environment without demonstrations.
+
+    ``environment`` is an instance of ``env``, perhaps closed.
+    """
+    if model_init.name_or_path != TINY:
+        return
+    from thespis.learners.multi_agent.independent_learners import agent_spec
+    from thespis.training.demonstrations import collect_demonstrations, pretrain_tiny_model
+
+    spec = environment.spec
+    if spec.groups:
         spec = agent_spec(spec, spec.groups[0])
-    if (
-        model_init.name_or_path == TINY
-        and isinstance(spec.action_space, Text)
-        and not model_init.directory(spec).exists()
-    ):
-        pretrain_tiny_model(
-            model_init, spec, collect_demonstrations(env, environment, model_init.pretrain_config.num_dialogues)
-        )
-    return prepared
+    if isinstance(spec.action_space, Text) and not model_init.directory(spec).exists():
+        demonstrations = collect_demonstrations(env, environment, model_init.pretrain_config.num_dialogues)
+        pretrain_tiny_model(model_init, spec, demonstrations)
 
 
 def _with_time_limit(method: Method, env: Any) -> Method:

@@ -13,7 +13,7 @@ from rich.text import Text
 from thespis.cli.options import JsonFlag, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.core.errors import DISTRIBUTION
-from thespis.core.parts import ENVIRONMENT, METHOD, Part, installed_parts
+from thespis.core.parts import ENVIRONMENT, FEEDBACK, METHOD, Part, installed_parts
 
 if TYPE_CHECKING:
     from thespis.core.contracts import Method
@@ -125,11 +125,12 @@ def _list_environments(out: CommandOutput) -> None:
 
 def _part_rows(parts: list[Part]) -> list[dict[str, str]]:
     """What is known of parts without importing them."""
-    from thespis.cli.part_inspection import inspect_part
+    from thespis.cli.part_inspection import env_kind_of, inspect_part
 
     infos = [(part, inspect_part(part)) for part in parts]
     return [
         {"name": part.name, "kind": part.kind, "summary": info.summary, "class": part.path, "package": part.package}
+        | ({"environments": env_kind_of(part)} if part.kind == FEEDBACK else {})
         | ({"broken": info.problem} if info.problem else {})
         for part, info in infos
     ]
@@ -150,11 +151,11 @@ def _summary(row: dict[str, str]) -> str:
 def _all_parts(kind: str) -> list[Part]:
     from thespis.core.slots import slot_parts
     from thespis.curricula.registry import REGISTRY as CURRICULA
-    from thespis.feedback.registry import REGISTRY as FEEDBACK
+    from thespis.feedback.registry import REGISTRY as FEEDBACKS
 
     if kind != "parts":
-        return (FEEDBACK if kind == "feedback" else CURRICULA).parts()
-    others = (METHOD, ENVIRONMENT, FEEDBACK.kind, CURRICULA.kind)
+        return (FEEDBACKS if kind == "feedback" else CURRICULA).parts()
+    others = (METHOD, ENVIRONMENT, FEEDBACK, CURRICULA.kind)
     return slot_parts() + [part for part in installed_parts() if part.kind not in others]
 
 
@@ -168,7 +169,10 @@ def _list_parts(out: CommandOutput, kind: str) -> None:
             "the class that parts of a slot derive from: thespis list parts SLOT; settings: thespis list parts PART"
         )
     else:
-        out.print(_table((kind, "what it is", "package"), [(r["name"], _summary(r), r["package"]) for r in rows]))
+        kinds = [(row["environments"],) if kind == "feedback" else () for row in rows]
+        header = ("environments",) if kind == "feedback" else ()
+        cells = [(row["name"], _summary(row), *of, row["package"]) for row, of in zip(rows, kinds, strict=True)]
+        out.print(_table((kind, "what it is", *header, "package"), cells))
         option = "--feedback" if kind == "feedback" else "--curriculum"
         out.print(f"settings: thespis list {kind} NAME; your own: {option} my_module:MyClass")
     out.write_result({kind: rows})

@@ -45,6 +45,7 @@ from thespis.papers.criticcontrol.method import CriticControl
 from thespis.papers.direct_advantage_policy_optimization.method import DirectAdvantagePolicyOptimization
 from thespis.papers.oreo.method import OREO
 from thespis.papers.sac_glam.method import SACGLAM
+from thespis.papers.score.attempt_progress import AttemptProgress
 from thespis.papers.score.method import SCoRe
 from thespis.papers.spiral.method import SPIRAL
 from thespis.papers.sweet_rl.method import SWEET
@@ -59,6 +60,9 @@ _MIN_PRAISE = 0.2
 """Per clause; without guidance half of the clauses are praise, which gives 0."""
 
 
+_ENV_REWARD = EnvironmentReward()
+
+
 def language_checks() -> list[tuple[str, Callable[[], str]]]:
     """Names and functions of the checks."""
     small: dict[str, Any] = {"model": "blank", "num_layers": 1, "hidden_size": 32, "minibatch_size": 64}
@@ -67,11 +71,11 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
         GRPO(**small),
         RLOO(**small),
         REINFORCE(**small, advantage_estimator=RewardToGo(LeaveOneOut())),
-        SCoRe(**small),
     ]
     slower: dict[str, Any] = small | {"learning_rate": 1e-3}
     online_methods += [LanguagePPO(**slower), SPIRAL(**small), ArCHer(**small), *_choice_methods()]
     checks = [(f"{method.name} on echo", lambda method=method: _check_online(method)) for method in online_methods]
+    checks.append(("score on echo", lambda: _check_online(SCoRe(**small), AttemptProgress())))
     offline_settings: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "learning_rate": 3e-3}
     slow_offline_settings: dict[str, Any] = offline_settings | {"learning_rate": 1e-3}
     offline_methods = [
@@ -126,11 +130,10 @@ def _check_offline(method: Any) -> str:
     return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS)
 
 
-def _check_online(method: Any) -> str:
+def _check_online(method: Any, feedback: Any = _ENV_REWARD) -> str:
     env = TextEnv(Echo(max_turns=_NUM_TURNS))
-    loop = CompiledLoop(
-        Components(method, EnvironmentReward(), FixedCurriculum()), env, method.feed.num_envs, [0], 64 * _NUM_BLOCKS
-    )
+    components = Components(method, feedback, FixedCurriculum())
+    loop = CompiledLoop(components, env, method.feed.num_envs, [0], 64 * _NUM_BLOCKS)
     carry, _ = loop.pop_metric_sums(loop.advance(loop.init(), _NUM_BLOCKS - _NUM_EVAL_BLOCKS))
     _, metric_sums = loop.pop_metric_sums(loop.advance(carry, _NUM_EVAL_BLOCKS))
     return _describe_accuracy(

@@ -88,7 +88,8 @@ def check_feedback(feedback: Feedback, spec: EnvSpec, *, seed: int = 0, num_step
     mask = jnp.asarray(first_episode_mask(steps.done))
     batch, own_batch = Batch(steps, mask, (), jnp.zeros((), "int32")), None
     if feedback.feed is not None:
-        own_steps = random_transitions(spec, rng, *feedback.feed.batch_shape)
+        own_time, own_rows = feedback.feed.batch_shape
+        own_steps = random_transitions(spec, rng, own_time or num_steps, own_rows)
         own_mask = jnp.asarray(first_episode_mask(own_steps.done))
         own_batch = Batch(own_steps, own_mask, (), jnp.zeros((), "int32"))
     if isinstance(feedback, UsesLogProbs):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -14,11 +15,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from thespis.actors.lm_policy import DialogueSpec, response_features, token_log_probs
+from thespis.core.errors import UserError
 from thespis.core.records import Transition
 from thespis.critics.value_functions import critic_observation
 from thespis.language.sampling import TemperatureSampler
 from thespis.nets.decoder import Decoder
 from thespis.objectives.decision_points import accumulate_between_decisions
+
+AnyDialogues = TypeVar("AnyDialogues", bound="Dialogues")
 
 
 class Dialogues(eqx.Module):
@@ -101,6 +105,63 @@ class Dialogues(eqx.Module):
         """Transcript tokens that the environment replied to the responses of these turns."""
         return _span_mask(self._response_ends, self.response_starts[1:], turn_mask, self.transcript.shape[1])
 
+    @classmethod
+    def empty(cls, num_rows: int, dialogue_spec: DialogueSpec, num_turns: int) -> Dialogues:
+        """Dialogues without any response."""
+        responses, alive = (
+            jnp.full((num_turns, num_rows, dialogue_spec.max_response_tokens), -1),
+            jnp.zeros((num_turns, num_rows), bool),
+        )
+        starts, transcript = (
+            jnp.zeros((num_turns + 1, num_rows), responses.dtype),
+            jnp.full((num_rows, dialogue_spec.max_length), -1),
+        )
+        return cls(transcript, starts, responses, alive, jnp.zeros(alive.shape), alive[0])
+
+    def take_rows(self: AnyDialogues, indices: Int[Array, " chosen"]) -> AnyDialogues:
+        """The dialogues in the given rows."""
+        return self._map_fields(lambda _, x: x[indices], lambda _, x: x[:, indices])
+
+    def where(self: AnyDialogues, mask: Bool[Array, " row"], other: AnyDialogues) -> AnyDialogues:
+        """The rows of this batch where ``mask`` is true, those of the other batch elsewhere."""
+
+        def choose(axis: int, name: str, x: Array) -> Array:
+            row_mask = mask.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+            return jnp.where(row_mask, x, getattr(other, name))
+
+        return self._map_fields(lambda *field: choose(0, *field), lambda *field: choose(1, *field))
+
+    def set_rows(self: AnyDialogues, indices: Int[Array, " chosen"], other: Dialogues) -> AnyDialogues:
+        """Replace the dialogues in the given rows, which must be distinct, by others of the same sizes."""
+        return self._map_fields(
+            lambda name, x: x.at[indices].set(getattr(other, name)),
+            lambda name, x: x.at[:, indices].set(getattr(other, name)),
+        )
+
+    def padded_like(self: AnyDialogues, other: Dialogues) -> AnyDialogues:
+        """The same dialogues in arrays as large as another batch's, in all axes but that of rows.
+
+        Turns beyond the other's number are cut off: dialogues of one environment have none.
+        """
+
+        def pad(row_axis: int, name: str, x: Array) -> Array:
+            sizes = [x.shape[i] if i == row_axis else size for i, size in enumerate(getattr(other, name).shape)]
+            widths = [(0, max(size - length, 0)) for size, length in zip(sizes, x.shape, strict=True)]
+            if name == "response_starts":
+                return jnp.pad(x, widths, mode="edge")[: sizes[0]]
+            fill = -1 if name in ("transcript", "responses") else 0
+            return jnp.pad(x, widths, constant_values=fill)[tuple(slice(size) for size in sizes)]
+
+        return self._map_fields(lambda *field: pad(0, *field), lambda *field: pad(1, *field))
+
+    def _map_fields(
+        self: AnyDialogues, row_fn: Callable[[str, Array], Array], time_fn: Callable[[str, Array], Array]
+    ) -> AnyDialogues:
+        """Map all fields, by ``row_fn`` if their first axis is rows, by ``time_fn`` if it is time."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        row_fields = {"transcript", "truncated"}
+        return type(self)(**{name: (row_fn if name in row_fields else time_fn)(name, x) for name, x in fields.items()})
+
     @property
     def _response_ends(self) -> Int[Array, "time row"]:
         """Length of the transcript after each response."""
@@ -169,45 +230,32 @@ class SampledDialogues(Dialogues):
     @classmethod
     def empty(cls, num_rows: int, dialogue_spec: DialogueSpec, num_turns: int) -> SampledDialogues:
         """Dialogues without any response."""
-        responses, alive = (
-            jnp.full((num_turns, num_rows, dialogue_spec.max_response_tokens), -1),
-            jnp.zeros((num_turns, num_rows), bool),
-        )
-        starts, transcript = (
-            jnp.zeros((num_turns + 1, num_rows), responses.dtype),
-            jnp.full((num_rows, dialogue_spec.max_length), -1),
-        )
-        return cls(transcript, starts, responses, alive, jnp.zeros(alive.shape), alive[0], jnp.zeros(responses.shape))
+        dialogues = Dialogues.empty(num_rows, dialogue_spec, num_turns)
+        return cls(**vars(dialogues), log_probs=jnp.zeros(dialogues.responses.shape))
 
-    def take_rows(self, indices: Int[Array, " chosen"]) -> SampledDialogues:
-        """The dialogues in the given rows."""
-        return self._map_fields(lambda _, x: x[indices], lambda _, x: x[:, indices])
 
-    def where(self, mask: Bool[Array, " row"], other: SampledDialogues) -> SampledDialogues:
-        """The rows of this batch where ``mask`` is true, those of the other batch elsewhere."""
+def with_log_probs(dialogues: Dialogues) -> SampledDialogues:
+    """Dialogues with the log-probabilities of when they were sampled; zeros for logged ones, which have none."""
+    if isinstance(dialogues, SampledDialogues):
+        return dialogues
+    return SampledDialogues(**vars(dialogues), log_probs=jnp.zeros(dialogues.responses.shape))
 
-        def choose(axis: int, name: str, x: Array) -> Array:
-            row_mask = mask.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-            return jnp.where(row_mask, x, getattr(other, name))
 
-        return self._map_fields(lambda *field: choose(0, *field), lambda *field: choose(1, *field))
+def store_latest(
+    replay: AnyDialogues, dialogues: AnyDialogues, num_batches: Int[Array, ""]
+) -> tuple[AnyDialogues, Int[Array, ""]]:
+    """The buffer of the latest dialogues with those of a batch stored, and the number of dialogues in it.
 
-    def set_rows(self, indices: Int[Array, " chosen"], other: SampledDialogues) -> SampledDialogues:
-        """Replace the dialogues in the given rows, which must be distinct."""
-        return self._map_fields(
-            lambda name, x: x.at[indices].set(getattr(other, name)),
-            lambda name, x: x.at[:, indices].set(getattr(other, name)),
-        )
+    ``num_batches``: how many batches of the same size were stored before.
 
-    def _map_fields(
-        self, row_fn: Callable[[str, Array], Array], time_fn: Callable[[str, Array], Array]
-    ) -> SampledDialogues:
-        """Map all fields, by ``row_fn`` if their first axis is rows, by ``time_fn`` if it is time."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        row_fields = {"transcript", "truncated"}
-        return SampledDialogues(
-            **{name: (row_fn if name in row_fields else time_fn)(name, x) for name, x in fields.items()}
-        )
+    Raises:
+        UserError: if the buffer is smaller than a batch.
+    """
+    size, rows = replay.alive.shape[1], dialogues.alive.shape[1]
+    if rows > size:
+        raise UserError(f"buffer_size={size} is less than the {rows} dialogues of one batch: raise it")
+    slots = (num_batches * rows + jnp.arange(rows)) % size
+    return replay.set_rows(slots, dialogues.padded_like(replay)), jnp.minimum((num_batches + 1) * rows, size)
 
 
 def sampled_dialogues(steps: Transition, mask: Bool[Array, "time row"]) -> SampledDialogues:

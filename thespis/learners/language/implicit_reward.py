@@ -7,18 +7,19 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
+from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.records import Number
 from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.dialogues import Dialogues
-from thespis.learners.language.response_critics import ResponseCritic
+from thespis.learners.language.response_critics import CriticUpdate, TurnAdvantageCritic
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
 from thespis.objectives.preferences import dpo_loss
 
 
-class ImplicitReward(ResponseCritic):
+class ImplicitReward(TurnAdvantageCritic):
     r"""Implicit reward (Zhou et al. 2025, SWEET-RL): turn advantages, learned from comparisons of dialogues.
 
     It learns which of two dialogues had the higher return.
@@ -39,13 +40,14 @@ class ImplicitReward(ResponseCritic):
     learning_rate: Number = 3e-4
     """Step size of the critic."""
     needs_log_ratio: ClassVar[bool] = False
+    needs_pairs: ClassVar[bool] = True
 
     @property
     def optimizer(self) -> Adam:
         """Optimizer of the critic: Adam with gradients clipped to norm 1."""
         return Adam(self.learning_rate, 1.0)
 
-    def init_from(self, model: Decoder) -> tuple[Decoder, PyTree]:
+    def init_from(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> tuple[Decoder, PyTree]:
         """A copy of the model, whose advantages against it are all 0, and its optimizer state."""
         critic = jax.tree.map(jnp.copy, model)
         return critic, self.optimizer.init(critic)
@@ -54,16 +56,21 @@ class ImplicitReward(ResponseCritic):
         """No state values: this critic has advantages of turns only."""
 
     def update(
-        self, critic: PyTree, reference: PyTree, dialogues: Dialogues, log_ratio: Any, update_index: Int[Array, ""]
-    ) -> tuple[PyTree, Decoder, dict[str, Float[Array, ""]]]:
+        self,
+        critic: PyTree,
+        reference: PyTree,
+        dialogues: Dialogues,
+        log_ratio: Any,
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
+    ) -> CriticUpdate:
         """One critic step on pairs of dialogues, during pretraining only.
 
-        Even rows are the better dialogues of the pairs, odd rows the worse ones. Returns the critic with its optimizer
-        state, the critic's model, and metrics.
+        Even rows are the better dialogues of the pairs, odd rows the worse ones.
         """
 
         def pair_loss(judge: Decoder) -> tuple[Array, dict[str, Array]]:
-            score = self.turn_advantages(judge, reference, dialogues).sum(axis=0)
+            score = mean_log_ratio(judge, reference, dialogues).sum(axis=0)
             better, worse = score[0::2], score[1::2]
             loss = dpo_loss(better, worse, self.beta).mean()
             return loss, {"critic_loss": loss, "critic_accuracy": jnp.mean(better > worse, dtype="float32")}
@@ -74,10 +81,15 @@ class ImplicitReward(ResponseCritic):
             (judge, opt_state),
             critic,
         )
-        return critic, critic[0], metrics
+        return critic, (), metrics
 
-    def turn_advantages(self, model: Decoder, reference: Decoder, dialogues: Dialogues) -> Float[Array, "time row"]:
+    def turn_advantages(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> Float[Array, "time row"]:
         """Advantage of each turn: the mean log-ratio over its tokens; 0 where there is no response."""
-        log_probs = [dialogues.response_log_probs(model, TemperatureSampler())[0] for model in (model, reference)]
-        ratio = jnp.where(dialogues.response_mask, log_probs[0] - jax.lax.stop_gradient(log_probs[1]), 0.0)
-        return ratio.sum(axis=-1) / jnp.maximum(dialogues.response_mask.sum(axis=-1), 1)
+        return mean_log_ratio(critic[0], reference, dialogues)
+
+
+def mean_log_ratio(model: Decoder, reference: Decoder, dialogues: Dialogues) -> Float[Array, "time row"]:
+    """Log-ratio of two models, mean over the tokens of each response; no gradient flows through the reference."""
+    log_probs = [dialogues.response_log_probs(model, TemperatureSampler())[0] for model in (model, reference)]
+    ratio = jnp.where(dialogues.response_mask, log_probs[0] - jax.lax.stop_gradient(log_probs[1]), 0.0)
+    return ratio.sum(axis=-1) / jnp.maximum(dialogues.response_mask.sum(axis=-1), 1)

@@ -7,6 +7,7 @@ reference model and a critic where a method needs them.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -17,10 +18,12 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from thespis.actors.lm_policy import DialogueSpec, LMPolicy
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition
+from thespis.core.spaces import Text
 from thespis.learners.language.dialogues import Dialogues, with_critic_observation
 from thespis.learners.language.lm_agent import TrainableLMAgent, init_opt_state, trainable_gradient_step
 from thespis.learners.language.response_critics import ResponseCritic
 from thespis.nets.decoder import Decoder
+from thespis.runtime.keys import fold
 
 
 class LMOfflineState(eqx.Module):
@@ -32,7 +35,7 @@ class LMOfflineState(eqx.Module):
     reference: PyTree
     """The reference decoder; ``()`` if there is none."""
     critic: PyTree
-    """The critic and its optimizer state; ``()`` if there is none."""
+    """The critic's state; ``()`` if there is none."""
 
 
 class OfflineBatch(eqx.Module):
@@ -42,10 +45,7 @@ class OfflineBatch(eqx.Module):
     ref_log_probs: Float[Array, "time row token"]
     """Log-probabilities by the reference; zeros if there is none."""
     values: PyTree
-    """The critic's values before each token and after the last, ``[turns, row, token]``.
-
-    The critic itself if it has no state values; ``()`` if there is none.
-    """
+    """The critic's values before each token and after the last, ``[turns, row, token]``; ``()`` if it has none."""
     transitions: Transition
     """The transitions that the dialogues come from."""
     dialogue_spec: DialogueSpec = eqx.field(static=True)
@@ -53,6 +53,8 @@ class OfflineBatch(eqx.Module):
     key: Key[Array, ""]
     update_index: int | Int[Array, ""] = 0
     """Number of updates before this one."""
+    critic: PyTree = ()
+    """The critic's state after its update."""
 
     def sample_turn(self) -> tuple[Int[Array, "row length"], Int[Array, " row"], Int[Array, " row"]]:
         """One turn of each dialogue, sampled uniformly: transcript before it, index of the turn, row indices."""
@@ -94,9 +96,8 @@ class LMOffline(TrainableLMAgent, LMOfflineSettings):
         dialogue_spec = DialogueSpec.from_spec(spec)
         model = self.init_from(spec, key)
         reference = jax.tree.map(jnp.copy, model) if self.uses_reference else ()
-        return LMOfflineState(
-            model, init_opt_state(self.make_optimizer(), model), dialogue_spec, reference, self.critic.init_from(model)
-        )
+        critic = self.critic.init_from(model, self._critic_spec(spec), fold(key, "critic"))
+        return LMOfflineState(model, init_opt_state(self.make_optimizer(), model), dialogue_spec, reference, critic)
 
     def policy(self, state: LMOfflineState, mode: Mode) -> LMPolicy:
         """The decoder as policy."""
@@ -125,10 +126,18 @@ class LMOffline(TrainableLMAgent, LMOfflineSettings):
             )
         critic_dialogues = self._critic_dialogues(batch.steps, batch.mask)
         critic, values, metrics = self.critic.update(
-            state.critic, reference, critic_dialogues, log_ratio, batch.update_index
+            state.critic, reference, critic_dialogues, log_ratio, batch.update_index, fold(key, "critic")
         )
         offline_batch = OfflineBatch(
-            dialogues, ref_log_probs, values, batch.steps, state.dialogue_spec, reference, key, batch.update_index
+            dialogues,
+            ref_log_probs,
+            values,
+            batch.steps,
+            state.dialogue_spec,
+            reference,
+            key,
+            batch.update_index,
+            critic,
         )
 
         def loss(model: Decoder) -> tuple[Array, dict[str, Array]]:
@@ -142,6 +151,13 @@ class LMOffline(TrainableLMAgent, LMOfflineSettings):
         )
         report = Report(metrics | loss_metrics | {"gradient": grad_norm})
         return LMOfflineState(model, opt_state, state.dialogue_spec, reference, critic), report
+
+    def _critic_spec(self, spec: EnvSpec) -> DialogueSpec:
+        """Limits of the dialogues as the critic reads them."""
+        dialogue_spec, privileged = DialogueSpec.from_spec(spec), spec.privileged_space
+        if not self.privileged_critic or not isinstance(privileged, Text):
+            return dialogue_spec
+        return dataclasses.replace(dialogue_spec, max_length=privileged.max_length)
 
     def _critic_dialogues(self, steps: Transition, mask: Bool[Array, "time row"]) -> Dialogues:
         """The dialogues as the critic reads them, with privileged information if ``privileged_critic`` is true."""

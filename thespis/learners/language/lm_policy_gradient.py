@@ -30,6 +30,7 @@ from thespis.learners.language.lm_agent import (
     trainable_gradient_step,
 )
 from thespis.learners.language.policy_losses import KLPenalty, LossReduction, PolicyLoss
+from thespis.learners.language.response_critics import TurnAdvantageCritic
 from thespis.learners.language.rollout_transforms import NO_TRANSFORM, RolloutTransform
 from thespis.learners.optim.minibatches import SequenceBatch, run_epochs
 from thespis.objectives.policy_losses import kl_k3
@@ -47,6 +48,8 @@ class LMPolicyGradientState(eqx.Module):
     """The reference decoder of the KL penalty; ``()`` if there is none."""
     rollout_transform_state: PyTree = ()
     """State of the rollout transform."""
+    critic: PyTree = ()
+    """State of the critic of turns; ``()`` if there is none."""
 
 
 class DialogueBatch(eqx.Module):
@@ -82,8 +85,13 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     rollout_transform: RolloutTransform | None = None
     """Transform of sampled dialogues before advantages are estimated.
 
-    None, MovingAverageBaseline, PlayerBaseline, ProgressReward, SuccessReplay, RejectionSampling,
-    TrajectoryRevision, ProgressAttribution, ProcessRewardModel, Discriminator or OffPolicyTurnCritic.
+    None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RejectionSampling or TrajectoryRevision. Rewards are
+    the run's feedback (``--feedback``).
+    """
+    critic: TurnAdvantageCritic | None = None
+    """Critic of turns, whose advantages take the place of rewards: None, or OffPolicyTurnCritic.
+
+    It has a model and a state of its own; the critic of TurnGAE and TokenGAE is a head on the policy's model.
     """
     normalize_advantage: bool = eqx.field(static=True, default=False)
     """Whether advantages are normalized to mean 0 and standard deviation 1 over the batch."""
@@ -95,6 +103,23 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     """Players that share the parameters; dialogues are compared with those of the same player."""
     feed: Episodes = eqx.field(static=True, default=Episodes(group_size=8, num_envs=64))
     """Feed of dialogues: group_size (of equal initial states), num_envs, max_steps (turns; 0: the environment's)."""
+
+    def __check_init__(self):
+        """Raise ``ValueError`` for a critic that needs pairs of dialogues.
+
+        Also for a transform that is a feedback or a critic today, as in runs of earlier versions.
+        """
+        part = self.rollout_transform
+        if part is not None and not isinstance(part, RolloutTransform):
+            raise ValueError(
+                f"{type(part).__name__} is no transform of rollouts any more: rewards are feedback (--feedback, "
+                "thespis list feedback), and critics of turns are the setting critic"
+            )
+        if self.critic is not None and self.critic.needs_pairs:
+            raise ValueError(
+                f"{type(self.critic).__name__} learns from pairs of a better and a worse dialogue, and this method "
+                "samples its own: critic=OffPolicyTurnCritic, or a method that learns from pairs (sweet-rl)"
+            )
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> LMPolicyGradientState:
         """The model that ``model`` names, with a value head of zeros.
@@ -111,15 +136,16 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
             self.feed.max_steps or dialogue_spec.max_turns,
             dataclasses.replace(dialogue_spec, num_players=self.num_players),
         )
-        transform_state = (self.rollout_transform or NO_TRANSFORM).init(
-            model, player_spec, num_turns, fold(key, "experience")
-        )
+        transform_key = fold(key, "experience")
+        transform_state = (self.rollout_transform or NO_TRANSFORM).init(model, player_spec, num_turns, transform_key)
+        critic = () if self.critic is None else self.critic.init_from(model, dialogue_spec, transform_key)
         return LMPolicyGradientState(
             model_with_head,
             init_opt_state(self.make_optimizer(), model_with_head),
             dialogue_spec,
             reference,
             transform_state,
+            critic,
         )
 
     def policy(self, state: LMPolicyGradientState, mode: Mode) -> LMPolicy:
@@ -134,10 +160,15 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
 
     def judge(self, state: LMPolicyGradientState, episode: Transition) -> Critique:
         """The critic's values of the dialogue before each response, and advantages, if there is a critic."""
-        if not self.advantage_estimator.needs_critic:
+        if not self.advantage_estimator.needs_critic and self.critic is None:
             return Critique()
         steps = jax.tree.map(lambda x: x[:, None], episode)
-        dialogue_batch = self._dialogue_batch(state, sampled_dialogues(steps, jnp.ones(steps.reward.shape, bool)), 1)
+        dialogues = sampled_dialogues(steps, jnp.ones(steps.reward.shape, bool))
+        if self.critic is not None:
+            values = self.critic.values(state.critic, state.reference, dialogues)
+            advantages = self.critic.turn_advantages(state.critic, state.reference, dialogues)
+            return Critique(value=None if values is None else values[:-1, 0, 0], advantage=advantages[:, 0])
+        dialogue_batch = self._dialogue_batch(state, dialogues, 1)
         return Critique(
             value=dialogue_batch.advantages.value[:, 0, 0], advantage=dialogue_batch.advantages.advantage[:, 0, 0]
         )
@@ -148,10 +179,12 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         """Epochs of minibatch steps over the sampled dialogues."""
         group_size = min(self.feed.group_size, batch.mask.shape[1] // self.num_players)
         dialogues = sampled_dialogues(batch.steps, batch.mask)
-        transform_state, transformed, transform_metrics = (self.rollout_transform or NO_TRANSFORM)(
-            state.rollout_transform_state, dialogues, group_size, fold(key, "experience")
+        transform_key = fold(key, "experience")
+        transform_state, dialogues, transform_metrics = (self.rollout_transform or NO_TRANSFORM)(
+            state.rollout_transform_state, dialogues, group_size, transform_key
         )
-        dialogue_batch = self._dialogue_batch(state, transformed, group_size)
+        critic, dialogues, critic_metrics = self._judge_turns(state, dialogues, batch.update_index, transform_key)
+        dialogue_batch = self._dialogue_batch(state, dialogues, group_size)
         optimizer = self.make_optimizer()
 
         def step(carry: tuple[LMWithValueHead, PyTree], data: tuple[Any, Any]) -> Any:
@@ -182,14 +215,27 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
             "turns": num_turns.mean(dtype="float32"),
             "alike": dialogue_batch.turns.zero_std_fraction,
             **transform_metrics,
+            **critic_metrics,
         }
         if self.advantage_estimator.needs_critic:
             metrics["explained_variance"] = explained_variance(
                 advantages.value, advantages.target, advantages.value_mask
             )
-        return LMPolicyGradientState(model, opt_state, state.dialogue_spec, state.reference, transform_state), Report(
-            metrics
+        new_state = LMPolicyGradientState(
+            model, opt_state, state.dialogue_spec, state.reference, transform_state, critic
         )
+        return new_state, Report(metrics)
+
+    def _judge_turns(
+        self, state: LMPolicyGradientState, dialogues: SampledDialogues, update_index: Array, key: Key[Array, ""]
+    ) -> tuple[PyTree, SampledDialogues, dict[str, Array]]:
+        """The critic of turns after an update, dialogues with its advantages as rewards, and its metrics."""
+        if self.critic is None:
+            return (), dialogues, {}
+        critic, _, metrics = self.critic.update(state.critic, state.reference, dialogues, (), update_index, key)
+        advantages = self.critic.turn_advantages(critic, state.reference, dialogues)
+        rewards = jnp.where(dialogues.alive, jax.lax.stop_gradient(advantages), 0.0)
+        return critic, dataclasses.replace(dialogues, reward=rewards), metrics
 
     def _dialogue_batch(
         self, state: LMPolicyGradientState, dialogues: SampledDialogues, group_size: int
@@ -245,4 +291,6 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         if self.advantage_estimator.needs_critic:
             critic_loss = masked_mean(jnp.square(model.value(features) - advantages.target), advantages.value_mask)
             total, metrics = total + self.vf_coef * critic_loss, metrics | {"critic_loss": critic_loss}
+        if self.critic is not None and self.critic.num_critic_pretrain_updates:
+            total = jnp.where(update_index < self.critic.num_critic_pretrain_updates, 0.0, total)
         return total, metrics

@@ -1,7 +1,8 @@
-"""Critics of logged dialogues: values before each token, learned besides the language model from the same data.
+"""Critics of dialogues, learned beside a language model from the dialogues that it acts in, or from logged ones.
 
-Values are ``[turns, row, token]``, before each token and after the last turn. A critic of turns or of whole
-dialogues gives all tokens of a turn or dialogue the same value.
+:class:`ResponseCritic` is the slot, and two abstract classes say what a method may use of a critic: the values before
+each token, or how much better a response is than expected. Values are ``[turns, row, token]``, before each token and
+after the last turn. A critic of turns or of whole dialogues gives all tokens of a turn or dialogue the same value.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.actors.lm_policy import response_features
+from thespis.actors.lm_policy import DialogueSpec, response_features
 from thespis.core.records import Number
 from thespis.learners.language.dialogues import Dialogues, sum_from_token
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
@@ -25,11 +26,14 @@ from thespis.objectives.statistics import masked_mean
 
 TokenValues = Float[Array, "turns row token"]
 CriticUpdate = tuple[PyTree, Any, dict[str, Float[Array, ""]]]
-"""The critic with its optimizer state, its values (``()`` if it has none), and metrics."""
+"""The critic's state, its values (``()`` if it has none), and metrics."""
 
 
 class ResponseCritic(eqx.Module):
-    """Slot: the critic of logged dialogues."""
+    """Slot: a critic of dialogues, with a state of its own."""
+
+    needs_pairs: ClassVar[bool] = False
+    """Whether it learns from pairs of dialogues, even rows the better and odd rows the worse ones."""
 
     @property
     @abc.abstractmethod
@@ -43,8 +47,8 @@ class ResponseCritic(eqx.Module):
     """Whether ``update`` uses the log-ratio of model and reference."""
 
     @abc.abstractmethod
-    def init_from(self, model: Decoder) -> PyTree:
-        """The critic with its optimizer state, made from the initial model; ``()`` if there is none."""
+    def init_from(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> PyTree:
+        """The initial state, a tree of arrays, made from the initial model; ``()`` if there is none."""
 
     @abc.abstractmethod
     def values(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> TokenValues | None:
@@ -52,17 +56,51 @@ class ResponseCritic(eqx.Module):
 
     @abc.abstractmethod
     def update(
-        self, critic: PyTree, reference: PyTree, dialogues: Dialogues, log_ratio: Any, update_index: Int[Array, ""]
+        self,
+        critic: PyTree,
+        reference: PyTree,
+        dialogues: Dialogues,
+        log_ratio: Any,
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
     ) -> CriticUpdate:
-        """One update of the critic."""
+        """One update of the critic: its new state, values of the dialogues (``()`` if it has none), and metrics."""
 
 
 class StateValueCritic(ResponseCritic):
-    """Slot: a critic of logged dialogues that has values before each token."""
+    """Slot: a critic of dialogues that has values before each token."""
 
     @abc.abstractmethod
     def values(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> TokenValues:
         """Values of the dialogues."""
+
+
+class PathConsistencyCritic(StateValueCritic):
+    """Slot: a critic of values that include a KL penalty from there on, for methods that fit a policy to them."""
+
+    beta: eqx.AbstractVar[Number]
+    """Weight of the KL from the reference, above 0."""
+
+    @property
+    @abc.abstractmethod
+    def turn_level(self) -> bool:
+        """Whether a step is a turn; else it is a token. A field."""
+
+    def step_mask(self, dialogues: Dialogues) -> Bool[Array, "time row token"]:
+        """Tokens at which a step begins."""
+        return (
+            dialogues.response_mask & (jnp.arange(dialogues.response_mask.shape[-1]) == 0)
+            if self.turn_level
+            else dialogues.response_mask
+        )
+
+
+class TurnAdvantageCritic(ResponseCritic):
+    """Slot: a critic of dialogues that says how much better a response is than what is expected before it."""
+
+    @abc.abstractmethod
+    def turn_advantages(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> Float[Array, "time row"]:
+        """Advantage of each response, by what is said up to its end: nothing after it is read."""
 
 
 class NoCritic(ResponseCritic):
@@ -73,7 +111,7 @@ class NoCritic(ResponseCritic):
     needs_log_ratio: ClassVar[bool] = False
     """Whether ``update`` uses the log-ratio of model and reference."""
 
-    def init_from(self, model: Decoder) -> PyTree:
+    def init_from(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> PyTree:
         """An empty state: nothing has to be kept."""
         return ()
 
@@ -81,7 +119,13 @@ class NoCritic(ResponseCritic):
         """Values of the dialogues: none, as there is no critic."""
 
     def update(
-        self, critic: PyTree, reference: PyTree, dialogues: Dialogues, log_ratio: Any, update_index: Int[Array, ""]
+        self,
+        critic: PyTree,
+        reference: PyTree,
+        dialogues: Dialogues,
+        log_ratio: Any,
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
     ) -> CriticUpdate:
         """Return the state unchanged: nothing is learned."""
         return (), (), {}
@@ -99,7 +143,7 @@ class ReferenceCritic(StateValueCritic):
     """Step size of the head."""
     needs_log_ratio: ClassVar[bool] = False
 
-    def init_from(self, model: Decoder) -> PyTree:
+    def init_from(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> PyTree:
         """A head that predicts 0, and its optimizer state."""
         head = jnp.zeros(model.config.hidden_size), jnp.zeros(())
         return head, Adam(self.learning_rate, 1.0).init(head)
@@ -111,7 +155,13 @@ class ReferenceCritic(StateValueCritic):
         return jnp.broadcast_to(value, (*dialogues.response_starts.shape, dialogues.responses.shape[-1]))
 
     def update(
-        self, critic: PyTree, reference: PyTree, dialogues: Dialogues, log_ratio: Any, update_index: Int[Array, ""]
+        self,
+        critic: PyTree,
+        reference: PyTree,
+        dialogues: Dialogues,
+        log_ratio: Any,
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
     ) -> CriticUpdate:
         """One step on the squared error to the returns."""
 
@@ -137,7 +187,7 @@ class SuccessCritic(StateValueCritic):
     """Step size of the critic."""
     needs_log_ratio: ClassVar[bool] = False
 
-    def init_from(self, model: Decoder) -> PyTree:
+    def init_from(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> PyTree:
         """A copy of the model with a value head, and its optimizer state."""
         return _init_value_model(model, self.learning_rate)
 
@@ -146,7 +196,13 @@ class SuccessCritic(StateValueCritic):
         return _broadcast_turn_values(self.max_return * jax.nn.sigmoid(_token_values(critic[0], dialogues)), dialogues)
 
     def update(
-        self, critic: PyTree, reference: PyTree, dialogues: Dialogues, log_ratio: Any, update_index: Int[Array, ""]
+        self,
+        critic: PyTree,
+        reference: PyTree,
+        dialogues: Dialogues,
+        log_ratio: Any,
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
     ) -> CriticUpdate:
         """One step on the cross-entropy to rewards to go, as shares of ``max_return`` in [0, 1]."""
 
@@ -161,7 +217,7 @@ class SuccessCritic(StateValueCritic):
         return _critic_step(self, critic, loss_fn, update_index)
 
 
-class SoftValueCritic(StateValueCritic):
+class SoftValueCritic(PathConsistencyCritic):
     """Soft-value critic: predicts rewards to go minus the KL to come (Wang et al. 2024, OREO).
 
     It is a separate decoder with a linear head.
@@ -176,7 +232,7 @@ class SoftValueCritic(StateValueCritic):
     num_critic_pretrain_updates: ClassVar[int] = 0
     needs_log_ratio: ClassVar[bool] = True
 
-    def init_from(self, model: Decoder) -> PyTree:
+    def init_from(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> PyTree:
         """A copy of the model with a value head, and its optimizer state."""
         return _init_value_model(model, self.learning_rate)
 
@@ -185,16 +241,14 @@ class SoftValueCritic(StateValueCritic):
         values = _token_values(critic[0], dialogues)
         return _broadcast_turn_values(values, dialogues) if self.turn_level else values
 
-    def step_mask(self, dialogues: Dialogues) -> Bool[Array, "time row token"]:
-        """Tokens at which a step begins."""
-        return (
-            dialogues.response_mask & (jnp.arange(dialogues.response_mask.shape[-1]) == 0)
-            if self.turn_level
-            else dialogues.response_mask
-        )
-
     def update(
-        self, critic: PyTree, reference: PyTree, dialogues: Dialogues, log_ratio: Any, update_index: Int[Array, ""]
+        self,
+        critic: PyTree,
+        reference: PyTree,
+        dialogues: Dialogues,
+        log_ratio: Any,
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
     ) -> CriticUpdate:
         """One step on the squared error to rewards to go minus ``beta`` times the log-ratio from there on."""
         target = dialogues.rewards_to_go[..., None] - self.beta * sum_from_token(log_ratio, dialogues.response_mask)

@@ -125,34 +125,6 @@ class PlayerBaseline(RolloutTransform):
         return state, lowered, {"baseline": state.mean(), "baseline_apart": state.max() - state.min()}
 
 
-class ProgressReward(RolloutTransform):
-    """Progress reward: each attempt earns its reward plus ``bonus_coef`` times the gain over the previous one.
-
-    For the first ``num_stage1_updates`` batches only the last attempt is rewarded, by its own reward (Kumar et al.
-    2024, SCoRe: stages I and II).
-    """
-
-    num_stage1_updates: int = eqx.field(static=True, default=100)
-    """Batches of the first stage."""
-    bonus_coef: Number = 10.0
-    """Weight of the progress bonus: their alpha."""
-
-    def init(self, model: Decoder, dialogue_spec: DialogueSpec, num_turns: int, key: Key[Array, ""]) -> Int[Array, ""]:
-        """Number of batches so far: 0."""
-        return jnp.zeros((), "int32")
-
-    def __call__(
-        self, state: Int[Array, ""], dialogues: SampledDialogues, group_size: int, key: Key[Array, ""]
-    ) -> tuple[Int[Array, ""], SampledDialogues, dict[str, Array]]:
-        """Dialogues with shaped rewards."""
-        earned = jnp.where(dialogues.alive, dialogues.reward, 0.0)
-        previous = jnp.pad(earned[:-1], ((1, 0), (0, 0)))
-        is_retry = jnp.arange(len(earned))[:, None] > 0
-        shaped = earned + jnp.where(is_retry, self.bonus_coef * (earned - previous), 0.0)
-        reward = jnp.where(state < self.num_stage1_updates, jnp.where(dialogues.is_last_turn, earned, 0.0), shaped)
-        return state + 1, dataclasses.replace(dialogues, reward=reward), {"progress": (earned[-1] - earned[0]).mean()}
-
-
 class SuccessReplayState(eqx.Module):
     """State of success replay: one stored dialogue per slot, its prompt, and whether the slot is occupied."""
 

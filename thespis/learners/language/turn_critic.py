@@ -1,4 +1,4 @@
-r"""Off-policy critic of whole responses, whose advantages replace the rewards of turns (ArCHer).
+r"""Off-policy critic of whole responses, whose advantages of turns teach the policy (ArCHer).
 
 .. math::
 
@@ -14,8 +14,7 @@ policy learns from the newest dialogues, not from replayed states.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -23,10 +22,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.actors.lm_policy import DialogueSpec, response_features
-from thespis.core.errors import UserError
 from thespis.core.records import Number
-from thespis.learners.language.dialogues import SampledDialogues
-from thespis.learners.language.rollout_transforms import RolloutTransform
+from thespis.learners.language.dialogues import Dialogues, SampledDialogues, store_latest, with_log_probs
+from thespis.learners.language.response_critics import CriticUpdate, TokenValues, TurnAdvantageCritic
 from thespis.learners.optim.optimizers import Adam, gradient_step, polyak_update
 from thespis.nets.decoder import Decoder
 from thespis.objectives.statistics import masked_mean
@@ -43,9 +41,7 @@ class TurnQVNetwork(eqx.Module):
     v_weights: Float[Array, "twin features"]
     bias: Float[Array, "kind twin"]
 
-    def __call__(
-        self, dialogues: SampledDialogues
-    ) -> tuple[Float[Array, "twin time row"], Float[Array, "twin places row"]]:
+    def __call__(self, dialogues: Dialogues) -> tuple[Float[Array, "twin time row"], Float[Array, "twin places row"]]:
         """Q at the last token of each response, V before each and after the dialogue."""
         features = response_features(
             self.model, dialogues.transcript, dialogues.response_starts, dialogues.responses.shape[-1] + 1
@@ -73,8 +69,8 @@ class TurnCriticState(eqx.Module):
     num_batches: Int[Array, ""]
 
 
-class OffPolicyTurnCritic(RolloutTransform):
-    """Off-policy turn critic: the reward of a turn is replaced by ``Q - V``.
+class OffPolicyTurnCritic(TurnAdvantageCritic):
+    """Off-policy turn critic: the advantage of a response is ``Q - V``, learned from a replay buffer of dialogues.
 
     ``advantage_estimator=RewardToGo(NoBaseline(), 0.0)`` gives it to the tokens of its turn only.
     """
@@ -92,14 +88,16 @@ class OffPolicyTurnCritic(RolloutTransform):
     tau: Number = 0.1
     """Polyak rate of the target critic per step, in (0, 1]."""
     num_warmup_batches: int = eqx.field(static=True, default=10)
-    """Batches that train the critic before its advantages are used; until then rewards are 0."""
+    """Batches that train the critic before its advantages are used; until then they are 0."""
+    num_critic_pretrain_updates: ClassVar[int] = 0
+    needs_log_ratio: ClassVar[bool] = False
 
     @property
     def optimizer(self) -> Adam:
         """Optimizer of the critic: Adam with gradients clipped to norm 1."""
         return Adam(self.learning_rate, 1.0)
 
-    def init(self, model: Decoder, dialogue_spec: DialogueSpec, num_turns: int, key: Key[Array, ""]) -> TurnCriticState:
+    def init_from(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> TurnCriticState:
         """Critic and target from the policy's decoder, with heads of small random weights, and an empty buffer."""
         width = model.config.hidden_size
         q_weights, v_weights = _INIT_SCALE * jax.random.normal(
@@ -111,47 +109,63 @@ class OffPolicyTurnCritic(RolloutTransform):
             critic,
             target,
             opt_state,
-            SampledDialogues.empty(self.buffer_size, dialogue_spec, num_turns),
+            SampledDialogues.empty(self.buffer_size, dialogue_spec, dialogue_spec.max_turns),
             jnp.zeros((), "int32"),
         )
 
-    def __call__(
-        self, state: TurnCriticState, dialogues: SampledDialogues, group_size: int, key: Key[Array, ""]
-    ) -> tuple[TurnCriticState, SampledDialogues, dict[str, Array]]:
-        """Train the critic, then replace rewards by its advantages.
+    def values(self, critic: TurnCriticState, reference: PyTree, dialogues: Dialogues) -> TokenValues:
+        """The smaller of two values before each turn and after the last one, the same for all tokens of a turn."""
+        value = critic.critic(dialogues)[1].min(axis=0)
+        return jnp.broadcast_to(value[..., None], (*value.shape, dialogues.responses.shape[-1]))
+
+    def turn_advantages(
+        self, critic: TurnCriticState, reference: PyTree, dialogues: Dialogues
+    ) -> Float[Array, "time row"]:
+        """``Q - V``, each the smaller of two; 0 until the warm-up is over."""
+        q, v = critic.critic(dialogues)
+        advantage = q.min(axis=0) - v[:, :-1].min(axis=0)
+        return jnp.where(critic.num_batches <= self.num_warmup_batches, 0.0, advantage)
+
+    def update(
+        self,
+        critic: TurnCriticState,
+        reference: PyTree,
+        dialogues: Dialogues,
+        log_ratio: Any,
+        update_index: Int[Array, ""],
+        key: Key[Array, ""],
+    ) -> CriticUpdate:
+        """Store the dialogues, then train the critic; values are those after it.
 
         Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
         """
         rows = dialogues.alive.shape[1]
-        if rows > self.buffer_size:
-            raise UserError(
-                f"rollout_transform.buffer_size={self.buffer_size} is less than the {rows} dialogues of one batch: "
-                "raise it"
-            )
-        slots = (state.num_batches * rows + jnp.arange(rows)) % self.buffer_size
-        replay = state.replay.set_rows(slots, dialogues)
-        num_stored = jnp.minimum((state.num_batches + 1) * rows, self.buffer_size)
+        replay, num_stored = store_latest(critic.replay, with_log_probs(dialogues), critic.num_batches)
 
         def step(carry: Any, tick: Array) -> Any:
-            critic, target, opt_state = carry
+            network, target, opt_state = carry
             old_key, new_key = jax.random.split(fold(key, "rows", tick))
             replayed = replay.take_rows(jax.random.randint(old_key, (self.batch_size,), 0, num_stored))
             sampled = dialogues.take_rows(jax.random.randint(new_key, (self.batch_size,), 0, rows))
-            critic, opt_state, losses, _ = gradient_step(
-                self.optimizer, lambda critic: self.compute_loss(critic, target, replayed, sampled), critic, opt_state
+            network, opt_state, losses, _ = gradient_step(
+                self.optimizer,
+                lambda network: self.compute_loss(network, target, replayed, sampled),
+                network,
+                opt_state,
             )
-            return (critic, polyak_update(target, critic, self.tau), opt_state), losses
+            return (network, polyak_update(target, network, self.tau), opt_state), losses
 
-        carry = state.critic, state.target_critic, state.opt_state
-        (critic, target, opt_state), losses = jax.lax.scan(step, carry, jnp.arange(self.num_gradient_steps))
-        q, v = critic(dialogues)
-        advantage = jnp.where(state.num_batches < self.num_warmup_batches, 0.0, q.min(axis=0) - v[:, :-1].min(axis=0))
-        metrics = {"critic_loss": losses.mean(), "critic_value": masked_mean(v[0, :-1], dialogues.alive)}
-        rewarded_dialogues = dataclasses.replace(dialogues, reward=jnp.where(dialogues.alive, advantage, 0.0))
-        return TurnCriticState(critic, target, opt_state, replay, state.num_batches + 1), rewarded_dialogues, metrics
+        carry = critic.critic, critic.target_critic, critic.opt_state
+        (network, target, opt_state), losses = jax.lax.scan(step, carry, jnp.arange(self.num_gradient_steps))
+        critic = TurnCriticState(network, target, opt_state, replay, critic.num_batches + 1)
+        metrics = {
+            "critic_loss": losses.mean(),
+            "critic_value": masked_mean(network(dialogues)[1][0, :-1], dialogues.alive),
+        }
+        return critic, self.values(critic, reference, dialogues), metrics
 
     def compute_loss(
-        self, critic: TurnQVNetwork, target_critic: TurnQVNetwork, replayed: SampledDialogues, sampled: SampledDialogues
+        self, critic: TurnQVNetwork, target_critic: TurnQVNetwork, replayed: Dialogues, sampled: Dialogues
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Squared errors of Q on ``replayed`` dialogues and of V on ``sampled`` ones; the sum, twice."""
         q, q_target = critic(replayed)[0], jax.lax.stop_gradient(self.q_targets(target_critic(replayed)[1], replayed))
@@ -161,9 +175,7 @@ class OffPolicyTurnCritic(RolloutTransform):
         )
         return loss, loss
 
-    def q_targets(
-        self, value: Float[Array, "twin places row"], dialogues: SampledDialogues
-    ) -> Float[Array, "twin time row"]:
+    def q_targets(self, value: Float[Array, "twin places row"], dialogues: Dialogues) -> Float[Array, "twin time row"]:
         """Q targets: reward plus the discounted value before the next own turn.
 
         After the last turn there is a value only if the dialogue was truncated.

@@ -17,15 +17,15 @@ from thespis.core.records import Citation
 from thespis.learners.language.advantage_estimators import AdvantageEstimator, NoBaseline, RewardToGo
 from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
 from thespis.learners.language.policy_losses import FixedLength, LossReduction, PolicyGradient, PolicyLoss
-from thespis.learners.language.rollout_transforms import RolloutTransform
+from thespis.learners.language.response_critics import TurnAdvantageCritic
 from thespis.learners.language.turn_critic import OffPolicyTurnCritic
 
 
 class ArCHer(LMPolicyGradient):
     """ArCHer: hierarchical RL with an off-policy turn critic and token-level REINFORCE, for multi-turn dialogues."""
 
-    rollout_transform: RolloutTransform | None = OffPolicyTurnCritic()
-    """Rewards of turns: OffPolicyTurnCritic, from a critic that learns off-policy."""
+    critic: TurnAdvantageCritic | None = OffPolicyTurnCritic()
+    """Critic of turns: OffPolicyTurnCritic, which learns off-policy, or one of your own."""
     advantage_estimator: AdvantageEstimator = RewardToGo(NoBaseline(), 0.0)
     """Advantage estimator: RewardToGo or TrajectoryReturn (with a group baseline), TurnGAE or TokenGAE."""
     objective: PolicyLoss = PolicyGradient()

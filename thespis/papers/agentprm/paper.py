@@ -7,17 +7,16 @@ from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import THREE_TURN_SETTINGS
 from thespis.evidence.measures import final_return, learning_curve_auc
 from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.feedback.process_reward import ProcessReward
 from thespis.learners.language.advantage_estimators import LeaveOneOut, NoBaseline, RewardToGo
 from thespis.learners.language.policy_losses import ReverseKL
-from thespis.learners.language.process_reward import ProcessRewardModel
 from thespis.methods.language.reinforce import REINFORCE
 
-_PROCESS_REWARD = REINFORCE(
+_TURN_REWARDS = REINFORCE(
     **THREE_TURN_SETTINGS,
     advantage_estimator=RewardToGo(NoBaseline(), 0.0),
     minibatch_size=64,
     kl_penalty=ReverseKL(0.01),
-    rollout_transform=ProcessRewardModel(buffer_size=256, num_warmup_batches=5),
 )
 _OUTCOME_REWARD = REINFORCE(
     **THREE_TURN_SETTINGS, advantage_estimator=RewardToGo(LeaveOneOut()), minibatch_size=64, kl_penalty=ReverseKL(0.01)
@@ -38,14 +37,16 @@ PAPER = Paper(
     "learn.",
     claim="With process rewards, 3B models improve over iterations in ALFWorld and end above GPT-4o baselines.",
     parts=(
-        "thespis.learners.language.process_reward:ProcessRewardModel",
+        "thespis.feedback.process_reward:ProcessReward",
         "thespis.methods.language.reinforce:REINFORCE",
     ),
-    command="thespis train reinforce --env text:maze --model tiny --steps 50000 --set "
-    "rollout_transform=ProcessRewardModel "
-    "advantage_estimator.discount=0 kl_penalty=ReverseKL",
+    command="thespis train reinforce --env text:maze --model tiny --steps 50000 "
+    "--feedback process-reward --set advantage_estimator.discount=0 kl_penalty=ReverseKL",
     miniature=Trial(
-        arms=(Arm("process", _PROCESS_REWARD), Arm("outcome", _OUTCOME_REWARD)),
+        arms=(
+            Arm("process", _TURN_REWARDS, {"feedback": ProcessReward(buffer_size=256, num_warmup_batches=5)}),
+            Arm("outcome", _OUTCOME_REWARD),
+        ),
         envs=("thespis.evidence.language_tasks:MAZE_2X2",),
         steps=120 * 3 * 64,
         claims=(

@@ -34,7 +34,7 @@ PAPER = Paper(
     command="thespis train archer --env text:household --model tiny --steps 50000 --set num_pretrain_steps=1000",
     miniature=Trial(
         arms=(
-            Arm("ArCHer", ArCHer(**_UNGROUPED_SETTINGS, learning_rate=1e-4, rollout_transform=_CRITIC)),
+            Arm("ArCHer", ArCHer(**_UNGROUPED_SETTINGS, learning_rate=1e-4, critic=_CRITIC)),
             Arm("REINFORCE", REINFORCE(**HOUSEHOLD_SETTINGS, advantage_estimator=TrajectoryReturn(LeaveOneOut()))),
             Arm("GRPO", GRPO(**HOUSEHOLD_SETTINGS)),
             Arm("PPO", LanguagePPO(**_UNGROUPED_SETTINGS)),

@@ -28,7 +28,7 @@ from thespis.core.records import Citation, Number
 from thespis.data.feeds import LoggedEpisodes
 from thespis.learners.language.dialogues import sum_from_token
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
-from thespis.learners.language.response_critics import SoftValueCritic
+from thespis.learners.language.response_critics import PathConsistencyCritic, SoftValueCritic
 from thespis.nets.decoder import Decoder
 from thespis.objectives.policy_losses import kl_k2
 from thespis.objectives.statistics import masked_mean
@@ -37,7 +37,7 @@ from thespis.objectives.statistics import masked_mean
 class OREO(LMOffline):
     """OREO: offline RL of language models by path consistency between policy and soft value, for dialogues."""
 
-    critic: SoftValueCritic = SoftValueCritic()
+    critic: PathConsistencyCritic = SoftValueCritic()
     """Soft-value critic: beta, turn_level (whether steps are turns), learning_rate."""
     kl_coef: Number = 0.01
     """Alpha: coefficient of the divergence from the reference in the policy loss."""

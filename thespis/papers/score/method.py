@@ -8,7 +8,10 @@ own reward over those of the other dialogues with the same question.
 Source: Kumar et al., 2024, stages I and II. Not verified: alpha and the KL coefficients, which the paper's appendix
 has.
 
-Differs: the first stage is a number of updates of one run, ``rollout_transform.num_stage1_updates`` and
+The rewards are a feedback, ``--feedback attempt-progress`` (:mod:`thespis.papers.score.attempt_progress`); without it
+this method learns from those of the environment.
+
+Differs: the first stage is a number of updates of one run, ``feedback.num_stage1_updates`` and
 ``kl_penalty.num_stage1_updates``; the reward of the second attempt is not credited to the first, where alpha above 1
 would reward it for being wrong. Needs an environment that rewards each attempt, such as
 ``Correction(first_reward=1.0)``.
@@ -29,11 +32,13 @@ from thespis.learners.language.policy_losses import (
     PolicyGradient,
     PolicyLoss,
 )
-from thespis.learners.language.rollout_transforms import ProgressReward, RolloutTransform
 
 
 class SCoRe(LMPolicyGradient):
-    """SCoRe: two-stage policy gradient that trains a language model to correct its own answers."""
+    """SCoRe: two-stage policy gradient that trains a language model to correct its own answers.
+
+    With the feedback ``attempt-progress``, which rewards progress in the second stage.
+    """
 
     advantage_estimator: AdvantageEstimator = RewardToGo(LeaveOneOut(), 0.0)
     """Advantage estimator: RewardToGo or TrajectoryReturn (with a group baseline), TurnGAE or TokenGAE."""
@@ -43,8 +48,6 @@ class SCoRe(LMPolicyGradient):
     """Average of the token losses: FixedLength, TokenMean or SequenceMean."""
     kl_penalty: KLPenalty | None = FirstTurnKL()
     """KL penalty to the initial model: FirstTurnKL, ReverseKL, K3 or None."""
-    rollout_transform: RolloutTransform | None = ProgressReward()
-    """Rewards of attempts: ProgressReward, or None (the environment's)."""
 
     name: ClassVar[str] = "score"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -52,5 +55,5 @@ class SCoRe(LMPolicyGradient):
     )
     details: ClassVar[tuple[str, ...]] = (
         "a first stage keeps first responses close to the initial model",
-        "progress is rewarded in the second",
+        "progress is rewarded in the second (--feedback attempt-progress)",
     )

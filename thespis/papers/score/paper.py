@@ -9,20 +9,17 @@ from thespis.evidence.language_tasks import CORRECTION_SETTINGS, second_attempt_
 from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.learners.language.advantage_estimators import LeaveOneOut, RewardToGo
 from thespis.learners.language.policy_losses import FirstTurnKL
-from thespis.learners.language.rollout_transforms import ProgressReward
 from thespis.methods.language.rloo import RLOO
+from thespis.papers.score.attempt_progress import AttemptProgress
 from thespis.papers.score.method import SCoRe
 
 _NUM_UPDATES = 400
 _SHARED_SETTINGS: dict[str, Any] = CORRECTION_SETTINGS | {"minibatch_size": 128}
 
 
-def _score(first_stage_updates: int, bonus: float) -> SCoRe:
-    return SCoRe(
-        **_SHARED_SETTINGS,
-        rollout_transform=ProgressReward(first_stage_updates, bonus),
-        kl_penalty=FirstTurnKL(num_stage1_updates=first_stage_updates),
-    )
+def _score(name: str, first_stage_updates: int, bonus: float) -> Arm:
+    method = SCoRe(**_SHARED_SETTINGS, kl_penalty=FirstTurnKL(num_stage1_updates=first_stage_updates))
+    return Arm(name, method, {"feedback": AttemptProgress(first_stage_updates, bonus)})
 
 
 PAPER = Paper(
@@ -37,15 +34,16 @@ PAPER = Paper(
     "on HumanEval, where plain RL over two turns gains nothing.",
     parts=(
         "thespis.papers.score.method:SCoRe",
-        "thespis.learners.language.rollout_transforms:ProgressReward",
+        "thespis.papers.score.attempt_progress:AttemptProgress",
         "thespis.learners.language.policy_losses:FirstTurnKL",
         "thespis.envs.text.correction:Correction",
     ),
-    command="thespis train score --env thespis.evidence.language_tasks:SUM_CORRECTION --model tiny --steps 50000",
+    command="thespis train score --env thespis.evidence.language_tasks:SUM_CORRECTION --model tiny --steps 50000 "
+    "--feedback attempt-progress",
     miniature=Trial(
         arms=(
-            Arm("SCoRe", _score(_NUM_UPDATES // 2, 10.0)),
-            Arm("without the first stage", _score(0, 10.0)),
+            _score("SCoRe", _NUM_UPDATES // 2, 10.0),
+            _score("without the first stage", 0, 10.0),
             Arm("two turns", RLOO(**_SHARED_SETTINGS, advantage_estimator=RewardToGo(LeaveOneOut()))),
         ),
         envs=("thespis.evidence.language_tasks:SUM_CORRECTION",),

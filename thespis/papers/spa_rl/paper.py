@@ -7,17 +7,11 @@ from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import THREE_TURN_SETTINGS
 from thespis.evidence.measures import final_return, learning_curve_auc
 from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.feedback.progress_attribution import ProgressAttribution
 from thespis.learners.language.advantage_estimators import TurnGAE
-from thespis.learners.language.progress_attribution import ProgressAttribution
-from thespis.learners.language.rollout_transforms import RolloutTransform
 from thespis.methods.language.ppo_lm import LanguagePPO
 
-
-def _ppo(experience: RolloutTransform | None) -> LanguagePPO:
-    return LanguagePPO(
-        **THREE_TURN_SETTINGS, advantage_estimator=TurnGAE(), minibatch_size=16, rollout_transform=experience
-    )
-
+_PPO = LanguagePPO(**THREE_TURN_SETTINGS, advantage_estimator=TurnGAE(), minibatch_size=16)
 
 PAPER = Paper(
     id="spa-rl",
@@ -31,13 +25,13 @@ PAPER = Paper(
     claim="2.5% more successes on average than earlier methods, including PPO on the outcome, in WebShop, ALFWorld and "
     "VirtualHome.",
     parts=(
-        "thespis.learners.language.progress_attribution:ProgressAttribution",
+        "thespis.feedback.progress_attribution:ProgressAttribution",
         "thespis.methods.language.ppo_lm:LanguagePPO",
     ),
-    command="thespis train ppo-lm --env text:maze --model tiny --steps 50000 --set advantage_estimator=TurnGAE "
-    "rollout_transform=ProgressAttribution",
+    command="thespis train ppo-lm --env text:maze --model tiny --steps 50000 "
+    "--feedback progress-attribution --set advantage_estimator=TurnGAE",
     miniature=Trial(
-        arms=(Arm("shares", _ppo(ProgressAttribution())), Arm("outcome", _ppo(None))),
+        arms=(Arm("shares", _PPO, {"feedback": ProgressAttribution()}), Arm("outcome", _PPO)),
         envs=("thespis.evidence.language_tasks:MAZE_2X2",),
         steps=150 * 3 * 64,
         claims=(

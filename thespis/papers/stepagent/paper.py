@@ -9,10 +9,9 @@ from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import THREE_TURN_SETTINGS, TINY_MODEL
 from thespis.evidence.measures import final_return
 from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.feedback.response_discriminator import ResponseDiscriminator
 from thespis.learners.language.advantage_estimators import TurnGAE
-from thespis.learners.language.discriminator import Discriminator
 from thespis.learners.language.preference_losses import SigmoidLoss
-from thespis.learners.language.rollout_transforms import RolloutTransform
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
@@ -22,11 +21,7 @@ _DATA_OPTIONS: dict[str, Any] = {"data": _EXPERT_DATA}
 _RETURN, _NUM_UPDATES = final_return("sampled"), 300
 
 
-def _ppo(experience: RolloutTransform | None) -> LanguagePPO:
-    return LanguagePPO(
-        **THREE_TURN_SETTINGS, advantage_estimator=TurnGAE(), minibatch_size=16, rollout_transform=experience
-    )
-
+_PPO = LanguagePPO(**THREE_TURN_SETTINGS, advantage_estimator=TurnGAE(), minibatch_size=16)
 
 PAPER = Paper(
     id="stepagent",
@@ -44,12 +39,13 @@ PAPER = Paper(
     claim="Step-wise rewards, from comparing the agent with an expert, teach more than imitation and than PPO on the "
     "final reward.",
     parts=(
-        "thespis.learners.language.discriminator:Discriminator",
+        "thespis.feedback.response_discriminator:ResponseDiscriminator",
         "thespis.methods.language.spin:SPIN",
         "thespis.methods.language.ppo_lm:LanguagePPO",
     ),
-    command="thespis train ppo-lm --env text:maze --model tiny --steps 50000 --set advantage_estimator=TurnGAE "
-    "rollout_transform=Discriminator expert_data=demonstrations:64:thespis.evidence.language_tasks:MAZE_EXPERT",
+    command="thespis train ppo-lm --env text:maze --model tiny --steps 50000 "
+    "--feedback response-discriminator --set advantage_estimator=TurnGAE "
+    "feedback.data=demonstrations:64:thespis.evidence.language_tasks:MAZE_EXPERT",
     miniature=Trial(
         arms=(
             Arm(
@@ -58,9 +54,9 @@ PAPER = Paper(
                 _DATA_OPTIONS,
                 steps=_NUM_UPDATES,
             ),
-            Arm("inverse", _ppo(Discriminator(_EXPERT_DATA))),
+            Arm("inverse", _PPO, {"feedback": ResponseDiscriminator(data=_EXPERT_DATA)}),
             Arm("cloned", SFT(**TINY_MODEL), _DATA_OPTIONS, steps=_NUM_UPDATES),
-            Arm("outcome", _ppo(None)),
+            Arm("outcome", _PPO),
         ),
         envs=("thespis.evidence.language_tasks:MAZE_2X2",),
         steps=150 * 3 * 64,

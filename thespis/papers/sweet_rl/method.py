@@ -32,6 +32,7 @@ from thespis.learners.language.dialogues import single_turn_dialogues, sum_over_
 from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
 from thespis.learners.language.preference_losses import PreferenceLoss, SigmoidLoss
+from thespis.learners.language.response_critics import TurnAdvantageCritic
 from thespis.nets.decoder import Decoder
 from thespis.objectives.statistics import masked_mean
 from thespis.runtime.keys import fold
@@ -40,8 +41,9 @@ from thespis.runtime.keys import fold
 class SWEET(LMOffline):
     """SWEET-RL: DPO on candidate turns ranked by a critic with privileged information, for multi-turn dialogues."""
 
-    critic: ImplicitReward = ImplicitReward()
-    """Critic of turn-level advantages: ImplicitReward, with beta, num_critic_pretrain_updates and learning_rate."""
+    critic: TurnAdvantageCritic = ImplicitReward()
+    """Critic of turn-level advantages: ImplicitReward, with beta, num_critic_pretrain_updates and learning_rate; or
+    another one, such as OffPolicyTurnCritic."""
     loss_type: PreferenceLoss = SigmoidLoss()
     """Preference loss: SigmoidLoss, IPOLoss or HingeLoss."""
     num_candidates: int = eqx.field(static=True, default=8)
@@ -105,7 +107,7 @@ class SWEET(LMOffline):
         contexts = jnp.repeat(steps.view.observation[turn, rows], num_candidates, axis=0)
         alive = jnp.repeat(batch.dialogues.alive[turn, rows], num_candidates)
         turn_advantages = self.critic.turn_advantages(
-            batch.values, batch.reference, single_turn_dialogues(contexts, responses, alive)
+            batch.critic, batch.reference, single_turn_dialogues(contexts, responses, alive)
         )
         advantages = turn_advantages[0].reshape(-1, num_candidates)
         order = jnp.argsort(advantages, axis=1)

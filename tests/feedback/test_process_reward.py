@@ -14,10 +14,15 @@ from plain_decoder import features_of
 
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.errors import UserError
-from thespis.learners.language.dialogues import SampledDialogues
-from thespis.learners.language.lm_agent import LMWithValueHead
-from thespis.learners.language.process_reward import ProcessRewardModel, process_reward_loss, shared_prefix_mean
-from thespis.learners.language.progress_attribution import turn_scores
+from thespis.feedback.process_reward import (
+    ProcessReward,
+    ProcessRewardState,
+    process_reward_loss,
+    shared_prefix_mean,
+)
+from thespis.feedback.text_model import turn_scores
+from thespis.learners.language.dialogues import Dialogues, store_latest
+from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
 from thespis.nets.decoder import DecoderConfig, init_decoder
 from thespis.runtime.keys import seed_key
 
@@ -27,15 +32,15 @@ MODEL, KEY = jax.jit(lambda key: init_decoder(DecoderConfig(9, 32, 1, 1, 1, 32, 
 
 
 @functools.cache
-def empty_dialogues(rows: int) -> SampledDialogues:
-    return jax.jit(lambda: SampledDialogues.empty(rows, SPEC, TIME))()
+def empty_dialogues(rows: int) -> Dialogues:
+    return jax.jit(lambda: Dialogues.empty(rows, SPEC, TIME))()
 
 
 scores = jax.jit(turn_scores)
 loss_fn = jax.jit(process_reward_loss)
 
 
-def make_dialogues(first: list[int], later: list[int], final_reward: list[float]) -> SampledDialogues:
+def make_dialogues(first: list[int], later: list[int], final_reward: list[float]) -> Dialogues:
     """Dialogues of two prompt tokens and two turns, with one environment token between the responses.
 
     A response is one token if that is even, else it has a second token. ``final_reward`` is paid in the second turn.
@@ -68,7 +73,7 @@ def make_dialogues(first: list[int], later: list[int], final_reward: list[float]
     return dataclasses.replace(dialogues, **{name: jnp.asarray(x) for name, x in fields.items()})
 
 
-def expected_success(dialogues: SampledDialogues, discount: float) -> np.ndarray:
+def expected_success(dialogues: Dialogues, discount: float) -> np.ndarray:
     """Mean returns before and after each response, grouped by the transcript so far in a dictionary."""
     dialogues = jax.tree.map(np.asarray, dialogues)
     outcomes, shape = collections.defaultdict(list), (2, *dialogues.alive.shape)
@@ -87,14 +92,14 @@ def expected_success(dialogues: SampledDialogues, discount: float) -> np.ndarray
     return success
 
 
-def monte_carlo_targets(model: ProcessRewardModel, dialogues: SampledDialogues) -> np.ndarray:
+def monte_carlo_targets(model: ProcessReward, dialogues: Dialogues) -> np.ndarray:
     return np.asarray(TARGETS(model, dialogues))
 
 
 TARGETS = jax.jit(lambda model, dialogues: model.monte_carlo_targets(dialogues))
 
 
-def random_dialogues() -> SampledDialogues:
+def random_dialogues() -> Dialogues:
     rng = np.random.default_rng(0)
     first, later = (rng.choice([3, 5, 6], 24).tolist() for _ in range(2))
     return make_dialogues(first, later, rng.integers(0, 2, 24).astype(float).tolist())
@@ -103,20 +108,20 @@ def random_dialogues() -> SampledDialogues:
 def test_targets_average_outcomes_over_equal_prefixes():
     dialogues = random_dialogues()
     result, expected = (
-        monte_carlo_targets(ProcessRewardModel(discount=0.9), dialogues),
+        monte_carlo_targets(ProcessReward(discount=0.9), dialogues),
         expected_success(dialogues, 0.9)[1],
     )
     np.testing.assert_allclose(np.where(dialogues.alive, result, 0.0), expected, atol=1e-6)
     assert len(np.unique(expected.round(5))) > 8
     halved = dataclasses.replace(dialogues, reward=jnp.asarray(np.asarray(dialogues.reward) / 2))
     np.testing.assert_allclose(
-        monte_carlo_targets(ProcessRewardModel(discount=0.9, max_return=0.5), halved), result, atol=1e-6
+        monte_carlo_targets(ProcessReward(discount=0.9, max_return=0.5), halved), result, atol=1e-6
     )
 
 
 def test_empty_slots_give_no_target_and_no_loss():
     dialogues = empty_dialogues(4)
-    assert not np.any(monte_carlo_targets(ProcessRewardModel(), dialogues))
+    assert not np.any(monte_carlo_targets(ProcessReward(), dialogues))
     estimator = LMWithValueHead(MODEL, jnp.asarray(np.ones(32, "float32")), jnp.float32(1.0))
     assert loss_fn(estimator, dialogues, np.zeros((TIME, 4), "float32"))[0] == 0
 
@@ -171,20 +176,31 @@ def test_shared_prefix_mean_averages_equal_prefixes():
     assert num_partial
 
 
+def initial_state(feedback: ProcessReward) -> ProcessRewardState:
+    """The state at the start: a copy of the model with a head of zeros, and an empty buffer."""
+
+    @jax.jit
+    def init():
+        model = add_value_head(MODEL, 32)
+        replay = Dialogues.empty(feedback.buffer_size, SPEC, TIME)
+        return ProcessRewardState(model, feedback.optimizer.init(model), replay, jnp.zeros((), "int32"))
+
+    return init()
+
+
 def test_responses_are_rewarded_with_the_change_in_success():
     """Dialogues whose first response starts with token 5 (one in four) succeed, whatever the second response is."""
-    transform = ProcessRewardModel(
+    feedback = ProcessReward(
         buffer_size=32, num_gradient_steps=30, batch_size=16, learning_rate=3e-3, discount=0.8, num_warmup_batches=1
     )
     dialogues = make_dialogues([5, 3, 6, 7] * 4, [3, 5, 6, 7] * 2 + [7, 6, 5, 3] * 2, [1.0, 0.0, 0.0, 0.0] * 4)
-    step = jax.jit(lambda state, key: transform(state, dialogues, 1, key))
-    state = jax.jit(lambda key: transform.init(MODEL, SPEC, TIME, key))(KEY)
-    for i in range(12):
-        state, rewarded, metrics = step(state, seed_key(i))
-        if i == 0:
-            np.testing.assert_array_equal(rewarded.reward, np.where(dialogues.alive, dialogues.reward, 0.0))
-    is_success = np.arange(16) % 4 == 0
-    reward = np.asarray(rewarded.reward)
+    score = jax.jit(lambda state: jnp.where(dialogues.alive, feedback.score_turns(state, dialogues, KEY), 0.0))
+    learn = jax.jit(lambda state, key: feedback.learn(state, dialogues, None, key))
+    state = initial_state(feedback)
+    np.testing.assert_array_equal(score(state), np.where(dialogues.alive, dialogues.reward, 0.0))
+    for i in range(11):
+        state, metrics = learn(state, seed_key(i))
+    is_success, reward = np.arange(16) % 4 == 0, np.asarray(score(state))
     # success after the first response: 0.8 in one row of four and 0 in the others, on average 0.2
     np.testing.assert_allclose(reward[0], np.where(is_success, 0.6, -0.2), atol=0.12)
     np.testing.assert_allclose(reward[1], 0.0, atol=0.15)
@@ -193,14 +209,32 @@ def test_responses_are_rewarded_with_the_change_in_success():
 
 
 def test_buffer_keeps_the_latest_dialogues():
-    transform = ProcessRewardModel(buffer_size=5, num_gradient_steps=1, batch_size=2)
-    state = jax.jit(lambda key: transform.init(MODEL, SPEC, TIME, key))(KEY)
+    replay = empty_dialogues(5)
+    store = jax.jit(store_latest)
     batches = [make_dialogues([3, 5], [n + 3, n + 4], [0.0, 1.0]) for n in range(4)]
-    step = jax.jit(lambda state, dialogues: transform(state, dialogues, 1, KEY))
-    for dialogues in batches:
-        state, _, _ = step(state, dialogues)
+    for n, dialogues in enumerate(batches):
+        replay, num_stored = store(replay, dialogues, jnp.asarray(n))
+        assert num_stored == min(2 * n + 2, 5)
     for slot, n in enumerate((5, 6, 7, 3, 4)):  # dialogue n is in slot n % 5
         expected = np.asarray(batches[n // 2].transcript)[n % 2]
-        np.testing.assert_array_equal(np.asarray(state.replay.transcript)[slot], expected)
-    with pytest.raises(UserError, match=r"rollout_transform\.buffer_size=5 is less than the 6 dialogues"):
-        transform(state, make_dialogues([3] * 6, [3] * 6, [0.0] * 6), 1, KEY)
+        np.testing.assert_array_equal(np.asarray(replay.transcript)[slot], expected)
+    with pytest.raises(UserError, match="buffer_size=5 is less than the 6 dialogues"):
+        store_latest(replay, make_dialogues([3] * 6, [3] * 6, [0.0] * 6), jnp.zeros((), "int32"))
+
+
+def test_shorter_arrays_are_stored_as_padded_ones():
+    """A batch of two turns and narrower arrays is stored as the same dialogues in arrays for three turns."""
+    whole = make_dialogues([3, 5], [6, 7], [0.0, 1.0])
+    narrow = Dialogues(
+        whole.transcript[:, :8],
+        whole.response_starts[:3],
+        whole.responses[:2],
+        whole.alive[:2],
+        whole.reward[:2],
+        whole.truncated,
+    )
+    padded = jax.jit(lambda part: part.padded_like(empty_dialogues(4)))(narrow)
+    expected = dataclasses.replace(whole, reward=jnp.where(whole.alive, whole.reward, 0.0))
+    jax.tree.map(np.testing.assert_array_equal, padded, expected)
+    cut = jax.jit(lambda part: part.padded_like(narrow))(whole)
+    np.testing.assert_array_equal(cut.responses, narrow.responses)

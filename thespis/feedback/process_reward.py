@@ -16,8 +16,7 @@ before it discounts; here it is from the response on, and failures are 0.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -25,14 +24,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.lm_policy import DialogueSpec
-from thespis.core.errors import UserError
-from thespis.core.records import Number
-from thespis.learners.language.dialogues import SampledDialogues
-from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
-from thespis.learners.language.progress_attribution import turn_scores
-from thespis.learners.language.rollout_transforms import RolloutTransform
-from thespis.learners.optim.optimizers import Adam, gradient_step
-from thespis.nets.decoder import Decoder
+from thespis.core.records import Citation, EnvSpec, Metrics, Number
+from thespis.feedback.text_model import TurnScorer, turn_scores
+from thespis.learners.language.dialogues import Dialogues, store_latest
+from thespis.learners.language.lm_agent import LMWithValueHead
+from thespis.learners.optim.optimizers import gradient_step
 from thespis.objectives.statistics import masked_mean
 from thespis.runtime.keys import fold
 
@@ -42,12 +38,12 @@ class ProcessRewardState(eqx.Module):
 
     model: LMWithValueHead
     opt_state: PyTree
-    replay: SampledDialogues
+    replay: Dialogues
     num_batches: Int[Array, ""]
 
 
-class ProcessRewardModel(RolloutTransform):
-    """Process reward model: how much more success a response promises than the others in the same state.
+class ProcessReward(TurnScorer):
+    """Process reward: how much more success a response promises than the others in the same state (AgentPRM), for text.
 
     It replaces the environment's reward. ``advantage_estimator=RewardToGo(NoBaseline(), 0.0)`` gives it to the tokens
     of its turn only; ``kl_penalty`` keeps the policy near the reference. Larger groups have more responses to compare.
@@ -61,8 +57,6 @@ class ProcessRewardModel(RolloutTransform):
     """Gradient steps of the model on each batch."""
     batch_size: int = eqx.field(static=True, default=64)
     """Dialogues per gradient step."""
-    learning_rate: Number = 1e-3
-    """Step size of the model."""
     discount: Number = 0.95
     """Discount per turn, in [0, 1]."""
     max_return: Number = 1.0
@@ -70,43 +64,35 @@ class ProcessRewardModel(RolloutTransform):
     num_warmup_batches: int = eqx.field(static=True, default=10)
     """Batches that train the model before its rewards are used; until then rewards are the environment's."""
 
-    @property
-    def optimizer(self) -> Adam:
-        """Optimizer of the model: Adam with gradients clipped to norm 1."""
-        return Adam(self.learning_rate, 1.0)
+    name: ClassVar[str] = "process-reward"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        Citation("Process Reward Models for LLM Agents", "Choudhury", 2025, "arXiv:2502.10325"),
+    )
 
-    def init(
-        self, model: Decoder, dialogue_spec: DialogueSpec, num_turns: int, key: Key[Array, ""]
-    ) -> ProcessRewardState:
-        """The policy's decoder with a value head of zeros (probability 1/2), and an empty buffer."""
-        reward_model = add_value_head(jax.tree.map(jnp.copy, model), model.config.hidden_size)
-        replay = SampledDialogues.empty(self.buffer_size, dialogue_spec, num_turns)
-        return ProcessRewardState(reward_model, self.optimizer.init(reward_model), replay, jnp.zeros((), "int32"))
+    def init_state(self, spec: EnvSpec, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> ProcessRewardState:
+        """The initial model with a value head of zeros (probability 1/2), and an empty buffer."""
+        model = self.initial_scorer(spec, key)
+        replay = Dialogues.empty(self.buffer_size, dialogue_spec, dialogue_spec.max_turns)
+        return ProcessRewardState(model, self.optimizer.init(model), replay, jnp.zeros((), "int32"))
 
-    def __call__(
-        self, state: ProcessRewardState, dialogues: SampledDialogues, group_size: int, key: Key[Array, ""]
-    ) -> tuple[ProcessRewardState, SampledDialogues, dict[str, Array]]:
-        """Replace rewards by those of the model as it is, then train it on the buffer with the new dialogues.
+    def score_turns(
+        self, state: ProcessRewardState, dialogues: Dialogues, key: Key[Array, ""]
+    ) -> Float[Array, "time row"]:
+        """The model's estimates minus their means in the same state; the environment's rewards at first."""
+        success_probs = jax.nn.sigmoid(turn_scores(state.model, dialogues))
+        baseline = shared_prefix_mean(dialogues, dialogues.response_starts[:-1], success_probs)
+        gain = self.max_return * (success_probs - baseline)
+        return jnp.where(state.num_batches >= self.num_warmup_batches, gain, dialogues.reward)
+
+    def learn(
+        self, state: ProcessRewardState, dialogues: Dialogues, own_dialogues: Dialogues | None, key: Key[Array, ""]
+    ) -> tuple[ProcessRewardState, Metrics]:
+        """Store the dialogues, then train the model on the buffer.
 
         Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
         """
-        rows = dialogues.alive.shape[1]
-        if rows > self.buffer_size:
-            raise UserError(
-                f"rollout_transform.buffer_size={self.buffer_size} is less than the {rows} dialogues of one batch: "
-                "raise it"
-            )
-        success_probs = jax.nn.sigmoid(turn_scores(state.model, dialogues))
-        gain = self.max_return * (
-            success_probs - shared_prefix_mean(dialogues, dialogues.response_starts[:-1], success_probs)
-        )
-        gain = jnp.where(state.num_batches >= self.num_warmup_batches, gain, dialogues.reward)
-        slots = (state.num_batches * rows + jnp.arange(rows)) % self.buffer_size
-        replay = state.replay.set_rows(slots, dialogues)
-        targets, num_stored = (
-            self.monte_carlo_targets(replay),
-            jnp.minimum((state.num_batches + 1) * rows, self.buffer_size),
-        )
+        replay, num_stored = store_latest(state.replay, dialogues, state.num_batches)
+        targets = self.monte_carlo_targets(replay)
 
         def step(carry: Any, tick: Array) -> Any:
             rows_sampled = jax.random.randint(fold(key, "rows", tick), (self.batch_size,), 0, num_stored)
@@ -116,14 +102,12 @@ class ProcessRewardModel(RolloutTransform):
             )
             return (reward_model, opt_state), losses
 
-        (reward_model, opt_state), losses = jax.lax.scan(
-            step, (state.model, state.opt_state), jnp.arange(self.num_gradient_steps)
-        )
-        metrics = {"process_loss": losses.mean(), "expected": masked_mean(success_probs, dialogues.alive)}
-        rewarded_dialogues = dataclasses.replace(dialogues, reward=jnp.where(dialogues.alive, gain, 0.0))
-        return ProcessRewardState(reward_model, opt_state, replay, state.num_batches + 1), rewarded_dialogues, metrics
+        carry = state.model, state.opt_state
+        (model, opt_state), losses = jax.lax.scan(step, carry, jnp.arange(self.num_gradient_steps))
+        metrics = {"process_loss": losses.mean(), "success": masked_mean(targets, replay.alive)}
+        return ProcessRewardState(model, opt_state, replay, state.num_batches + 1), metrics
 
-    def monte_carlo_targets(self, dialogues: SampledDialogues) -> Float[Array, "time row"]:
+    def monte_carlo_targets(self, dialogues: Dialogues) -> Float[Array, "time row"]:
         """Target of each response: the mean success of all dialogues in which it was given in the same state."""
         reward_share = jnp.where(dialogues.alive, dialogues.reward / self.max_return, 0.0)
 
@@ -143,7 +127,7 @@ class ProcessRewardModel(RolloutTransform):
 
 
 def process_reward_loss(
-    model: LMWithValueHead, dialogues: SampledDialogues, targets: Float[Array, "time row"]
+    model: LMWithValueHead, dialogues: Dialogues, targets: Float[Array, "time row"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Process reward loss: binary cross-entropy with shares of success as targets; returned twice."""
     logit = turn_scores(model, dialogues)
@@ -153,7 +137,7 @@ def process_reward_loss(
 
 
 def shared_prefix_mean(
-    dialogues: SampledDialogues, ends: Int[Array, "time row"], x: Float[Array, "time row"]
+    dialogues: Dialogues, ends: Int[Array, "time row"], x: Float[Array, "time row"]
 ) -> Float[Array, "time row"]:
     """Mean of ``x`` over all dialogues with the same transcript up to ``ends``; 0 where none is alive."""
     same = jax.vmap(_same_prefix, in_axes=(None, 0, 0))(
