@@ -67,6 +67,8 @@ _TABLE = {
         thespis.learners.language.discriminator:Discriminator
         thespis.learners.language.turn_critic:OffPolicyTurnCritic
         """,
+    "thespis.learners.model_based.imagination:RolloutLength": "FixedRolloutLength LinearRolloutLength",
+    "thespis.learners.model_based.termination:Termination": "LearnedTermination HealthyRange",
     "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",
     "thespis.learners.off_policy.categorical_q:TargetDistribution": "MemberDistribution MixtureDistribution",
     "thespis.learners.off_policy.causal_entropy:EntropyBonus": "CausalEntropy",

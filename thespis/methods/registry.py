@@ -31,6 +31,7 @@ FAMILIES = {
         "mdpo": "thespis.papers.mdpo.method:MDPO",
         "mdpo-off": "thespis.papers.mdpo.method:OffPolicyMDPO",
         "meow": "thespis.papers.meow.method:MEow",
+        "mbpo": "thespis.methods.online.mbpo:MBPO",
         "meta-a2c": "thespis.papers.outer_value_function_meta_gradient.method:MetaA2C",
         "n-step-q": "thespis.methods.online.n_step_q:NStepQ",
         "ppo": "thespis.methods.online.ppo:PPO",
