@@ -124,14 +124,16 @@ def _update_curriculum(
 ) -> tuple[PyTree, Report]:
     """Update the curriculum on a block ``[time, env]``, with the policy and the critic that collected it."""
 
-    @prevent_inlining
-    def update(components, method, curriculum, steps, stats, key):
-        critique = judge_rollout(components.method, method, steps) if components.curriculum.needs_critique else None
-        stats = dataclasses.replace(stats, policy=components.method.policy(method, Mode.EXPLORE))
-        return components.curriculum.update(curriculum, steps, critique, stats, key)
+    needs_critique = components.curriculum.needs_critique
 
-    key = fold(root, "curriculum", num_ticks)
-    return update(components.without_data, learner.method, learner.curriculum, steps, stats, key)
+    @prevent_inlining
+    def update(components, policy, critic, curriculum, steps, stats, key):
+        critique = judge_rollout(components.method, critic, steps) if needs_critique else None
+        return components.curriculum.update(curriculum, steps, critique, dataclasses.replace(stats, policy=policy), key)
+
+    key, policy = fold(root, "curriculum", num_ticks), components.method.policy(learner.method, Mode.EXPLORE)
+    critic = learner.method if needs_critique else ()  # an argument, though unused, is copied before it is updated
+    return update(components.without_data, policy, critic, learner.curriculum, steps, stats, key)
 
 
 def judge_rollout(method: Method, state: PyTree, steps: Transition) -> Critique:

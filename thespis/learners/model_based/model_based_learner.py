@@ -110,7 +110,8 @@ class ModelBasedLearner(eqx.Module):
             return ModelBasedState(dynamics, imagined)
 
         due = batch.update_index % (self.model_interval * num_updates) == 0
-        state = jax.lax.cond(due, refresh, lambda state: state, state)
+        # a loop of one round or none: a branch would copy the imagined steps in every update
+        state = jax.lax.fori_loop(0, due.astype("int32"), lambda _, state: refresh(state), state)
         num_rows = batch.mask.shape[1]
         num_real = int(num_rows * self.real_ratio + 1e-6)
         newest = self.retained_steps(length)
