@@ -14,7 +14,7 @@ from thespis.nets.gaussian_ensemble import GaussianEnsemble
 
 
 class LinearEnv(eqx.Module):
-    """``x' = A x + b a + noise`` for the canonical action ``a``, reward ``c x + a / 2``; ends where ``x'[0] > bound``."""
+    """``x' = A x + b a + noise`` for canonical actions ``a``, reward ``c x + a / 2``; ends where ``x'[0] > bound``."""
 
     gain: float = eqx.field(static=True, default=0.5)
     noise: float = eqx.field(static=True, default=0.0)

@@ -171,29 +171,28 @@ class DynamicsModel(eqx.Module):
         size = stored.size
         share = (self.holdout_share * size.astype("float32")).astype("int32")
         split = Split(fold(key, "split"), size, jnp.clip(share, 1, jnp.minimum(self.max_holdout, size - 1)))
-        load = _Loader(state.network.spec, stored, split, self.batch_size, key)
+        load = Loader(state.network.spec, stored, split, self.batch_size, key)
         network = dataclasses.replace(
             state.network, **dict(zip(("input_mean", "input_std"), load.moments(), strict=True))
-        )
-        start = FitProgress(
-            network.ensemble,
-            state.opt_state,
-            network.ensemble.layers,
-            jnp.full(self.ensemble_size, 1e10),
-            jnp.zeros((), "int32"),
-            jnp.zeros((), "int32"),
         )
 
         def unfinished(now: FitProgress) -> Bool[Array, ""]:
             return (now.num_stale <= self.patience) & (now.epoch < self.max_epochs)
 
-        end = jax.lax.while_loop(unfinished, lambda now: self._epoch(now, network, load), start)
+        start = self.start_fit(network, state.opt_state)
+        end = jax.lax.while_loop(unfinished, lambda now: self.run_epoch(now, network, load), start)
         ensemble = eqx.tree_at(lambda net: net.layers, end.ensemble, end.best_layers)
         elites = jnp.argsort(end.best_errors)[: self.num_elites].astype("int32")
         network = dataclasses.replace(network, ensemble=ensemble, elites=elites)
         return DynamicsState(network, end.opt_state, end.best_errors, end.epoch)
 
-    def _epoch(self, now: FitProgress, network: DynamicsNetwork, load: _Loader) -> FitProgress:
+    def start_fit(self, network: DynamicsNetwork, opt_state: PyTree) -> FitProgress:
+        """The state of a fit before its first epoch."""
+        zero = jnp.zeros((), "int32")
+        best = jnp.full(self.ensemble_size, 1e10)
+        return FitProgress(network.ensemble, opt_state, network.ensemble.layers, best, zero, zero)
+
+    def run_epoch(self, now: FitProgress, network: DynamicsNetwork, load: Loader) -> FitProgress:
         """One pass over every member's bootstrap sample, then its held-out error."""
         optimizer = Adam(self.learning_rate)
 
@@ -230,8 +229,8 @@ class DynamicsModel(eqx.Module):
         return fit + decay + self.bound_weight * jnp.sum(ensemble.max_log_variance - ensemble.min_log_variance)
 
 
-class _Loader(eqx.Module):
-    """Reads examples of a split, in batches."""
+class Loader(eqx.Module):
+    """Loader of a fit: examples of the stored steps, in minibatches and held-out batches."""
 
     spec: EnvSpec = eqx.field(static=True)
     stored: StoredSteps
