@@ -90,6 +90,7 @@ from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq_v2 import DrQv2, RandomShift
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.dyna import Dyna
 from thespis.methods.online.impala import IMPALA
 from thespis.methods.online.mbpo import MBPO
 from thespis.methods.online.n_step_q import NStepQ, Sarsa
@@ -173,7 +174,7 @@ def ppo(**settings) -> PPO:
     return PPO(**(dict(hidden_sizes=SMALL, num_epochs=2, minibatch_size=12, feed=Rollouts(8, num_envs=3)) | settings))
 
 
-LEARNED_END, TWO_STEPS = LearnedTermination(), FixedRolloutLength(2)
+LEARNED_END, ONE_STEP, TWO_STEPS = LearnedTermination(), FixedRolloutLength(), FixedRolloutLength(2)
 
 
 def small_model(termination=LEARNED_END, rollout_length=TWO_STEPS) -> ModelBasedLearner:
@@ -353,6 +354,10 @@ CASES = {
         PointGoal(goal_radius=0.4, terminates=True, time_limit=5),
     ),
     "sac with choices": Case(SAC(hidden_sizes=SMALL, feed=replay()), CHOICE),
+    "dyna": Case(
+        Dyna(DQN(hidden_sizes=SMALL, target_update_interval=3, feed=replay()), small_model(rollout_length=ONE_STEP)),
+        Walk(Discrete(4)),
+    ),
     "mbpo": Case(MBPO(SAC(hidden_sizes=SMALL, feed=replay()), small_model()), Walk()),
     "mbpo with a known end": Case(
         MBPO(

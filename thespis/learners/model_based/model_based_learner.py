@@ -1,12 +1,13 @@
 """Model-based learner: the model of an off-policy method, its imagined steps, and batches that mix them with real ones.
 
-Any method that learns from single replayed steps can learn in this way: MBPO and Dyna compose it with theirs.
+Any method that learns from single replayed steps can learn in this way: MBPO and Dyna compose it with theirs, by
+:class:`BaseModelBased`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -15,8 +16,8 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.feeds import StoredSteps
-from thespis.core.records import Batch, EnvSpec, Transition, View
+from thespis.core.feeds import StoredSteps, WindowFeed
+from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import zero_value
 from thespis.learners.model_based.dynamics import DynamicsModel, DynamicsState
 from thespis.learners.model_based.imagination import (
@@ -166,3 +167,54 @@ def _example_step(method: Method, spec: EnvSpec, state: PyTree) -> Transition:
     shapes = jax.eval_shape(extras, state)
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), shapes)
     return Transition(view, zero_value(spec.action_space), zero, false, false, view, false, zeros)
+
+
+class ModelBasedMethodState(eqx.Module):
+    """Training state: that of the method that acts, the model and its imagined steps."""
+
+    method_state: Any
+    model_based_state: ModelBasedState
+
+
+class BaseModelBased(eqx.Module):
+    """Base of methods that learn from imagined steps: a method that acts and learns, with a model beside it."""
+
+    method: eqx.AbstractVar[Any]
+    model_based: eqx.AbstractVar[ModelBasedLearner]
+
+    uses_stored_steps: ClassVar[bool] = True
+
+    @property
+    def feed(self) -> WindowFeed:
+        """Feed of the method, which keeps the real steps."""
+        return self.method.feed
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> ModelBasedMethodState:
+        """Initialize method and model. Raises ``UserError`` for what cannot be modelled."""
+        state = self.method.init(spec, fold(key, "method"))
+        return ModelBasedMethodState(state, self.model_based.init(self.method, spec, state, fold(key, "model")))
+
+    def policy(self, state: ModelBasedMethodState, mode: Mode) -> Any:
+        """The method's policy."""
+        return self.method.policy(state.method_state, mode)
+
+    def init_memory(self, policy: Any, n: int) -> Any:
+        """The method's memory of ``n`` fresh episodes."""
+        return self.method.init_memory(policy, n)
+
+    def act(self, policy: Any, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """Act as the method does."""
+        return self.method.act(policy, memory, view, key)
+
+    def judge(self, state: ModelBasedMethodState, episode: Transition) -> Critique:
+        """The method's critique of one episode."""
+        return self.method.judge(state.method_state, episode)
+
+    def update(
+        self, state: ModelBasedMethodState, batch: Batch, key: Key[Array, ""]
+    ) -> tuple[ModelBasedMethodState, Report]:
+        """Fit the model and imagine steps where it is time to, then update the method on real and imagined steps."""
+        args = self.method, state.model_based_state, state.method_state, batch, fold(key, "model")
+        model_based_state, mixed, metrics = self.model_based.update(*args)
+        method_state, report = self.method.update(state.method_state, mixed, fold(key, "method"))
+        return ModelBasedMethodState(method_state, model_based_state), report.with_metrics(metrics)

@@ -14,28 +14,15 @@ predicts the environment's.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import equinox as eqx
-from jaxtyping import Array, Key, PyTree
-
-from thespis.core.contracts import Mode
-from thespis.core.feeds import WindowFeed
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
+from thespis.core.records import Citation
 from thespis.data.feeds import Replay
-from thespis.learners.model_based.model_based_learner import ModelBasedLearner, ModelBasedState
-from thespis.methods.online.sac import SAC, SACState
-from thespis.runtime.keys import fold
+from thespis.learners.model_based.model_based_learner import BaseModelBased, ModelBasedLearner
+from thespis.methods.online.sac import SAC
 
 
-class MBPOState(eqx.Module):
-    """Training state of MBPO: the state of SAC, the model and its imagined steps."""
-
-    method_state: SACState
-    model_based_state: ModelBasedState
-
-
-class MBPO(eqx.Module):
+class MBPO(BaseModelBased):
     """MBPO: SAC on short imagined rollouts in a learned ensemble of dynamics models; box or discrete actions."""
 
     method: SAC = SAC(feed=Replay(learning_starts=5_000, num_updates=20))
@@ -44,7 +31,6 @@ class MBPO(eqx.Module):
     """Model and imagination: ModelBasedLearner."""
 
     name: ClassVar[str] = "mbpo"
-    uses_stored_steps: ClassVar[bool] = True
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation(
             "When to Trust Your Model: Model-Based Policy Optimization", "Janner et al.", 2019, "arXiv:1906.08253"
@@ -64,36 +50,3 @@ class MBPO(eqx.Module):
         "the model is fitted to all stored steps until the held-out error stops falling",
         "time limits do not end imagined rollouts",
     )
-
-    @property
-    def feed(self) -> WindowFeed:
-        """Feed of SAC."""
-        return self.method.feed
-
-    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> MBPOState:
-        """Initialize SAC and the model."""
-        state = self.method.init(spec, fold(key, "sac"))
-        return MBPOState(state, self.model_based.init(self.method, spec, state, fold(key, "model")))
-
-    def policy(self, state: MBPOState, mode: Mode) -> Any:
-        """SAC's policy."""
-        return self.method.policy(state.method_state, mode)
-
-    def init_memory(self, policy: Any, n: int) -> Any:
-        """SAC's memory of ``n`` fresh episodes."""
-        return self.method.init_memory(policy, n)
-
-    def act(self, policy: Any, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
-        """Act as SAC does."""
-        return self.method.act(policy, memory, view, key)
-
-    def judge(self, state: MBPOState, episode: Transition) -> Critique:
-        """SAC's critique of one episode."""
-        return self.method.judge(state.method_state, episode)
-
-    def update(self, state: MBPOState, batch: Batch, key: Key[Array, ""]) -> tuple[MBPOState, Report]:
-        """Fit the model and imagine steps where it is time to, then update SAC on real and imagined steps."""
-        args = self.method, state.model_based_state, state.method_state, batch, fold(key, "model")
-        model_based_state, mixed, metrics = self.model_based.update(*args)
-        method_state, report = self.method.update(state.method_state, mixed, fold(key, "sac"))
-        return MBPOState(method_state, model_based_state), report.with_metrics(metrics)
