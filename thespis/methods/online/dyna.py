@@ -1,8 +1,8 @@
 """Dyna: deep Q-learning from real steps and from single steps in a learned model, from stored observations.
 
 The simplest of model-based methods: between real steps, the same Q-learning update is applied to what the model
-predicts for actions of the current policy. So each stored observation is learned from many times, also with actions that
-were not taken there.
+predicts for actions of the current policy. So each stored observation is learned from many times, also with actions
+that were not taken there.
 
 Source: Sutton, 1991. Differs: Q-network and model are neural networks, as in MBPO (:mod:`thespis.methods.online.mbpo`),
 in place of tables; real and imagined steps are in the same batches; imagined actions are those of the exploring policy,
