@@ -157,7 +157,7 @@ def test_what_a_model_cannot_learn_from():
     learner = small_model()
     state = learner.init(SMALL_SAC, env.spec, method_state, quick_key(1))
     batch = batch_of(linear_rollout(env, 4, 8), 8, 0)
-    with pytest.raises(UserError, match="--data"):
+    with pytest.raises(UserError, match="feed=Replay"):
         learner.update(SMALL_SAC, state, method_state, dataclasses.replace(batch, stored=None), quick_key(0))
     with pytest.raises(UserError, match="priorities"):
         weighted = dataclasses.replace(batch, weights=jnp.ones(8), indices=jnp.arange(8))

@@ -166,6 +166,15 @@ class DatasetSampler(DatasetPass, Protocol):
 
 
 @runtime_checkable
+class HasStoredSteps(Protocol):
+    """A dataset sampler that also gives all steps of the dataset."""
+
+    def stored_steps(self) -> StoredSteps:
+        """All steps."""
+        ...
+
+
+@runtime_checkable
 class BranchedSampler(DatasetPass, Protocol):
     """Samples every batch from one of several parts of a dataset, whose batches have different shapes."""
 

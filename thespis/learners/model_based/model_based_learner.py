@@ -95,9 +95,7 @@ class ModelBasedLearner(eqx.Module):
             UserError: if the batch comes without all stored steps, or with weights.
         """
         if not isinstance(batch.stored, StoredSteps):
-            raise UserError(
-                "a model is fitted to all stored steps of an environment: this method needs --env, not --data"
-            )
+            raise UserError("a model is fitted to all stored steps, which this feed does not give: use feed=Replay")
         if batch.weights is not None:
             raise UserError("imagined steps have no priorities: set the feed's sampler to none")
         stored, num_updates = batch.stored, method.feed.num_updates
