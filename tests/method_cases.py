@@ -42,6 +42,10 @@ from thespis.learners.language.response_critics import ReferenceCritic, SoftValu
 from thespis.learners.language.revisions import TrajectoryRevision
 from thespis.learners.language.rollout_transforms import SuccessReplay
 from thespis.learners.language.turn_critic import OffPolicyTurnCritic
+from thespis.learners.model_based.dynamics import DynamicsModel
+from thespis.learners.model_based.imagination import FixedRolloutLength, LinearRolloutLength
+from thespis.learners.model_based.model_based_learner import ModelBasedLearner
+from thespis.learners.model_based.termination import HealthyRange, LearnedTermination
 from thespis.learners.multi_agent.independent_learners import IndependentLearners
 from thespis.learners.multi_agent.parameter_sharing import Independent, PeriodicReset
 from thespis.learners.multi_agent.role_contrast import RoleContrast
@@ -84,7 +88,9 @@ from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq_v2 import DrQv2, RandomShift
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.dyna import Dyna
 from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.mbpo import MBPO
 from thespis.methods.online.n_step_q import NStepQ, Sarsa
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2d2 import R2D2
@@ -164,6 +170,22 @@ def sequences(**settings) -> SequenceReplay:
 
 def ppo(**settings) -> PPO:
     return PPO(**(dict(hidden_sizes=SMALL, num_epochs=2, minibatch_size=12, feed=Rollouts(8, num_envs=3)) | settings))
+
+
+LEARNED_END, ONE_STEP, TWO_STEPS = LearnedTermination(), FixedRolloutLength(), FixedRolloutLength(2)
+
+
+def small_model(termination=LEARNED_END, rollout_length=TWO_STEPS) -> ModelBasedLearner:
+    model = DynamicsModel(
+        termination,
+        weight_decay=(1e-4, 2e-4),
+        ensemble_size=3,
+        num_elites=2,
+        hidden_sizes=SMALL,
+        batch_size=4,
+        patience=1,
+    )
+    return ModelBasedLearner(model, rollout_length, 0.34, model_interval=2, num_rollouts=5, num_retained_fits=2)
 
 
 LM = {"model": "blank", "num_layers": 2, "hidden_size": 32, "minibatch_size": 2, "num_epochs": 2}
@@ -333,6 +355,21 @@ CASES = {
         PointGoal(goal_radius=0.4, terminates=True, time_limit=5),
     ),
     "sac with choices": Case(SAC(hidden_sizes=SMALL, feed=replay()), CHOICE),
+    "dyna": Case(
+        Dyna(DQN(hidden_sizes=SMALL, target_update_interval=3, feed=replay()), small_model(rollout_length=ONE_STEP)),
+        Walk(Discrete(4)),
+    ),
+    "mbpo": Case(MBPO(SAC(hidden_sizes=SMALL, feed=replay()), small_model()), Walk()),
+    "mbpo with a known end": Case(
+        MBPO(
+            SAC(hidden_sizes=SMALL, obs_normalizer=RunningMeanStd(), feed=replay(update_interval=1)),
+            small_model(rollout_length=LinearRolloutLength(1, 3, 1, 4), termination=HealthyRange(-1.0)),
+        ),
+        Walk(),
+    ),
+    "mbpo with choices": Case(
+        MBPO(SAC(hidden_sizes=SMALL, feed=replay()), small_model(termination=None)), Walk(Discrete(4))
+    ),
     "sac-v": Case(SACV(hidden_sizes=SMALL, feed=replay(sequence_length=2)), Walk()),
     "sac-v with choices": Case(SACV(hidden_sizes=SMALL, temperature=TunedTemperature(), feed=replay()), CHOICE),
     "drq-v2": Case(

@@ -69,6 +69,7 @@ def run_bash(block: Block, page: Path) -> None:
 
 LONG = {
     "imitation",
+    "model-based",
     "preferences",
     "README",
     "adding-a-paper",

@@ -10,6 +10,7 @@ from synthetic_steps import CHUNK, ENVS, coded_steps
 
 from thespis.core.records import Batch, Transition
 from thespis.data import ring_buffer
+from thespis.data.stored_steps import BufferSteps
 from thespis.learners.off_policy.critic_updates import n_step_batch
 
 
@@ -47,6 +48,17 @@ def test_windows_are_consecutive_steps_of_one_environment(ticks, length):
     starts, counts = np.unique(np.stack([tick[0], envs[0]]), axis=1, return_counts=True)
     assert starts.shape[1] == (ticks - oldest - length + 1) * ENVS
     assert np.all(np.abs(counts - 4000 / len(counts)) < 6 * np.sqrt(4000 / len(counts)))
+
+
+@pytest.mark.parametrize("ticks", [6, 10, 26, 40])
+def test_all_stored_steps_in_order(ticks):
+    """The newest ticks of all environments, from the oldest, before the ring is full and after it is overwritten."""
+    ring, steps = filled_ring(ticks, capacity=30)
+    stored = BufferSteps(ring, jnp.int32(ticks))
+    assert stored.capacity == 30 and int(stored.size) == min(ticks, 10) * ENVS
+    taken = jax.jit(lambda view: view.take(jnp.arange(min(ticks, 10) * ENVS)))(stored)
+    newest = jax.tree.map(lambda x: x[max(ticks - 10, 0) :].reshape(-1, *x.shape[2:]), steps)
+    jax.tree.map(np.testing.assert_array_equal, taken, newest)
 
 
 @pytest.mark.parametrize("length", [2, 4])

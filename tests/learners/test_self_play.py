@@ -15,11 +15,12 @@ from thespis.core.records import Transition
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
+from thespis.envs.rollout import select_rows
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.games.alphazero import policy_value_loss, search_targets, zero_sum_values
 from thespis.runtime.keys import indexed_keys
 from thespis.training.compiled_loop import CompiledLoop
-from thespis.training.components import Components, select_rows
+from thespis.training.components import Components
 
 GAME, KEY, TIME, ROWS = Pgx("tic_tac_toe"), jax.random.key(0), 14, 6
 VALUE = 0.5

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from thespis.runtime.keys import seed_key
-from thespis.runtime.shuffle import MIN_FEISTEL_SIZE, permutation
+from thespis.runtime.shuffle import MIN_FEISTEL_SIZE, permutation, permute
 
 
 def permutations(n, draws):
@@ -40,3 +40,18 @@ def test_randomness_statistics(n):
     assert abs(rises.mean() - (n - 1) / 2) < 4 * np.sqrt((n + 1) / 12 / 4_000)
     assert 0.9 < rises.var() / ((n + 1) / 12) < 1.1
     assert abs(stats.pearsonr(orders[:, 3] % 2, orders[:, 4] % 2).statistic) < 0.06
+
+
+def test_places_in_a_permutation_of_a_traced_number_of_entries():
+    place = jax.jit(lambda key, n: permute(key, jax.numpy.arange(3_000), n))
+    for n in (1, 2, 3, 5, 16, 17, 250, 1_000, 1_024, 1_025, 2_999):
+        orders = np.asarray([place(seed_key(i), n)[:n] for i in range(3)])
+        np.testing.assert_array_equal(np.sort(orders, axis=1), np.tile(np.arange(n), (3, 1)))
+        assert n < 250 or not np.array_equal(orders[0], orders[1])
+    orders = np.asarray(
+        jax.jit(jax.vmap(lambda key: permute(key, jax.numpy.arange(200), 200)))(jax.random.split(seed_key(3), 4_000))
+    )
+    counts = np.histogram2d(orders.ravel(), np.tile(np.arange(200), 4_000), bins=[10, 10])[0]
+    assert stats.chisquare(counts.ravel()).pvalue > 1e-3
+    differences = np.histogram((orders[:, 1::7] - orders[:, 0:-1:7]) % 200, bins=np.arange(1, 201))[0]
+    assert stats.chisquare(differences).pvalue > 1e-3

@@ -152,7 +152,14 @@ def test_chunk_size_does_not_matter():
 
 
 @pytest.mark.parametrize(
-    "name", ["bc", "sac", pytest.param("dpo", marks=pytest.mark.laws), pytest.param("spin", marks=pytest.mark.laws)]
+    "name",
+    [
+        "bc",
+        "sac",
+        pytest.param("mbpo", marks=pytest.mark.laws),
+        pytest.param("dpo", marks=pytest.mark.laws),
+        pytest.param("spin", marks=pytest.mark.laws),
+    ],
 )
 def test_logged_loop_resumes(name, tmp_path):
     case = CASES[name]

@@ -156,6 +156,13 @@ class FitsMethod(Protocol):
 
 
 @runtime_checkable
+class UsesStoredSteps(Protocol):
+    """A method whose :meth:`Method.update` needs all stored steps beside the batch, such as to fit a model to them."""
+
+    uses_stored_steps: ClassVar[bool]
+
+
+@runtime_checkable
 class HasLogProbs(Protocol):
     """A method that can compute the log-probabilities of given actions."""
 

@@ -18,6 +18,20 @@ from thespis.core.errors import UserError
 from thespis.core.records import Batch, EnvSpec, EpisodeStats, Report, Transition
 
 
+@runtime_checkable
+class StoredSteps(Protocol):
+    """All steps that a store holds, as one list: an ``equinox.Module``."""
+
+    @property
+    def size(self) -> Int[Array, ""]:
+        """Number of steps, at least 1; the same for all seeds that train together."""
+        ...
+
+    def take(self, indices: Int[Array, " n"]) -> Transition:
+        """The steps with these numbers, each from 0 to :attr:`size` exclusive; leaves ``[n, ...]``."""
+        ...
+
+
 class Store(abc.ABC):
     """Where fresh experience is kept between acting and learning: pure functions of its state, for one seed.
 
@@ -60,6 +74,16 @@ class Store(abc.ABC):
 
         ``data`` is what the feed's :meth:`Feed.load_data` returned.
         """
+
+    def stored_steps(self, state: PyTree, num_written: Int[Array, ""]) -> StoredSteps:
+        """All steps that are stored, for methods that learn from more than a batch; without copying them.
+
+        Raises:
+            UserError: if the store keeps no steps; by default.
+        """
+        raise UserError(
+            f"this method learns from all stored steps, which {type(self.feed).__name__} does not keep: use Replay"
+        )
 
     def revisable(self, state: PyTree) -> PyTree:
         """The part of the state that :meth:`revise` changes, such as priorities; by default nothing."""
@@ -138,6 +162,15 @@ class DatasetSampler(DatasetPass, Protocol):
 
     def sample(self, key: Key[Array, ""]) -> tuple[Transition, Bool[Array, "time row"]]:
         """``[time, row]`` steps, and a mask of those that count."""
+        ...
+
+
+@runtime_checkable
+class HasStoredSteps(Protocol):
+    """A dataset sampler that also gives all steps of the dataset."""
+
+    def stored_steps(self) -> StoredSteps:
+        """All steps."""
         ...
 
 

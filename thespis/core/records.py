@@ -174,7 +174,9 @@ class Batch(eqx.Module):
     ``[row]``. ``update_index`` counts updates; it is the same for all seeds, so that a branch on it stays a
     branch under ``vmap``. ``weights`` multiply the losses of rows that were not sampled uniformly, and ``indices`` says
     which windows of the store they are; an update on such a batch reports ``priorities``. Where rows come from several
-    sources, ``sources`` names each with its number of rows, in the order of the rows.
+    sources, ``sources`` names each with its number of rows, in the order of the rows. ``stored`` are all stored steps
+    (:class:`~thespis.core.feeds.StoredSteps`), for methods that ask for them
+    (:class:`~thespis.core.contracts.UsesStoredSteps`); else ``None``.
     """
 
     steps: Transition
@@ -184,6 +186,7 @@ class Batch(eqx.Module):
     weights: Float[Array, " row"] | None = None
     indices: Int[Array, " row"] | None = None
     sources: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
+    stored: Any = None
 
     def source(self, name: str) -> Batch:
         """The rows of one source. Raises ``KeyError`` if there is none of that name."""

@@ -71,6 +71,8 @@ _TABLE = {
         thespis.learners.language.revisions:TrajectoryRevision
         """,
     "thespis.learners.multi_agent.role_contrast:AuxiliaryLoss": "RoleContrast",
+    "thespis.learners.model_based.imagination:RolloutLength": "FixedRolloutLength LinearRolloutLength",
+    "thespis.learners.model_based.termination:Termination": "LearnedTermination HealthyRange",
     "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",
     "thespis.learners.off_policy.categorical_q:TargetDistribution": "MemberDistribution MixtureDistribution",
     "thespis.learners.off_policy.causal_entropy:EntropyBonus": "CausalEntropy",

@@ -18,6 +18,7 @@ from thespis.data.hindsight import HindsightStore
 from thespis.data.mix import Mix, mix
 from thespis.data.prioritized import PrioritizedSampler as PrioritizedSampler
 from thespis.data.sampled_replay import ReplayBuffer, SampledReplayStore
+from thespis.data.stored_steps import BufferSteps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,6 +293,10 @@ class ReplayStore(Store):
         """The batch for the next update: windows sampled uniformly; replayed windows start without memory."""
         steps, mask = state.sample(num_written, key, self.feed.batch_size, self.feed.sequence_length)
         return Batch(steps, mask, (), update_index)
+
+    def stored_steps(self, state: ReplayBuffer, num_written: Int[Array, ""]) -> BufferSteps:
+        """All steps that are stored."""
+        return BufferSteps(state, num_written)
 
     def check(self, state: ReplayBuffer) -> None:
         """Check the stored experience of any number of seeds.

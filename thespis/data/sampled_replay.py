@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import ReplaySampler, Store
+from thespis.core.feeds import ReplaySampler, Store, StoredSteps
 from thespis.core.records import Batch, Report, Transition
 from thespis.data import frame_buffer, ring_buffer
 
@@ -81,6 +81,10 @@ class SampledReplayStore(Store):
         num_windows = (state.buffer.num_available(num_written) - length + 1) * num_envs
         weights = self.sampler.weights(state.sampler, indices, num_windows, update_index)
         return Batch(steps, mask, (), update_index, weights, indices)
+
+    def stored_steps(self, state: SampledBuffer, num_written: Int[Array, ""]) -> StoredSteps:
+        """All steps that are stored, as without a sampler."""
+        return self.base.stored_steps(state.buffer, num_written)
 
     def revisable(self, state: SampledBuffer) -> PyTree:
         """The state of the sampler, which every update changes."""

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from thespis.core.errors import UserError
 from thespis.core.records import Transition
 from thespis.data import ring_buffer
+from thespis.data.stored_steps import BufferSteps
 
 SampledSteps = tuple[Transition, Bool[Array, "time row"]]
 
@@ -33,6 +34,10 @@ class WindowSampler(eqx.Module):
         return self.buffer.sample(
             jnp.asarray(self.buffer.num_rows, "int32"), key, self.batch_size, self.sequence_length
         )
+
+    def stored_steps(self) -> BufferSteps:
+        """All steps of the dataset."""
+        return BufferSteps(self.buffer, jnp.asarray(self.buffer.num_rows, "int32"))
 
     def full_pass(self) -> Iterator[WeightedSteps]:
         """Windows one after another, from the first step on; up to ``sequence_length - 1`` last steps are left out."""

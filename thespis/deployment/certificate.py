@@ -26,11 +26,11 @@ from thespis.core.laws.random_samples import random_view
 from thespis.core.records import View
 from thespis.deployment import parity_process
 from thespis.deployment.exported_policy import ExportedPolicy, PolicyFunction, named_view, reference
+from thespis.envs.rollout import select_rows
 from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
 from thespis.runs.system_info import package_versions
 from thespis.runtime.keys import fold, seed_key
-from thespis.training.components import select_rows
 
 MIN_EQUAL_SHARE = 0.999
 """Smallest share of equal discrete actions: rounding decides between values that are almost equal."""

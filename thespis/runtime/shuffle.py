@@ -10,6 +10,7 @@ arXiv:2106.06161). Differs from theirs: mixed bases and the hash.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +41,7 @@ def _digit_bases(n: int) -> tuple[int, int]:
     return (exact, n // exact) if exact else (root, -(-n // root))
 
 
-def _feistel(x: UInt32[Array, " n"], rounds: UInt32[Array, " round"], bases: tuple[int, int]) -> UInt32[Array, " n"]:
+def _feistel(x: UInt32[Array, " n"], rounds: UInt32[Array, " round"], bases: tuple[Any, Any]) -> UInt32[Array, " n"]:
     high, low = x // bases[1], x % bases[1]
     for i in range(0, NUM_ROUNDS, 2):
         high = (high + _hash(low ^ rounds[i]) % bases[0]) % bases[0]
@@ -53,3 +54,21 @@ def _hash(x: UInt32[Array, " n"]) -> UInt32[Array, " n"]:
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
+
+
+def permute(key: Key[Array, ""], indices: Int[Array, " k"], n: Int[Array, ""]) -> Int[Array, " k"]:
+    """Places of ``indices`` in a random permutation of ``0 .. n - 1``; ``n`` may be traced.
+
+    Only the places asked for are computed. With ``n`` below :data:`MIN_FEISTEL_SIZE` the permutation is mixed less
+    well than one by sorting.
+    """
+    size = jnp.maximum(n, 1).astype("uint32")
+    root = jnp.ceil(jnp.sqrt(size.astype("float32"))).astype("uint32")
+    root += root * root < size  # the root was rounded
+    rounds = jax.random.bits(key, (NUM_ROUNDS,))
+
+    def walk(x: UInt32[Array, " k"]) -> UInt32[Array, " k"]:
+        return jnp.where(x < size, x, _feistel(x, rounds, (root, root)))
+
+    order = _feistel(indices.astype("uint32"), rounds, (root, root))
+    return jax.lax.while_loop(lambda x: jnp.any(x >= size), walk, order).astype("int32")

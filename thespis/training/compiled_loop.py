@@ -12,10 +12,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Mode
-from thespis.core.records import AgentOutcome, Draw, EpisodeStats, Transition, View
+from thespis.envs.rollout import RolloutState, rollout, start_rollout
 from thespis.runtime import vmap_exact
 from thespis.runtime.distributed import gather_arrays
 from thespis.runtime.interrupts import NO_WATCH, Watch
@@ -31,7 +31,6 @@ from thespis.training.components import (
     init_learner_state,
     make_stores,
     replace_states,
-    select_rows,
     with_array_leaves,
     zero_metric_sums,
 )
@@ -39,31 +38,12 @@ from thespis.training.learning import cut_rollout, learn_block, metric_names
 from thespis.training.placement import LoopPrograms, choose_placement
 
 
-class EnvState(eqx.Module):
-    """State of one seed's environments, leaves ``[env, ...]``."""
-
-    state: PyTree
-    view: View
-    privileged: PyTree
-    memory: Any
-    is_first: Bool[Array, "*seed env"]
-    returns: Float[Array, "*seed env"]
-    lengths: Int[Array, "*seed env"]
-    params: PyTree
-    agent_returns: dict[str, Array] | None
-    """Every agent's return so far, by group ``[env, agent]``; ``None`` with a single agent."""
-    level: Int[Array, "*seed env"] | None = None
-    """The curriculum's number of each environment's level."""
-    learns: Bool[Array, "*seed env"] | None = None
-    """Whether the learner may learn from each environment's episode."""
-
-
 class CompiledCarry(eqx.Module):
     """Loop carry, the whole state of a run: leading axis ``[seed]``, except for two counters that all seeds share."""
 
     root_keys: Key[Array, " seed"]
     learner: LearnerState
-    env_state: EnvState
+    env_state: RolloutState
     metric_sums: MetricSums
     num_ticks: Int[Array, ""]
     num_updates: Int[Array, ""]
@@ -135,7 +115,7 @@ class CompiledLoop:
         metric_sums = jax.vmap(lambda _: zero_metric_sums(self.metric_names))(seeds)
         return CompiledCarry(seeds, learner, env_state, metric_sums, jnp.zeros((), "int32"), jnp.zeros((), "int32"))
 
-    def _init_one(self, root: Key[Array, ""]) -> tuple[LearnerState, EnvState]:
+    def _init_one(self, root: Key[Array, ""]) -> tuple[LearnerState, RolloutState]:
         learner = init_learner_state(self.components, self.spec, self.stores, self.num_envs, root)
         memory = self.components.method.init_memory(
             self.components.method.policy(learner.method, Mode.EXPLORE), self.num_envs
@@ -191,10 +171,19 @@ class CompiledLoop:
             env_state = self._reset_envs(components, learner.curriculum, root, ticks, env_state.memory)
         memory = env_state.memory
 
-        def tick(env_state, t):
-            return self._tick(components, root, policy, learner.curriculum, env_state, t)
+        def act(memory, view, is_first, t):
+            return act_step(components, self.spec, policy, memory, view, is_first, fold(root, "act", t))
 
-        env_state, (steps, outcomes) = jax.lax.scan(tick, env_state, ticks + jnp.arange(self.stores.collect_steps))
+        def step(state, action, t):
+            return self._step(state, action, indexed_keys(fold(root, "step", t), self.num_envs))
+
+        def restart(draw, t):
+            if not components.curriculum.draws_per_rollout:
+                draw = components.curriculum.draw(learner.curriculum, fold(root, "draw", t + 1), self.num_envs)
+            return draw, *self._reset(draw.params, indexed_keys(fold(root, "reset", t + 1), self.num_envs))
+
+        block_ticks = ticks + jnp.arange(self.stores.collect_steps)
+        env_state, (steps, outcomes) = rollout(act, step, restart, env_state, block_ticks)
         if components.curriculum.draws_per_rollout:
             steps = cut_rollout(steps)
         learner, metric_sums = learn_block(
@@ -204,7 +193,7 @@ class CompiledLoop:
 
     def _reset_envs(
         self, components: Components, curriculum: PyTree, root: Key[Array, ""], ticks: Array, memory: Any
-    ) -> EnvState:
+    ) -> RolloutState:
         """Start fresh episodes everywhere after ``ticks`` ticks; those of a group get the same initial state."""
         group = max(self.stores.method.group_size, 1)
         num_starts = self.num_envs // group
@@ -212,76 +201,7 @@ class CompiledLoop:
         starts = draw, indexed_keys(fold(root, "reset", ticks), num_starts)
         draw, keys = jax.tree.map(lambda x: x[jnp.arange(self.num_envs) // group], starts) if group > 1 else starts
         state, step = self._reset(draw.params, keys)
-        n = self.num_envs
-        agent_returns = {agents.name: jnp.zeros((n, agents.num_agents)) for agents in self.spec.groups} or None
-        return EnvState(
-            state,
-            step.view,
-            step.privileged,
-            memory,
-            jnp.ones(n, bool),
-            jnp.zeros(n),
-            jnp.zeros(n, "int32"),
-            draw.params,
-            agent_returns,
-            draw.level,
-            draw.learns,
-        )
-
-    def _tick(self, components: Components, root, policy, curriculum, env_state: EnvState, t) -> tuple[EnvState, Any]:
-        env_action, action, memory, extras = act_step(
-            components, self.spec, policy, env_state.memory, env_state.view, env_state.is_first, fold(root, "act", t)
-        )
-        keys = indexed_keys(fold(root, "step", t), self.num_envs)
-        state, step = self._step(env_state.state, env_action, keys)
-        transition = Transition(
-            env_state.view,
-            action,
-            step.reward,
-            step.terminated,
-            step.truncated,
-            step.view,
-            env_state.is_first,
-            extras,
-            env_state.privileged,
-            step.privileged,
-            step.agent_outcomes,
-            step.channels,
-            env_state.learns,
-        )
-        returns, lengths = env_state.returns + step.reward, env_state.lengths + 1
-        ended = transition.done
-        agent_returns = _add_agent_rewards(env_state.agent_returns, step.agent_outcomes)
-        outcomes = EpisodeStats(
-            ended, returns, lengths, env_state.params, agent_returns=agent_returns, level=env_state.level
-        )
-
-        now = Draw(env_state.params, env_state.level, env_state.learns)
-        following = now
-        if not components.curriculum.draws_per_rollout:
-            following = components.curriculum.draw(curriculum, fold(root, "draw", t + 1), self.num_envs)
-        reset_keys = indexed_keys(fold(root, "reset", t + 1), self.num_envs)
-        fresh_state, fresh = self._reset(following.params, reset_keys)
-        state, view, privileged, draw, agent_returns = select_rows(
-            ended,
-            (fresh_state, fresh.view, fresh.privileged, following, jax.tree.map(jnp.zeros_like, agent_returns)),
-            (state, step.view, step.privileged, now, agent_returns),
-        )
-        returns, lengths = jnp.where(ended, 0.0, returns), jnp.where(ended, 0, lengths)
-        env_state = EnvState(
-            state,
-            view,
-            privileged,
-            memory,
-            ended,
-            returns,
-            lengths,
-            draw.params,
-            agent_returns,
-            draw.level,
-            draw.learns,
-        )
-        return env_state, (transition, outcomes)
+        return start_rollout(state, step, memory, draw, self.spec.groups)
 
     # -- what the driver reads -----------------------------------------------------------------------------
 
@@ -325,8 +245,3 @@ class CompiledLoop:
 
     def close(self) -> None:
         """Do nothing: no resources are held."""
-
-
-def _add_agent_rewards(sums: dict[str, Array] | None, each: dict[str, AgentOutcome] | None) -> dict[str, Array] | None:
-    """Every agent's return with a step's rewards added; ``None`` with a single agent."""
-    return None if sums is None or each is None else {name: sums[name] + each[name].reward for name in sums}

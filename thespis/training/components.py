@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Curriculum, Feedback, Method, Mode
 from thespis.core.feeds import Store
@@ -23,9 +23,9 @@ from thespis.core.spaces import (
     action_mask_size,
     map_groups,
     map_space,
-    unscale_action,
     zero_value,
 )
+from thespis.envs.rollout import act_once
 from thespis.feedback.env_kind import check_feedback_fits
 from thespis.runtime.keys import fold, seed_key
 from thespis.runtime.vmap_exact import concat_seeds, prevent_inlining, with_layout
@@ -212,15 +212,6 @@ def row_structures(components: Components, spec: EnvSpec, *, draws: bool = False
     return jax.tree.structure(transition), jax.tree.structure(outcomes)
 
 
-def select_rows(condition: Bool[Array, " row"], yes: PyTree, no: PyTree) -> PyTree:
-    """Select rows from two trees with leading axis ``row``, by ``condition``."""
-
-    def leaf(a, b):
-        return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(leaf, yes, no)
-
-
 def act_step(
     components: Components, spec: EnvSpec, policy: PyTree, memory: Any, view: View, is_first: Array, key: Key[Array, ""]
 ):
@@ -228,9 +219,7 @@ def act_step(
 
     @prevent_inlining
     def tick(method, policy, memory, view, first, key):
-        memory = select_rows(first, method.init_memory(policy, first.shape[0]), memory)
-        action, memory, extras = method.act(policy, memory, view, key)
-        return unscale_action(spec.action_space, action), action, memory, extras
+        return act_once(method, spec.action_space, policy, memory, view, first, key)
 
     return tick(components.method, policy, memory, view, is_first, key)
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.core.contracts import Feedback, HasLogProbs, Method, Mode, UsesLogProbs
+from thespis.core.contracts import Feedback, HasLogProbs, Method, Mode, UsesLogProbs, UsesStoredSteps
 from thespis.core.errors import UserError
 from thespis.core.feeds import Store
 from thespis.core.records import Batch, Critique, EnvSpec, EpisodeStats, Report, Transition
@@ -61,7 +61,7 @@ def learn_block(
         method, feedback, revised, tally = carry
         current = store.with_revised(stored, revised)
         key = fold(root, "batch", index)
-        batch = learnable(store.sample(current, steps, memory, written, index, key, components.data.method))
+        batch = sample_batch(store, components, current, (steps, memory, written), index, key)
         keys = fold(root, "update", index), fold(root, "feedback", index)
         update_once = prevent_inlining(update_components)
         own_batches = own_store and sample_own(own_store, components, own, (steps, memory, written), root, index)
@@ -74,6 +74,24 @@ def learn_block(
     carry = learner.method, learner.feedback, store.revisable(stored), metric_sums
     (method, feedback, revised, metric_sums), _ = jax.lax.scan(update, carry, indices)
     return LearnerState(method, feedback, curriculum, store.with_revised(stored, revised), own), metric_sums
+
+
+def sample_batch(
+    store: Store,
+    components: Components,
+    state: PyTree,
+    fresh: tuple[Any, Any, Array],
+    index: Array,
+    key: Key[Array, ""],
+) -> Batch:
+    """The batch of the method's update ``index``, without steps that may not be learned from.
+
+    ``fresh`` is the rollout that was just collected, the memory before it and the number of ticks.
+    """
+    batch = learnable(store.sample(state, *fresh, index, key, components.data.method))
+    if isinstance(components.method, UsesStoredSteps):
+        batch = dataclasses.replace(batch, stored=store.stored_steps(state, fresh[2]))
+    return batch
 
 
 def sample_own(
@@ -106,14 +124,16 @@ def _update_curriculum(
 ) -> tuple[PyTree, Report]:
     """Update the curriculum on a block ``[time, env]``, with the policy and the critic that collected it."""
 
-    @prevent_inlining
-    def update(components, method, curriculum, steps, stats, key):
-        critique = judge_rollout(components.method, method, steps) if components.curriculum.needs_critique else None
-        stats = dataclasses.replace(stats, policy=components.method.policy(method, Mode.EXPLORE))
-        return components.curriculum.update(curriculum, steps, critique, stats, key)
+    needs_critique = components.curriculum.needs_critique
 
-    key = fold(root, "curriculum", num_ticks)
-    return update(components.without_data, learner.method, learner.curriculum, steps, stats, key)
+    @prevent_inlining
+    def update(components, policy, critic, curriculum, steps, stats, key):
+        critique = judge_rollout(components.method, critic, steps) if needs_critique else None
+        return components.curriculum.update(curriculum, steps, critique, dataclasses.replace(stats, policy=policy), key)
+
+    key, policy = fold(root, "curriculum", num_ticks), components.method.policy(learner.method, Mode.EXPLORE)
+    critic = learner.method if needs_critique else ()  # an argument, though unused, is copied before it is updated
+    return update(components.without_data, policy, critic, learner.curriculum, steps, stats, key)
 
 
 def judge_rollout(method: Method, state: PyTree, steps: Transition) -> Critique:
@@ -247,8 +267,7 @@ def metric_names(components: Components, spec: EnvSpec, stores: Stores, num_envs
         steps = jax.tree.map(lambda x: jnp.zeros((ticks, num_envs, *x.shape), x.dtype), example)
         memory = components.method.init_memory(components.method.policy(learner.method, Mode.EXPLORE), num_envs)
         zero = jnp.zeros((), "int32")
-        fresh = steps, memory, zero + ticks, zero, root
-        batch = learnable(store.sample(learner.store, *fresh, components.data.method))
+        batch = sample_batch(store, components, learner.store, (steps, memory, zero + ticks), zero, root)
         own_batches = stores.feedback and sample_own(
             stores.feedback, components, learner.feedback_store, (steps, memory, zero + ticks), root, zero
         )

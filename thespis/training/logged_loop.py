@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
+from thespis.core.contracts import UsesStoredSteps
 from thespis.core.errors import UserError
-from thespis.core.feeds import BranchedSampler, DatasetSampler
+from thespis.core.feeds import BranchedSampler, DatasetSampler, HasStoredSteps
 from thespis.core.records import Batch, EnvSpec, Report, Transition
 from thespis.core.spaces import Text
 from thespis.runtime import vmap_exact
@@ -118,7 +119,8 @@ class LoggedLoop:
             bucket: Any = data.draw_bucket(index)
             return jax.lax.switch(bucket, branches, root, states, index)
         steps, mask = data.sample(fold(root, "batch", index))
-        batch = Batch(steps, mask, (), index)
+        asks = isinstance(components.method, UsesStoredSteps) and isinstance(data, HasStoredSteps)
+        batch = Batch(steps, mask, (), index, stored=data.stored_steps() if asks else None)
         method, feedback = states
         update_key, feedback_key = fold(root, "update", index), fold(root, "feedback", index)
         method, feedback, report, signal = update_components(

@@ -14,10 +14,11 @@ from thespis.core.records import EnvSpec, Transition, View
 from thespis.core.spaces import Box, Space, map_groups, map_space, random_action, unscale_action, zero_value
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.envs.probes.probe import KnownValue, Probe
+from thespis.envs.rollout import select_rows
 from thespis.feedback.environment import EnvironmentReward
 from thespis.runtime.keys import indexed_keys, seed_key
 from thespis.training.compiled_loop import CompiledCarry, CompiledLoop
-from thespis.training.components import Components, select_rows, with_array_leaves
+from thespis.training.components import Components, with_array_leaves
 
 VALUE_TOLERANCE = 0.02
 """Largest error of a learned value, as a share of the probe's largest value."""

@@ -79,7 +79,7 @@ def _done(step: TimeStep) -> Any:
 
 def _check_vmap(environment: Environment, state: PyTree, action: PyTree, key: Any, answer: Any) -> None:
     row = jax.tree.map(lambda x: x[1], (state, action))
-    single = jax.jit(environment.step)(*row, indexed_keys(key, 2)[1])
+    single = jax.jit(lambda *args: environment.step(*args))(*row, indexed_keys(key, 2)[1])
     law = "an environment in a batch does what it does alone"
     assert_close(jax.tree.map(lambda x: x[1], answer), single, law, 1e-4)
 

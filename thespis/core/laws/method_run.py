@@ -10,12 +10,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.core.contracts import Method, Mode
+from thespis.core.contracts import Method, Mode, UsesStoredSteps
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.runtime.keys import fold
 
@@ -40,6 +41,21 @@ class ActorOutput(NamedTuple):
     policy: PyTree
     memory: PyTree
     act_output: tuple[PyTree, PyTree, PyTree]
+
+
+class RandomSteps(eqx.Module):
+    """Stored steps ``[n]`` of a method that asks for them: those of its batch."""
+
+    steps: Transition
+
+    @property
+    def size(self) -> Int[Array, ""]:
+        """Number of steps."""
+        return jnp.asarray(self.steps.reward.shape[0], "int32")
+
+    def take(self, indices: Int[Array, " n"]) -> Transition:
+        """The steps with these numbers."""
+        return jax.tree.map(lambda x: x[indices], self.steps)
 
 
 class MethodRunResult(NamedTuple):
@@ -133,10 +149,16 @@ def collect_batch(
 
     _, (action, extras) = jax.lax.scan(tick, initial_memory, (steps, jnp.arange(steps.reward.shape[0])))
     steps = dataclasses.replace(steps, action=action, extras=extras)
+    stored = RandomSteps(jax.tree.map(_merge_axes, steps)) if isinstance(method, UsesStoredSteps) else None
     if method.feed.crosses_episodes:
-        return Batch(steps, jnp.ones(steps.reward.shape, bool), initial_memory, jnp.zeros((), "int32"))
+        mask = jnp.ones(steps.reward.shape, bool)
+        return Batch(steps, mask, initial_memory, jnp.zeros((), "int32"), stored=stored)
     mask = jnp.cumsum(steps.done, axis=0) - steps.done == 0
-    return Batch(steps, mask, (), jnp.zeros((), "int32"))
+    return Batch(steps, mask, (), jnp.zeros((), "int32"), stored=stored)
+
+
+def _merge_axes(x: Array) -> Array:
+    return x.reshape(-1, *x.shape[2:])
 
 
 def host_zeros(tree: PyTree) -> PyTree:

@@ -1,0 +1,1 @@
+"""Model-based learners: models of dynamics, the environment that they make, and imagined experience."""
