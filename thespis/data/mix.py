@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import DatasetSampler, Feed, Store, WindowFeed
+from thespis.core.feeds import DatasetSampler, Feed, Store, WindowFeed, require_batches_of
 from thespis.core.records import Batch, EnvSpec, EpisodeStats, Report, Transition
 
 
@@ -53,6 +53,7 @@ class Mix(WindowFeed):
         if abs(total - 1.0) > 1e-6 or not all(source.share > 0 for source in self.sources):
             raise UserError(f"the shares of a mix are positive and add up to 1, not to {total:g}")
         for source in self.sources:
+            require_batches_of("a mix", source.feed, WindowFeed)
             rows = source.share * self.batch_size
             if abs(rows - round(rows)) > 1e-6:
                 raise UserError(
