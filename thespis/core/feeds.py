@@ -45,6 +45,12 @@ class Store(abc.ABC):
         """The store with ``steps[time, env]`` added after ``num_written`` ticks; by default unchanged."""
         return state
 
+    def add_with_key(
+        self, state: PyTree, steps: Transition, num_written: Int[Array, ""], key: Key[Array, ""]
+    ) -> PyTree:
+        """What loops call: :meth:`add` with a key, for a store that keeps a random part of what it gets."""
+        return self.add(state, steps, num_written)
+
     @abc.abstractmethod
     def sample(
         self,

@@ -30,7 +30,8 @@ _TABLE = {
     "thespis.core.feeds:RolloutFeed": "thespis.data.feeds:Rollouts",
     "thespis.core.feeds:SequenceFeed": "thespis.data.sequence_replay:SequenceReplay",
     "thespis.core.feeds:WindowFeed": (
-        "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix"
+        "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix "
+        "thespis.data.reservoir:Reservoir"
     ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.feedback.preference_queries:Labeller": "SyntheticTeacher",

@@ -18,6 +18,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.core.errors import UserError
 from thespis.core.feeds import DatasetSampler, Feed, Store, WindowFeed, require_batches_of
 from thespis.core.records import Batch, EnvSpec, EpisodeStats, Report, Transition
+from thespis.runtime.keys import fold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +140,15 @@ class MixStore(Store):
     def add(self, state: PyTree, steps: Transition, num_written: Int[Array, ""]) -> PyTree:
         """Every source's store with ``steps[time, env]`` added."""
         return {name: store.add(state[name], steps, num_written) for name, store in self.stores.items()}
+
+    def add_with_key(
+        self, state: PyTree, steps: Transition, num_written: Int[Array, ""], key: Key[Array, ""]
+    ) -> PyTree:
+        """Every source's store with ``steps[time, env]`` added, each with a key of its own."""
+        return {
+            name: store.add_with_key(state[name], steps, num_written, fold(key, name))
+            for name, store in self.stores.items()
+        }
 
     def sample(
         self,
