@@ -124,4 +124,5 @@ def test_a_full_pass_visits_everything_once():
     ((rewards, mask, weight),) = passed(PreferencePairs(), group_size=2)  # returns 1 and 2, 12 and 6
     assert weight == 2 and np.where(mask, rewards, 0).sum(axis=0).tolist() == [2, 1, 12, 6]
     batches = passed(LoggedTransitions(batch_size=2, sequence_length=2))
-    assert [x.T.tolist() for x, *_ in batches] == [[[0, 1], [2, 3]], [[4, 5]]] and [w for *_, w in batches] == [2, 1]
+    windows = [[row[counts].tolist() for row, counts in zip(x.T, m.T, strict=True)] for x, m, _ in batches]
+    assert windows == [[[0, 1], [2]], [[3, 4], [5]], [[6]]] and [w for *_, w in batches] == [2, 2, 1]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from thespis.methods.games.nfsp import ReservoirBuffer
+from thespis.data.reservoir import ReservoirBuffer
 from thespis.runtime.keys import seed_key
 
 CAPACITY, ROWS, ROUNDS = 10, 7, 8

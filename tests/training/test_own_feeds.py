@@ -19,6 +19,7 @@ from thespis.core.laws.assertions import assert_same_bits
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, Transition
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.data import reservoir
 from thespis.data.feeds import Replay
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.online.dqn import DQN
@@ -139,7 +140,14 @@ def make_loop(kind: str, feed):
     return HostLoop(parts, HostEnvAdapter(case.env, ENVS, SEEDS), ENVS, SEEDS, 1_000, FixedLag(0))
 
 
-@pytest.mark.parametrize("feed", [Reservoir(), REPLAY], ids=["feed", "sampler"])
+LIBRARY = reservoir.Reservoir(20, 6, learning_starts=9, update_interval=2, num_updates=2, num_envs=ENVS)
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [Reservoir(), REPLAY, pytest.param(LIBRARY, marks=pytest.mark.slow)],
+    ids=["feed", "sampler", "reservoir of the package"],
+)
 def test_own_feeds_train_equally_in_both_loops_and_resume(feed, tmp_path):
     compiled, host = make_loop("compiled", feed), make_loop("host", feed)
     end, other = compiled.advance(compiled.init(), 9), host.advance(host.init(), 9)

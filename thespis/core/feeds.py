@@ -59,6 +59,12 @@ class Store(abc.ABC):
         """The store with ``steps[time, env]`` added after ``num_written`` ticks; by default unchanged."""
         return state
 
+    def add_with_key(
+        self, state: PyTree, steps: Transition, num_written: Int[Array, ""], key: Key[Array, ""]
+    ) -> PyTree:
+        """What loops call: :meth:`add` with a key, for a store that keeps a random part of what it gets."""
+        return self.add(state, steps, num_written)
+
     @abc.abstractmethod
     def sample(
         self,
@@ -202,6 +208,16 @@ class Feed(abc.ABC):
     """Whether rows of a batch go on across the ends of episodes, with the actor's memory before their first step."""
     whole_episodes: ClassVar[bool] = False
     """Whether every row of a batch is one whole episode, masked after its end."""
+    is_fresh: ClassVar[bool] = False
+    """Whether a batch is all that was collected since the last learning phase, which is then dropped (on-policy data);
+    else a sample of what is stored."""
+    has_pairs: ClassVar[bool] = False
+    """Whether adjacent rows of a batch are pairs, the preferred one first."""
+    burn_in: int = 0
+    """Steps at the beginning of rows that cross episodes which only warm up memory."""
+    stored_memory: bool = False
+    """Whether rows that cross episodes come with the memory that the actor had before their first step, which it stores
+    with every step; else ``()``."""
     num_updates: int
     """Updates in each learning phase."""
     policy_lag: int
@@ -268,6 +284,17 @@ class Feed(abc.ABC):
         return self
 
 
+class RolloutFeed(Feed):
+    """A feed whose batch is the rollout that was just collected: ``collect_steps`` steps of every environment.
+
+    All steps are real, and ``batch.memory`` is the actor's before the first of them.
+    """
+
+    collects: ClassVar[bool] = True
+    crosses_episodes: ClassVar[bool] = True
+    is_fresh: ClassVar[bool] = True
+
+
 class WindowFeed(Feed):
     """A feed whose batches are windows of consecutive steps of one environment, masked after an episode's end."""
 
@@ -280,7 +307,25 @@ class SequenceFeed(Feed):
 
     crosses_episodes: ClassVar[bool] = True
 
-    burn_in: int
-    """Steps at the beginning of a sequence that only warm up memory."""
-    stored_memory: bool
-    """Whether batches have the memory that the actor had before the first step of each sequence; else ``()``."""
+
+def describe_batches(feed: Feed | type[Feed]) -> str:
+    """What a feed's batches are, in words, by its properties."""
+    if feed.has_pairs:
+        return "pairs of episodes, the preferred one first"
+    if feed.is_fresh:
+        return f"the {'rollout that was' if feed.crosses_episodes else 'whole episodes that were'} just collected"
+    if feed.crosses_episodes:
+        return "stored sequences that go on across the ends of episodes, for recurrent methods"
+    return "stored windows or episodes, masked after their ends"
+
+
+def require_batches_of(owner: str, feed: Feed, wanted: Feed | type[Feed]) -> None:
+    """Require that a feed's batches are of the kind that ``owner`` learns from: those of ``wanted``, by its properties.
+
+    Raises:
+        UserError: if they are not.
+    """
+    if describe_batches(feed) != describe_batches(wanted):
+        raise UserError(
+            f"{owner} learns from {describe_batches(wanted)}; {type(feed).__name__} gives {describe_batches(feed)}"
+        )

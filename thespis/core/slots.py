@@ -22,15 +22,16 @@ _TABLE = {
         thespis.actors.state_dependent_noise:SquashedStateDependentNoise
         """,
     "thespis.core.feeds:Feed": """
-        thespis.data.feeds:Rollouts
         thespis.data.feeds:Episodes
         thespis.data.feeds:LoggedEpisodes
         thespis.data.feeds:PreferencePairs
         """,
     "thespis.core.feeds:ReplaySampler": "thespis.data.prioritized:PrioritizedSampler",
+    "thespis.core.feeds:RolloutFeed": "thespis.data.feeds:Rollouts",
     "thespis.core.feeds:SequenceFeed": "thespis.data.sequence_replay:SequenceReplay",
     "thespis.core.feeds:WindowFeed": (
-        "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix"
+        "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix "
+        "thespis.data.reservoir:Reservoir"
     ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.feedback.preference_queries:Labeller": "SyntheticTeacher",

@@ -30,10 +30,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Method, MultiAgentMethod
 from thespis.core.errors import UserError
+from thespis.core.feeds import RolloutFeed, require_batches_of
 from thespis.core.records import Citation, Critique, Draw, EnvSpec, EpisodeStats, Number, Report, Transition
 from thespis.curricula.fixed import repeat_params
 from thespis.curricula.opponent_pool import normalize_weights, require_game, update_win_rates
-from thespis.data.feeds import Rollouts
 from thespis.envs.games.opponents import LEAGUE_GROUP, RANDOM_SEAT, LeagueEnv, OpponentEnv, OpponentParams
 from thespis.learners.multi_agent.independent_learners import IndependentLearners
 from thespis.learners.multi_agent.parameter_sharing import PeriodicReset, rollouts_per_interval
@@ -326,8 +326,9 @@ class League(eqx.Module):
 
         Raises ``UserError`` unless ``method`` is for one agent and learns from rollouts.
         """
-        if isinstance(method, MultiAgentMethod) or not isinstance(method.feed, Rollouts):
-            raise UserError(f"a league trains methods for one agent that learn from rollouts (ppo): not {method.name}")
+        if isinstance(method, MultiAgentMethod):
+            raise UserError(f"a league trains methods for one agent (ppo): not {method.name}")
+        require_batches_of("a learner of a league", method.feed, RolloutFeed)
         learners: Any = IndependentLearners(method, PeriodicReset(self.snapshot_interval, self._reset_generations))
         return learners
 

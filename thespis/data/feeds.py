@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import BranchedSampler, DatasetSampler, Feed, ReplaySampler, Store, WindowFeed
+from thespis.core.feeds import BranchedSampler, DatasetSampler, Feed, ReplaySampler, RolloutFeed, Store, WindowFeed
 from thespis.core.records import Batch, EpisodeStats, Transition
 from thespis.data import frame_buffer, length_buckets, ring_buffer, samplers
 from thespis.data.hindsight import HindsightFuture as HindsightFuture
@@ -22,13 +22,10 @@ from thespis.data.stored_steps import BufferSteps
 
 
 @dataclasses.dataclass(frozen=True)
-class Rollouts(Feed):
+class Rollouts(RolloutFeed):
     """On-policy rollouts: ``num_steps`` steps of every environment, then ``num_updates`` updates on them."""
 
-    collects: ClassVar[bool] = True
-    crosses_episodes: ClassVar[bool] = True
-
-    num_steps: int
+    num_steps: int = 128
     """Steps of every environment between two learning phases."""
     num_updates: int = 1
     """Updates on each rollout."""
@@ -86,6 +83,7 @@ class Episodes(Feed):
 
     collects: ClassVar[bool] = True
     whole_episodes: ClassVar[bool] = True
+    is_fresh: ClassVar[bool] = True
 
     max_steps: int = 0
     """Largest number of steps of an episode; 0: the environment's time limit."""
@@ -442,6 +440,7 @@ class PreferencePairs(Feed):
 
     reads_datasets: ClassVar[bool] = True
     whole_episodes: ClassVar[bool] = True
+    has_pairs: ClassVar[bool] = True
 
     max_steps: int = 0
     """Largest number of steps of an episode; 0: that of the dataset's longest."""

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import DatasetSampler, Feed, Store, WindowFeed
+from thespis.core.feeds import DatasetSampler, Feed, Store, WindowFeed, require_batches_of
 from thespis.core.records import Batch, EnvSpec, EpisodeStats, Report, Transition
+from thespis.runtime.keys import fold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Mix(WindowFeed):
         if abs(total - 1.0) > 1e-6 or not all(source.share > 0 for source in self.sources):
             raise UserError(f"the shares of a mix are positive and add up to 1, not to {total:g}")
         for source in self.sources:
+            require_batches_of("a mix", source.feed, WindowFeed)
             rows = source.share * self.batch_size
             if abs(rows - round(rows)) > 1e-6:
                 raise UserError(
@@ -138,6 +140,15 @@ class MixStore(Store):
     def add(self, state: PyTree, steps: Transition, num_written: Int[Array, ""]) -> PyTree:
         """Every source's store with ``steps[time, env]`` added."""
         return {name: store.add(state[name], steps, num_written) for name, store in self.stores.items()}
+
+    def add_with_key(
+        self, state: PyTree, steps: Transition, num_written: Int[Array, ""], key: Key[Array, ""]
+    ) -> PyTree:
+        """Every source's store with ``steps[time, env]`` added, each with a key of its own."""
+        return {
+            name: store.add_with_key(state[name], steps, num_written, fold(key, name))
+            for name, store in self.stores.items()
+        }
 
     def sample(
         self,

@@ -40,13 +40,18 @@ class WindowSampler(eqx.Module):
         return BufferSteps(self.buffer, jnp.asarray(self.buffer.num_rows, "int32"))
 
     def full_pass(self) -> Iterator[WeightedSteps]:
-        """Windows one after another, from the first step on; up to ``sequence_length - 1`` last steps are left out."""
-        starts = np.arange(self.buffer.num_rows // self.sequence_length) * self.sequence_length
+        """Every step once: windows one after another, from the first step of each episode on; the last may be short."""
+        last = self.buffer.num_rows - 1
+        firsts = np.flatnonzero(np.concatenate([[True], np.asarray(self.buffer.steps.done)[:-1, 0]]))
+        ends = np.append(firsts[1:], last + 1)
+        episodes = zip(firsts, ends, strict=True)
+        starts = np.concatenate([np.arange(first, end, self.sequence_length) for first, end in episodes])
         for chunk in _chunks(starts, self.batch_size):
             rows = chunk + np.arange(self.sequence_length)[:, None]
+            exists, rows = rows <= last, np.minimum(rows, last)
             steps = jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows, 0], self.buffer.steps)
             ended_before = np.cumsum(steps.done, axis=0) - steps.done
-            yield steps, ended_before == 0, float(len(chunk))
+            yield steps, (ended_before == 0) & exists, float(len(chunk))
 
 
 class EpisodeTable(eqx.Module):

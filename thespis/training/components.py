@@ -29,6 +29,7 @@ from thespis.envs.rollout import act_once
 from thespis.feedback.env_kind import check_feedback_fits
 from thespis.runtime.keys import fold, seed_key
 from thespis.runtime.vmap_exact import concat_seeds, prevent_inlining, with_layout
+from thespis.training.feed_checks import check_feeds
 
 Module = TypeVar("Module")
 
@@ -101,8 +102,10 @@ class Stores:
 def make_stores(components: Components, total_steps: int, spec: EnvSpec) -> Stores:
     """Stores for a run of ``total_steps`` transitions per seed in an environment.
 
-    Raises ``UserError`` if a feed reads datasets alone, or the feedback's cannot collect in blocks of the method's.
+    Raises ``UserError`` if a feed reads datasets alone or does not fit the method, or if the feedback's cannot collect
+    in blocks of the method's.
     """
+    check_feeds(components.method)
     feed, own_feed = components.method.feed, components.feedback.feed
     store = feed.make_store(total_steps).for_env(spec)
     if own_feed is None:

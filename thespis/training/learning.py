@@ -48,8 +48,12 @@ def learn_block(
 ) -> tuple[LearnerState, MetricSums]:
     """Store a block ``[time, env]`` collected after ``num_ticks`` ticks; if ``train``, run the feed's updates."""
     store, own_store = stores.method, stores.feedback
-    stored, stats = store.add(learner.store, steps, num_ticks), store.filter_stats(stats)
-    own = () if own_store is None else own_store.add(learner.feedback_store, steps, num_ticks)
+    stats = store.filter_stats(stats)
+    stored = store.add_with_key(learner.store, steps, num_ticks, fold(root, "store", num_ticks))
+    own = ()
+    if own_store is not None:
+        own_key = fold(root, "feedback_store", num_ticks)
+        own = own_store.add_with_key(learner.feedback_store, steps, num_ticks, own_key)
     written = num_ticks + steps.reward.shape[0]
     curriculum, curriculum_report = _update_curriculum(components, learner, steps, stats, root, num_ticks)
     learner = LearnerState(learner.method, learner.feedback, curriculum, stored, own)

@@ -33,6 +33,7 @@ from thespis.training.components import (
     with_array_leaves,
     zero_metric_sums,
 )
+from thespis.training.feed_checks import check_feeds
 from thespis.training.learning import add_metrics, merge_metrics, sample_own, update_components
 from thespis.training.placement import LoopPrograms, choose_placement
 
@@ -68,6 +69,7 @@ class LoggedLoop:
             raise UserError(
                 f"this method learns from its own fresh rollouts and cannot learn from a dataset: use {other}"
             )
+        check_feeds(components.method)
         own_feed = components.feedback.feed
         if own_feed is not None and own_feed.collects:
             raise UserError(

@@ -20,10 +20,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import Feed, WindowFeed, require_batches_of
 from thespis.core.records import Batch, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import AgentGroup
 from thespis.critics.critic_inputs import joint_observation, joint_space
-from thespis.data.feeds import Replay
 from thespis.learners.multi_agent.independent_learners import require_multi_agent
 from thespis.runtime.keys import fold, seed_key
 
@@ -115,21 +115,21 @@ class Hierarchical(eqx.Module):
     multi_agent: ClassVar[bool] = True
 
     @property
-    def feed(self) -> Replay:
+    def feed(self) -> Feed:
         """Feed of the low level."""
-        assert isinstance(self.low_level.feed, Replay)
         return self.low_level.feed
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> HierarchicalState:
         """Fresh states of both levels.
 
-        Raises ``UserError`` for an environment of one agent, for windows too short to hold a period, and for a high
-        level with memory.
+        Raises ``UserError`` for an environment of one agent, for a feed without windows, for windows too short to hold
+        a period, and for a high level with memory.
         """
         require_multi_agent(spec)
-        if self.feed.sequence_length < 2 * self.high_level_interval - 1:
+        require_batches_of("a hierarchical method", self.feed, WindowFeed)
+        if (window := self.feed.batch_shape[0]) < 2 * self.high_level_interval - 1:
             raise UserError(
-                f"windows of {self.feed.sequence_length} steps may not hold a period of {self.high_level_interval}: "
+                f"windows of {window} steps may not hold a period of {self.high_level_interval}: "
                 f"set feed.sequence_length to {2 * self.high_level_interval - 1} or more"
             )
         privileged_space = joint_space(spec)

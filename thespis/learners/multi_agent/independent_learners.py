@@ -20,7 +20,6 @@ from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import AgentGroup, CompositeSpace
 from thespis.critics.critic_inputs import CriticInput, LocalObs
-from thespis.data.feeds import Episodes, Rollouts
 from thespis.learners.multi_agent.parameter_sharing import ParameterSharing, SharedParameters
 from thespis.runtime.keys import fold, indexed_keys
 
@@ -56,7 +55,7 @@ class BaseIndependentLearners(eqx.Module):
         method has a replay buffer: such methods learn from single steps and would take waiting for a decision.
         """
         require_multi_agent(spec)
-        if spec.game is not None and not isinstance(self.feed, Rollouts | Episodes):
+        if spec.game is not None and not self.feed.is_fresh:
             raise UserError(
                 f"{self.method.name} learns from single steps, and in {spec.name} players wait for their turn: "
                 "use a method that learns from rollouts (ppo, a2c, impala)"

@@ -16,8 +16,8 @@ from jaxtyping import Array, Bool, Key, PyTree
 
 from thespis.core.contracts import HasActionProbs, Method, Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import RolloutFeed, require_batches_of
 from thespis.core.records import Batch, EnvSpec, Report, View
-from thespis.data.feeds import Rollouts
 from thespis.runtime.keys import indexed_keys
 
 
@@ -190,7 +190,7 @@ class PeriodicReset(ParameterSharing):
         """One update of each learner on its own experience, then the resets that are due."""
         updated, report = Independent().update(method, state.current, batch, key)
         (time, rows), feed = batch.mask.shape[:2], method.feed
-        assert isinstance(feed, Rollouts), "periodic resets need a method that learns from rollouts"
+        require_batches_of("a learner that is reset periodically", feed, RolloutFeed)
         num_updates, updates_per_interval = (
             batch.update_index + 1,
             rollouts_per_interval(self.reset_interval, time * rows) * feed.num_updates,

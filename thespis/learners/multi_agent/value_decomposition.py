@@ -18,6 +18,7 @@ from thespis.actors.epsilon_greedy import epsilon_greedy
 from thespis.actors.policy_heads import vmap_act
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.core.spaces import AgentGroup, Discrete
 from thespis.critics.critic_inputs import joint_observation, joint_space, with_agent_id
@@ -213,7 +214,7 @@ class ValueDecomposition(eqx.Module):
     memory: RecurrentCore | None = eqx.field(static=True, default=None)
     """Recurrent core after the hidden layers: None, GRU, ELSTM or your own module:Class, with windows
     (feed.sequence_length) of several steps."""
-    feed: Replay = eqx.field(
+    feed: WindowFeed = eqx.field(
         static=True, default=Replay(batch_size=128, learning_starts=1_000, update_interval=2, num_envs=8)
     )
     """Replay: buffer_size, batch_size, learning_starts, update_interval, num_updates, sequence_length."""

@@ -20,9 +20,9 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from thespis.actors.continuous_heads import OnPolicyHead
 from thespis.actors.distributions import Distribution
 from thespis.core.contracts import Mode
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, View
 from thespis.critics.value_functions import critic_observation
-from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.actor_critic import (
     DEFAULT_POLICY_HEAD,
     ActorCritic,
@@ -124,7 +124,7 @@ class OnPolicyMethod(eqx.Module):
     learning_rate: eqx.AbstractVar[LearningRate]
     gae_lambda: eqx.AbstractVar[Number]
     optimizer: eqx.AbstractVar[Literal["adam", "rmsprop"] | OptimizerFactory]
-    feed: eqx.AbstractVar[Rollouts]
+    feed: eqx.AbstractVar[RolloutFeed]
 
     discount: Number = 0.99
     """Discount per step, in [0, 1]."""

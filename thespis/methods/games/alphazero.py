@@ -29,6 +29,7 @@ from thespis.actors.tree_search import (
     sample_actions,
 )
 from thespis.core.contracts import Game, Mode
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.data.feeds import Rollouts
 from thespis.learners.optim.minibatches import run_epochs, to_sequences
@@ -158,7 +159,7 @@ class AlphaZero(eqx.Module):
     """Units of each hidden layer."""
     board_encoder: ResNet | None = eqx.field(static=True, default=ResNet())
     """Encoder of the board before the hidden layers: ResNet, or None for the flat vector of cells."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=64, num_envs=64))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=64, num_envs=64))
     """Rollouts: num_steps, num_envs."""
 
     multi_agent: ClassVar[bool] = True

@@ -17,6 +17,7 @@ from typing import ClassVar
 import equinox as eqx
 from jaxtyping import Array, Key
 
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Report
 from thespis.data.feeds import Rollouts
 from thespis.learners.games.tabular_cfr import SimultaneousUpdates, TabularCFR, TabularCFRState, UpdateOrder
@@ -29,7 +30,7 @@ class CFR(TabularCFR):
     """Order of the players' updates: SimultaneousUpdates or AlternatingUpdates."""
     num_iterations: int = eqx.field(static=True, default=1)
     """Traversals of the whole game tree in each update."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
     """Rollouts; their experience is not used."""
 
     name: ClassVar[str] = "cfr"

@@ -16,6 +16,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Report
 from thespis.data.feeds import Rollouts
 from thespis.learners.games.tabular_cfr import AlternatingUpdates, TabularCFR, TabularCFRState, UpdateOrder
@@ -28,7 +29,7 @@ class CFRPlus(TabularCFR):
     """Order of the players' updates: AlternatingUpdates or SimultaneousUpdates."""
     num_iterations: int = eqx.field(static=True, default=1)
     """Traversals of the whole game tree in each update."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
     """Rollouts; their experience is not used."""
 
     name: ClassVar[str] = "cfr-plus"

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.actors.episode_sampling import EpisodeBernoulli
 from thespis.core.contracts import Mode
@@ -27,43 +27,9 @@ from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.core.spaces import Discrete, zero_value
 from thespis.data.feeds import Rollouts
+from thespis.data.reservoir import ReservoirBuffer
 from thespis.learners.offline.behavior_cloning import BCPolicy, BCState, BehaviorCloning
 from thespis.methods.online.ppo import PPO
-
-
-class ReservoirBuffer(eqx.Module):
-    """Reservoir buffer: leaves ``[capacity, ...]``, of which the first ``min(num_seen, capacity)`` are filled."""
-
-    items: PyTree
-    num_seen: Int[Array, ""]
-
-    @property
-    def capacity(self) -> int:
-        """Largest number of items."""
-        return jax.tree.leaves(self.items)[0].shape[0]
-
-    def add(self, items: PyTree, mask: Bool[Array, " row"], key: Key[Array, ""]) -> ReservoirBuffer:
-        """Add ``items`` ``[row, ...]`` where ``mask`` is true; the n-th is stored with probability ``capacity / n``."""
-        number = self.num_seen + jnp.cumsum(mask.astype("int32"))  # of each item under the mask, from 1
-        random_slot = jax.random.randint(key, mask.shape, 0, jnp.maximum(number, 1))
-        slot = jnp.where(number <= self.capacity, number - 1, random_slot)
-        slot = jnp.where(mask, slot, self.capacity)  # out of range, so that nothing is written
-        order = jnp.argsort(~mask, stable=True)  # of two items with the same slot the later one must stay
-        slot = _keep_last_writes(slot[order], self.capacity)
-        items = jax.tree.map(lambda all_, new: all_.at[slot].set(new[order], mode="drop"), self.items, items)
-        return ReservoirBuffer(items, self.num_seen + jnp.sum(mask, dtype="int32"))
-
-    def sample(self, key: Key[Array, ""], n: int) -> PyTree:
-        """``n`` items sampled with replacement, leaves ``[n, ...]``; before anything is added, empty ones."""
-        index = jax.random.randint(key, (n,), 0, jnp.clip(self.num_seen, 1, self.capacity))
-        return jax.tree.map(lambda x: x[index], self.items)
-
-
-def _keep_last_writes(index: Int[Array, " row"], out_of_range: int) -> Int[Array, " row"]:
-    """The indices, but ``out_of_range`` for those that a later row writes as well."""
-    row = jnp.arange(index.shape[0])
-    last = jnp.full(out_of_range + 1, -1).at[index].max(row)
-    return jnp.where(last[index] == row, index, out_of_range)
 
 
 class NFSPState(eqx.Module):

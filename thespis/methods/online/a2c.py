@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 import equinox as eqx
 from jaxtyping import Array, Key
 
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Number, Report
 from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState
@@ -33,7 +34,7 @@ class A2C(OnPolicyMethod):
     """Lambda of generalized advantage estimation, in [0, 1]."""
     optimizer: Literal["adam", "rmsprop"] | OptimizerFactory = eqx.field(static=True, default="rmsprop")
     """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=5, num_envs=8))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=5, num_envs=8))
     """Rollouts: num_steps, num_envs."""
 
     name: ClassVar[str] = "a2c"

@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from thespis.actors.policy_heads import PolicyHead, SquashedGaussian
 from thespis.actors.stochastic import DEFAULT_POLICY_HEAD
 from thespis.core.errors import UserError
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Report, View
 from thespis.core.spaces import Box, Space, random_action
 from thespis.critics.value_functions import critic_observation, critic_spec
@@ -183,7 +184,7 @@ class CrossQ(SoftActorCritic):
     """Units of each hidden layer of the actor."""
     critic_hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer of the critics; the paper's are 2048,2048."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "crossq"

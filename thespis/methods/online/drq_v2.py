@@ -28,6 +28,7 @@ from thespis.actors.policy_heads import require_bounded
 from thespis.actors.visual_encoder import TrunkMLP, VisualActor, add_clipped_noise, ensemble_q_values, min_policy_values
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition
 from thespis.core.spaces import Box, Space, leaf_spaces, map_space
 from thespis.data.feeds import Replay
@@ -128,7 +129,7 @@ class DrQv2(DPGMethod):
     """Size of the trunk's output, to which image features are projected."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(1024, 1024))
     """Units of each hidden layer, of actor and critics."""
-    feed: Replay = eqx.field(
+    feed: WindowFeed = eqx.field(
         static=True, default=Replay(batch_size=256, learning_starts=2_000, update_interval=2, sequence_length=3)
     )
     """Replay buffer: buffer_size, batch_size, learning_starts, update_interval, num_updates, sequence_length

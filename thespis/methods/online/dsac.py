@@ -25,6 +25,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.actors.policy_heads import SquashedGaussian
 from thespis.actors.stochastic import SoftActor
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.critics.value_functions import GaussianReturnQ, critic_observation, critic_spec
 from thespis.data.feeds import Replay
@@ -78,7 +79,9 @@ class DSAC(SoftActorCritic):
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256, 256, 256, 256))
     """Units of each hidden layer, of actor and critic; the critic has its last two twice, for mean and standard
     deviation."""
-    feed: Replay = eqx.field(static=True, default=Replay(buffer_size=500_000, batch_size=256, learning_starts=2_000))
+    feed: WindowFeed = eqx.field(
+        static=True, default=Replay(buffer_size=500_000, batch_size=256, learning_starts=2_000)
+    )
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "dsac"

@@ -19,6 +19,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Key
 
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Number, Report
 from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import OnPolicyMethod, OnPolicyState, evaluate_rollout
@@ -44,7 +45,7 @@ class IMPALA(OnPolicyMethod):
     """Truncation of the weight that passes later TD errors through a step, at most ``rho_bar``; controls variance."""
     optimizer: Literal["adam", "rmsprop"] | OptimizerFactory = eqx.field(static=True, default="rmsprop")
     """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=20, num_envs=8, policy_lag=1))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=20, num_envs=8, policy_lag=1))
     """Rollouts: num_steps, num_envs, policy_lag."""
 
     name: ClassVar[str] = "impala"

@@ -26,6 +26,7 @@ from thespis.actors.epsilon_greedy import epsilon_greedy
 from thespis.actors.policy_heads import vmap_act
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Number, Report, Transition, View
 from thespis.critics.value_functions import DiscreteQ
 from thespis.data.feeds import Rollouts
@@ -109,7 +110,7 @@ class NStepQ(DiscreteQMethod):
     """Probability of each final epsilon; they sum to 1."""
     target_update_interval: int = eqx.field(static=True, default=100)
     """Updates between copies of the network to the target network."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=5, num_envs=8))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=5, num_envs=8))
     """Rollouts: num_steps, num_envs."""
 
     ensemble_size: ClassVar[int] = 1

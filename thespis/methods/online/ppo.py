@@ -19,6 +19,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Number, Report
 from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.actor_critic import ActorCriticNetwork, RolloutWithAdvantages
@@ -55,7 +56,7 @@ class PPO(OnPolicyMethod):
     """Transitions per gradient step; with memory, rounded to whole sequences."""
     optimizer: Literal["adam", "rmsprop"] | OptimizerFactory = eqx.field(static=True, default="adam")
     """Optimizer: adam, rmsprop or OptaxOptimizer (any of optax)."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=256, num_envs=8))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=256, num_envs=8))
     """Rollouts: num_steps, num_envs."""
 
     name: ClassVar[str] = "ppo"

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.actors.stochastic import SoftActor
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import (
@@ -88,7 +89,7 @@ class SACV(SoftActorCritic):
     """Critic architecture: ConcatCritic or HypernetworkCritic."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer, of actor, critics and state value."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=1_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "sac-v"

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Citation, Number
 from thespis.critics.mixers import Mixer, Utility
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
@@ -49,7 +50,7 @@ class ACORM(ValueDecomposition):
     """Units of each hidden layer of the agents' networks."""
     memory: RecurrentCore | None = eqx.field(static=True, default=GRU(64))
     """Recurrent core of the agents' utility networks, besides the GRU of the roles."""
-    feed: Replay = eqx.field(
+    feed: WindowFeed = eqx.field(
         static=True,
         default=Replay(batch_size=32, learning_starts=1_000, update_interval=2, sequence_length=10, num_envs=8),
     )

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from thespis.core.errors import UserError
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import n_step_batch
@@ -58,7 +59,7 @@ class CQN(CoarseToFineMethod):
     """Updates between copies of the network to the target network."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(512, 512))
     """Units of each hidden layer."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=8_000, sequence_length=3))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=8_000, sequence_length=3))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates, sequence_length (at least n_step and
     action_sequence_length)."""
 
@@ -78,7 +79,7 @@ class CQN(CoarseToFineMethod):
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> CQNState:
         """Initialize the network and its target copy."""
         require_bounded_box(spec, self.name)
-        if self.feed.sequence_length < max(self.action_sequence_length, self.n_step):
+        if self.feed.batch_shape[0] < max(self.action_sequence_length, self.n_step):
             raise UserError(
                 f"{self.name} needs windows of {max(self.action_sequence_length, self.n_step)} steps: "
                 "set feed.sequence_length"
@@ -132,7 +133,7 @@ class CQNAS(CQN):
     """Number of actions in a sequence, starting with the current one."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(1024, 1024))
     """Units of each hidden layer, and of the recurrent layer."""
-    feed: Replay = eqx.field(
+    feed: WindowFeed = eqx.field(
         static=True, default=Replay(batch_size=128, learning_starts=10_000, update_interval=2, sequence_length=4)
     )
     """Replay buffer: buffer_size, batch_size, learning_starts, update_interval, num_updates, sequence_length (at least

@@ -13,6 +13,7 @@ from thespis.learners.off_policy.replay_ratio import Adaptive
 from thespis.methods.online.drq_v2 import DrQv2, RandomShift
 
 _STEPS = 8_000
+_LOW_RATIO_FEED = Replay(batch_size=32, learning_starts=1_000, update_interval=2, sequence_length=3)
 _LOW_RATIO = DrQv2(
     learning_rate=1e-3,
     discount=0.97,
@@ -20,9 +21,9 @@ _LOW_RATIO = DrQv2(
     feature_size=32,
     noise_decay_updates=_STEPS / 4,
     augmentation=RandomShift(1),
-    feed=Replay(batch_size=32, learning_starts=1_000, update_interval=2, sequence_length=3),
+    feed=_LOW_RATIO_FEED,
 )
-_HIGH_RATIO_FEED = dataclasses.replace(_LOW_RATIO.feed, num_updates=4)
+_HIGH_RATIO_FEED = dataclasses.replace(_LOW_RATIO_FEED, num_updates=4)
 _SLOW_NOISE_DECAY = {"noise_decay_updates": _STEPS * 1.0}
 
 PAPER = Paper(

@@ -24,9 +24,9 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Environment, Method, Mode
 from thespis.core.errors import UserError
-from thespis.core.records import Batch, EnvSpec, TimeStep, Transition
+from thespis.core.feeds import RolloutFeed, require_batches_of
+from thespis.core.records import EnvSpec, TimeStep, Transition
 from thespis.core.spaces import Box, unscale_action
-from thespis.data.feeds import Rollouts
 from thespis.runtime.keys import fold, indexed_keys
 
 
@@ -148,7 +148,8 @@ class MetaTrainingEnv(eqx.Module):
         """
         env, method, spec = self.env, self.learner, self.env.spec
         feed = method.feed
-        assert isinstance(feed, Rollouts), "a learner that learns from rollouts"
+        require_batches_of("a learner that is trained in an environment", feed, RolloutFeed)
+        store = feed.make_store(self.num_updates * feed.collect_steps * feed.num_envs).for_env(spec)
         params = jax.tree.map(
             lambda x: jnp.broadcast_to(x, (feed.num_envs, *jnp.shape(x))),
             CheapTalkParams(sender_params, spec.params.env_params),
@@ -170,9 +171,11 @@ class MetaTrainingEnv(eqx.Module):
         def update(carry: PyTree, index: Array) -> tuple[PyTree, Array]:
             learner_state, rollout_state = carry
             policy = method.policy(learner_state, Mode.EXPLORE)
-            ticks = index * feed.num_steps + jnp.arange(feed.num_steps)
+            ticks = index * feed.collect_steps + jnp.arange(feed.collect_steps)
             (_, next_rollout_state), steps = jax.lax.scan(tick, (policy, rollout_state), ticks)
-            batch = Batch(steps, jnp.ones(steps.reward.shape, bool), rollout_state[2], index)
+            num_written = (index + 1) * feed.collect_steps
+            sample_key = fold(key, "sample", index)
+            batch = store.sample((), steps, rollout_state[2], num_written, index, sample_key, ())
             learner_state, _ = method.update(learner_state, batch, fold(key, "update", index))
             return (learner_state, next_rollout_state), jnp.sum(steps.reward) / (jnp.sum(steps.done) + feed.num_envs)
 

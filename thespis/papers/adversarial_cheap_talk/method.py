@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.core.spaces import Box
 from thespis.data.feeds import Rollouts
@@ -55,7 +56,7 @@ class ES(eqx.Module):
     """Standard deviation of the samples, in canonical actions."""
     init_std: Number = 1.0
     """Standard deviation of the normal distribution of the initial mean."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=32))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=32))
     """Rollouts: num_steps, num_envs; every step is a sample."""
 
     name: ClassVar[str] = "es"

@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.actors.deterministic import DeterministicActor, DPGMethod, NoisyPolicy
 from thespis.core.contracts import Mode
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import QFunction, critic_observation, init_ensemble
@@ -77,7 +78,9 @@ class ARODDPG(DPGMethod):
     """Critic architecture: ConcatCritic or HypernetworkCritic."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(128, 128))
     """Units of each hidden layer, of actor and critics."""
-    feed: Replay = eqx.field(static=True, default=Replay(buffer_size=100_000, batch_size=256, learning_starts=5_000))
+    feed: WindowFeed = eqx.field(
+        static=True, default=Replay(buffer_size=100_000, batch_size=256, learning_starts=5_000)
+    )
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "aro-ddpg"

@@ -26,8 +26,8 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from thespis.actors.policy_heads import vmap_act
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
-from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.method import OnPolicyState
 from thespis.learners.optim.normalizers import IDENTITY
 from thespis.methods.online.ppo import PPO
@@ -100,7 +100,7 @@ class BayesianNetworkPPO(eqx.Module):
     )
 
     @property
-    def feed(self) -> Rollouts:
+    def feed(self) -> RolloutFeed:
         """Feed of the wrapped PPO."""
         return self.method.feed
 

@@ -22,9 +22,9 @@ import jax
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import Box, dict_space
-from thespis.data.feeds import Rollouts
 from thespis.methods.online.ppo import PPO
 from thespis.papers.clam.attention_pooling import (
     AttentionPooling,
@@ -70,7 +70,7 @@ class CLAM(eqx.Module):
     details: ClassVar[tuple[str, ...]] = (*PPO.details, "the encoder is trained by contrast only, after PPO's update")
 
     @property
-    def feed(self) -> Rollouts:
+    def feed(self) -> RolloutFeed:
         """Feed of the wrapped PPO."""
         return self.method.feed
 

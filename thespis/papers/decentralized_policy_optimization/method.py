@@ -26,9 +26,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.critics.critic_inputs import CriticInput, LocalObs
-from thespis.data.feeds import Rollouts
 from thespis.learners.multi_agent.independent_learners import BaseIndependentLearners
 from thespis.learners.multi_agent.parameter_sharing import Independent, ParameterSharing
 from thespis.learners.on_policy.method import OnPolicyState
@@ -60,7 +60,7 @@ class AdaptiveKLPPO(eqx.Module):
     details: ClassVar[tuple[str, ...]] = PPO.details
 
     @property
-    def feed(self) -> Rollouts:
+    def feed(self) -> RolloutFeed:
         """Feed of the wrapped PPO."""
         return self.method.feed
 

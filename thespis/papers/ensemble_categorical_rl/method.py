@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Citation
 from thespis.data.feeds import Replay
 from thespis.learners.off_policy.categorical_q import MixtureDistribution, TargetDistribution
@@ -27,7 +28,7 @@ class EnsembleC51(C51):
     """Distribution that targets are built from: MixtureDistribution (ensemble average) or MemberDistribution (own)."""
     ensemble_size: int = eqx.field(static=True, default=5)
     """Number of networks that learn in parallel; ``feed.batch_size`` is split among them in equal shares."""
-    feed: Replay = eqx.field(
+    feed: WindowFeed = eqx.field(
         static=True, default=Replay(buffer_size=900_000, batch_size=160, learning_starts=1_000, update_interval=4)
     )
     """Replay buffer: buffer_size, batch_size, learning_starts, update_interval, num_updates, sequence_length

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Citation, Number
 from thespis.data.feeds import Replay
 from thespis.learners.off_policy.discrete_q import IteratedTargets, TargetUpdate
@@ -33,7 +34,7 @@ class IDQN(DQN):
     double_q: bool = eqx.field(static=True, default=False)
     target_network: TargetUpdate = IteratedTargets()
     target_update_interval: int = eqx.field(static=True, default=1_500)
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=32, learning_starts=1_000, update_interval=4))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=32, learning_starts=1_000, update_interval=4))
 
     name: ClassVar[str] = "i-dqn"
     citations: ClassVar[tuple[Citation, ...]] = (

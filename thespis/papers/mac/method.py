@@ -39,6 +39,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Mode
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.actor_critic import ActorCritic, OnPolicyActor, RolloutProcessor
@@ -215,7 +216,7 @@ class MAC(eqx.Module):
     """Optimizer: adagrad, adagrad-norm or sgd."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(64, 64))
     """Units of each hidden layer, of actor and critic."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
     """Rollouts: num_steps, num_envs. With num_steps above 1, a changed policy acts from the next rollout on."""
 
     name: ClassVar[str] = "mac"

@@ -26,6 +26,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
+from thespis.core.feeds import RolloutFeed, WindowFeed
 from thespis.core.records import Citation, Number
 from thespis.data.feeds import Replay, Rollouts
 from thespis.learners.off_policy.trust_region import MirrorDescentStep, TrustRegion
@@ -44,7 +45,7 @@ class MDPO(PPO):
     obs_normalizer: ObsNormalizer | None = RunningMeanStd()
     reward_normalizer: RewardNormalizer | None = ReturnNormalizer()
     minibatch_size: int = eqx.field(static=True, default=512)
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=2048, num_envs=1))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=2048, num_envs=1))
 
     name: ClassVar[str] = "mdpo"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -58,7 +59,7 @@ class OffPolicyMDPO(SACV):
 
     trust_region: TrustRegion | None = MirrorDescentStep()
     """Trust region of the actor: MirrorDescentStep or None."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=10_000))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=10_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "mdpo-off"

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import n_step_batch
@@ -65,7 +66,7 @@ class MEow(SoftActorCritic):
     """Units of each hidden layer of the coupling networks and of the standard deviation's network."""
     shift_hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     """Units of each hidden layer of the reward-shift networks."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=5_000))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=5_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "meow"

@@ -26,8 +26,8 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
-from thespis.data.feeds import Rollouts
 from thespis.learners.on_policy.actor_critic import (
     ActorCritic,
     NormalizerStates,
@@ -107,7 +107,7 @@ class MetaA2C(eqx.Module):
     )
 
     @property
-    def feed(self) -> Rollouts:
+    def feed(self) -> RolloutFeed:
         """Feed of the wrapped A2C."""
         return self.method.feed
 

@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.actors.epsilon_greedy import epsilon_greedy_multidiscrete
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.critics.value_functions import evaluate_ensemble, init_ensemble
 from thespis.data.feeds import Replay
@@ -86,7 +87,7 @@ class DecQN(EpsilonGreedy):
     """Values per dimension of a box, evenly spaced between its bounds; 2 is bang-bang control."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(512, 512))
     """Units of each hidden layer."""
-    feed: Replay = eqx.field(
+    feed: WindowFeed = eqx.field(
         static=True,
         default=Replay(
             buffer_size=500_000, batch_size=256, learning_starts=10_000, update_interval=5, sequence_length=3

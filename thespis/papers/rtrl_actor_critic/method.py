@@ -19,6 +19,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array
 
+from thespis.core.feeds import RolloutFeed
 from thespis.core.records import Citation, Number
 from thespis.data.feeds import Rollouts
 from thespis.methods.online.impala import IMPALA
@@ -33,7 +34,7 @@ class R2AC(IMPALA):
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256,))
     memory: RecurrentCore | None = eqx.field(static=True, default=ELSTM(256))
     activation: Callable[[Array], Array] = eqx.field(static=True, default=jax.nn.relu)
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=50, num_envs=32, policy_lag=1))
+    feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=50, num_envs=32, policy_lag=1))
 
     name: ClassVar[str] = "r2ac"
     citations: ClassVar[tuple[Citation, ...]] = (

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
+from thespis.core.feeds import WindowFeed
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import QFunction, init_ensemble
@@ -88,7 +89,7 @@ class SRL(SequenceActorCritic):
     """Units of each hidden layer, of actor and critics; the actor's last layer is recurrent."""
     model_hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(400, 300))
     """Units of each hidden layer of the dynamics model."""
-    feed: Replay = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=10_000))
+    feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=10_000))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates."""
 
     name: ClassVar[str] = "srl"
@@ -110,7 +111,7 @@ class SRL(SequenceActorCritic):
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SRLState:
         """Initialize actor, critics and model; critics see what the model predicts, nothing privileged."""
-        if self.feed.sequence_length > 1 or self.action_sequence_length < 1:
+        if self.feed.batch_shape[0] > 1 or self.action_sequence_length < 1:
             raise UserError(
                 "srl learns from single steps: set feed.sequence_length=1, and action_sequence_length to 1 or more"
             )
