@@ -6,6 +6,7 @@ Offline methods learn from a demonstrator that often repeats the wrong word, and
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -74,7 +75,9 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
     ]
     slower: dict[str, Any] = small | {"learning_rate": 1e-3}
     online_methods += [LanguagePPO(**slower), SPIRAL(**small), ArCHer(**small), *_choice_methods()]
-    checks = [(f"{method.name} on echo", lambda method=method: _check_online(method)) for method in online_methods]
+    checks: list[tuple[str, Callable[[], str]]] = [
+        (f"{method.name} on echo", functools.partial(_check_online, method)) for method in online_methods
+    ]
     checks.append(("score on echo", lambda: _check_online(SCoRe(**small), AttemptProgress())))
     offline_settings: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "learning_rate": 3e-3}
     slow_offline_settings: dict[str, Any] = offline_settings | {"learning_rate": 1e-3}
