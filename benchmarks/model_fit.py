@@ -5,8 +5,8 @@
 
 Both fit 7 networks of 4 hidden layers of 200 units to random transitions of the shape of Hopper, of which a fifth is
 held out, for a fixed number of epochs. Rounds alternate; each is a process of its own, in which one fit warms up
-(compiles) and the next is measured. Writes ``results/model-fit.json``, with the time of every round and the ratio of the
-medians. ``--threads 1`` and the processor time, which is printed too, say most on a machine that is busy.
+(compiles) and the next is measured. Writes ``results/model-fit.json``, with the time of every round and the ratio of
+the medians. ``--threads 1`` and the processor time, which is printed too, say most on a machine that is busy.
 """
 
 from __future__ import annotations
