@@ -121,8 +121,10 @@ class LoggedLoop:
             bucket: Any = data.draw_bucket(index)
             return jax.lax.switch(bucket, branches, root, states, index)
         steps, mask = data.sample(fold(root, "batch", index))
-        asks = isinstance(components.method, UsesStoredSteps) and isinstance(data, HasStoredSteps)
-        batch = Batch(steps, mask, (), index, stored=data.stored_steps() if asks else None)
+        stored = None
+        if isinstance(components.method, UsesStoredSteps) and isinstance(data, HasStoredSteps):
+            stored = data.stored_steps()
+        batch = Batch(steps, mask, (), index, stored=stored)
         method, feedback = states
         update_key, feedback_key = fold(root, "update", index), fold(root, "feedback", index)
         method, feedback, report, signal = update_components(
