@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +14,19 @@ from small_dialogues import DIALOGUE_SPEC, KEY, MODEL, TIME, make_dialogues
 from synthetic_batches import quick_key
 
 from thespis.core.errors import UserError
+from thespis.core.laws.assertions import to_numpy
+from thespis.curricula.fixed import FixedCurriculum
+from thespis.data.feeds import Episodes
+from thespis.envs.text.maze import Maze
+from thespis.envs.text.task import TextEnv
+from thespis.feedback.environment import EnvironmentReward
 from thespis.learners.language.dialogues import SampledDialogues
 from thespis.learners.language.turn_critic import OffPolicyTurnCritic, TurnQVNetwork
 from thespis.methods.language.archer import ArCHer
 from thespis.papers.sweet_rl.method import SWEET
 from thespis.runs.config import apply_settings
+from thespis.training.compiled_loop import CompiledLoop
+from thespis.training.components import Components, zero_transition
 
 
 def random_critic() -> TurnQVNetwork:
@@ -123,3 +133,41 @@ def test_a_critic_of_pairs_is_refused_where_dialogues_are_sampled():
     assert apply_settings(SWEET(), ["critic=OffPolicyTurnCritic"]).critic == OffPolicyTurnCritic()
     with pytest.raises(ValueError, match="OffPolicyTurnCritic is no transform of rollouts any more"):
         ArCHer(rollout_transform=OffPolicyTurnCritic())  # pyright: ignore
+
+
+class SlowStart(OffPolicyTurnCritic):
+    """A critic that learns alone for two updates."""
+
+    num_critic_pretrain_updates: ClassVar[int] = 2
+
+
+@pytest.mark.slow
+def test_the_policy_waits_for_a_critic_that_learns_alone():
+    env = TextEnv(Maze(size=2, max_turns=3))
+    method = ArCHer(
+        model="blank",
+        num_layers=1,
+        hidden_size=32,
+        minibatch_size=3,
+        critic=SlowStart(8, 2, 4, num_warmup_batches=0),
+        feed=Episodes(3, num_envs=3),
+    )
+    loop = CompiledLoop(Components(method, EnvironmentReward(), FixedCurriculum()), env, 3, [0], 1000)
+    carry = loop.init()
+    states = [to_numpy(loop.learner_state(carry).method)]
+    for _ in range(4):
+        carry = loop.advance(carry, 1)
+        states.append(to_numpy(loop.learner_state(carry).method))
+
+    def changed(part):
+        """Whether a part of the state is another one after each update."""
+        pairs = itertools.pairwise(jax.tree.leaves(part(state)) for state in states)
+        return [any(not np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs]
+
+    assert changed(lambda state: state.critic.critic) == [True] * 4
+    assert changed(lambda state: state.model) == [False, False, True, True]
+    state = jax.tree.map(lambda x: jnp.asarray(x[0]), states[-1])
+    step = zero_transition(Components(method, EnvironmentReward(), FixedCurriculum()), env.spec, state, ())
+    episode = jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x), (3, *jnp.shape(x))), step)
+    critique = jax.jit(method.judge)(state, episode)
+    assert critique.value.shape == critique.advantage.shape == (3,), "the critic judges every turn of an episode"

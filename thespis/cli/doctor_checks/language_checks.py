@@ -6,7 +6,6 @@ Offline methods learn from a demonstrator that often repeats the wrong word, and
 from __future__ import annotations
 
 import dataclasses
-import functools
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -59,8 +58,6 @@ _NUM_TURNS, _NUM_BLOCKS, _NUM_EVAL_BLOCKS, _MIN_ACCURACY = 1, 300, 20, 0.8
 _NUM_DEMONSTRATIONS, _NUM_UPDATES = 256, 150
 _MIN_PRAISE = 0.2
 """Per clause; without guidance half of the clauses are praise, which gives 0."""
-
-
 _ENV_REWARD = EnvironmentReward()
 
 
@@ -76,7 +73,7 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
     slower: dict[str, Any] = small | {"learning_rate": 1e-3}
     online_methods += [LanguagePPO(**slower), SPIRAL(**small), ArCHer(**small), *_choice_methods()]
     checks: list[tuple[str, Callable[[], str]]] = [
-        (f"{method.name} on echo", functools.partial(_check_online, method)) for method in online_methods
+        (f"{method.name} on echo", lambda method=method: _check_online(method)) for method in online_methods
     ]
     checks.append(("score on echo", lambda: _check_online(SCoRe(**small), AttemptProgress())))
     offline_settings: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "learning_rate": 3e-3}
