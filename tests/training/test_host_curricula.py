@@ -128,6 +128,13 @@ class Pushed(gymnasium.Env):
     def _observe(self):
         return np.array([self.push, self.size], np.float32)
 
+    def save_state(self):
+        return {"numbers": np.array([self.push, self.size, self.time])}
+
+    def load_state(self, saved):
+        push, size, time = saved["numbers"].tolist()
+        self.push, self.size, self.time = push, int(size), int(time)
+
 
 def test_gymnasium_environments_get_their_options_when_an_episode_begins():
     envs = GymnasiumSyncEnv([Pushed() for _ in range(3)])
