@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 from method_cases import SMALL
 from small_envs import HostEnvAdapter, Walk
 
@@ -20,6 +21,7 @@ from thespis.curricula.domain_randomization import DomainRandomization
 from thespis.curricula.level_replay import PrioritizedLevelReplay
 from thespis.data.feeds import Rollouts
 from thespis.envs.host.gymnasium import GymnasiumSyncEnv
+from thespis.envs.host.vector import GymnasiumVectorEnv
 from thespis.feedback.environment import EnvironmentReward
 from thespis.methods.online.ppo import PPO
 from thespis.runs import checkpoint
@@ -29,6 +31,7 @@ from thespis.training.compiled_loop import CompiledLoop
 from thespis.training.components import Components
 from thespis.training.host_loop import HostLoop
 from thespis.training.policy_lag import FixedLag
+from thespis.training.vector_env import require_episode_params
 
 ENV, ENVS, SEEDS = Walk(action=Discrete(2)), 3, [0, 4]
 METHOD = PPO(hidden_sizes=SMALL, feed=Rollouts(8, num_envs=ENVS), minibatch_size=12, num_epochs=1)
@@ -113,16 +116,24 @@ class Pushed(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.values, self.time = options or self.reset_options, 0
-        assert isinstance(self.values["size"], int)
+        values = options or self.reset_options
+        self.push, self.size, self.time = values["push"], values["size"], 0
+        assert isinstance(self.size, int)
         return self._observe(), {}
 
     def step(self, action):
         self.time += 1
-        return self._observe(), float(self.values["push"]), False, self.time >= 3, {}
+        return self._observe(), float(self.push), False, self.time >= 3, {}
 
     def _observe(self):
-        return np.array([self.values["push"], self.values["size"]], np.float32)
+        return np.array([self.push, self.size], np.float32)
+
+    def save_state(self):
+        return {"numbers": np.array([self.push, self.size, self.time])}
+
+    def load_state(self, saved):
+        push, size, time = saved["numbers"].tolist()
+        self.push, self.size, self.time = push, int(size), int(time)
 
 
 def test_gymnasium_environments_get_their_options_when_an_episode_begins():
@@ -137,6 +148,41 @@ def test_gymnasium_environments_get_their_options_when_an_episode_begins():
     step, view = envs.step(np.zeros(3, "int32"))
     np.testing.assert_array_equal(step.observation[:, 0], 0.5)
     np.testing.assert_array_equal(view.observation, [[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
+
+
+VECTORS = {
+    "disabled": lambda n: gymnasium.vector.SyncVectorEnv([Pushed] * n, autoreset_mode=AutoresetMode.DISABLED),
+    "next step": lambda n: gymnasium.vector.SyncVectorEnv([Pushed] * n, autoreset_mode=AutoresetMode.NEXT_STEP),
+    "processes": lambda n: gymnasium.vector.AsyncVectorEnv(
+        [Pushed] * n, autoreset_mode=AutoresetMode.DISABLED, context="spawn"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def drawn_alone():
+    """The end of a run in single environments, whose options a curriculum draws."""
+    return advanced(GymnasiumSyncEnv([Pushed() for _ in range(ENVS * len(SEEDS))]))
+
+
+def advanced(environment):
+    parts = Components(METHOD, EnvironmentReward(), DomainRandomization((("push", 2.0, 4.0), ("size", 1.0, 8.0))))
+    loop = HostLoop(parts, environment, ENVS, SEEDS, 1_000, FixedLag(0), draws=True)
+    end = loop.advance(loop.init(), 3)
+    loop.vector_env.close()
+    return to_numpy((loop.learner_state(end).method, end.env_state))
+
+
+@pytest.mark.parametrize("mode", ["disabled", "next step", pytest.param("processes", marks=pytest.mark.slow)])
+def test_vector_environments_play_the_same_episodes(mode, drawn_alone):
+    """Each of their environments is reset with options of its own."""
+    assert_same_bits(advanced(GymnasiumVectorEnv(VECTORS[mode](ENVS * len(SEEDS)))), drawn_alone, mode)
+
+
+def test_a_vector_environment_that_resets_by_itself_has_no_parameters():
+    vector = gymnasium.vector.SyncVectorEnv([Pushed] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(UserError, match="vector environments that reset in the same step need fixed ones"):
+        require_episode_params(GymnasiumVectorEnv(vector))
 
 
 def test_randomization_of_a_gymnasium_environment(tmp_path):

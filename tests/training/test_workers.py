@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from thespis.core.errors import UserError
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
+from thespis.curricula.domain_randomization import DomainRandomization
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.feeds import Replay
 from thespis.envs import registry
@@ -53,7 +55,9 @@ def numpy_state(loop: HostLoop, carry: Any) -> Any:
 @pytest.fixture(scope="module")
 def ray():
     """One Ray connection for all tests of this file."""
-    connection = connect(None, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # workers import test_host_curricula
+        connection = connect(None, 3)
     yield
     connection.disconnect()
 
@@ -193,3 +197,72 @@ def test_worker_rows_are_joined_in_order():
     parts = [[rows.reshape(5, 2, 6, 3)[:, :, 2 * i : 2 * i + 2].reshape(5, 4, 3)] for i in range(3)]
     np.testing.assert_array_equal(WorkerRows(parts, 2).stack()[0], rows)
     assert shards.num_envs == 4 and shards.memory_shard(np.arange(12).reshape(2, 6), 1).tolist() == [[2, 3], [8, 9]]
+
+
+# -- curricula ----------------------------------------------------------------------------------------------
+
+PUSHED = "test_host_curricula:Pushed"  # three steps an episode, so that draws do not depend on actions
+DRAWS = Components(
+    DQN(hidden_sizes=(8,), feed=dataclasses.replace(FEED, update_interval=4)),
+    EnvironmentReward(),
+    DomainRandomization((("push", 2.0, 4.0), ("size", 1.0, 8.0))),
+)
+
+
+def drawing_loop(environment: Any) -> HostLoop:
+    return HostLoop(DRAWS, environment, ENVS, SEEDS, 10_000, FixedLag(0), draws=True)
+
+
+def drawing_workers(count: int) -> RayVectorEnv:
+    return RayVectorEnv(WorkerConfig(DRAWS, PUSHED, 1, len(SEEDS), ENVS // count, 4, draws=True), count)
+
+
+@pytest.fixture(scope="module")
+def drawn_in_process():
+    """The end of a run in this process, and its loop."""
+    loop = drawing_loop(registry.make_host(PUSHED, len(SEEDS) * ENVS))
+    return numpy_state(loop, loop.advance(loop.init(), BLOCKS))
+
+
+def test_two_workers_play_the_episodes_that_the_curriculum_draws_in_one_process(ray, drawn_in_process, tmp_path):
+    """The same parameters and observations; only actions are sampled with other keys. Resumed runs end the same."""
+    with contextlib.closing(drawing_workers(2)) as vector_env:
+        loop = drawing_loop(vector_env)
+        half = loop.advance(loop.init(), 4)
+        checkpoint.save(tmp_path / "a.ckpt", loop.snapshot(half), {})
+        end = numpy_state(loop, loop.advance(half, BLOCKS - 4))
+        expected = drawn_in_process
+        assert_same_bits(end[3].draw, expected[3].draw, "draws")
+        assert len(np.unique(end[3].draw.params["push"])) == len(SEEDS) * ENVS
+        steps, others = (state[0].store.steps for state in (end, expected))
+        assert_same_bits(steps.view, others.view, "observations, which are the parameters")
+        assert_same_bits(steps.reward, others.reward, "rewards, which are the parameters")
+        carry, lost = loop.restore(checkpoint.load(tmp_path / "a.ckpt", loop.checkpoint_template())[0])
+        assert lost == []
+        assert_same_bits(end, numpy_state(loop, loop.advance(carry, BLOCKS - 4)), "resumed")
+
+
+@pytest.mark.slow
+def test_one_worker_with_a_curriculum_equals_no_worker(ray, drawn_in_process):
+    with contextlib.closing(drawing_workers(1)) as vector_env:
+        loop = drawing_loop(vector_env)
+        assert_same_bits(drawn_in_process, numpy_state(loop, loop.advance(loop.init(), BLOCKS)), "one worker and none")
+
+
+@pytest.mark.slow
+def test_a_replaced_worker_gets_fresh_draws(ray):
+    with contextlib.closing(drawing_workers(2)) as vector_env:
+        loop = drawing_loop(vector_env)
+        carry = loop.advance(loop.init(), LOST)
+        kill(vector_env, 1)
+        carry = loop.advance(carry, BLOCKS - LOST)
+        assert loop.pop_warnings() == ["worker 1 was lost and is replaced: its 4 environments begin new episodes"]
+        push = np.asarray(carry.env_state.draw.params["push"])
+        np.testing.assert_array_equal(np.asarray(carry.env_state.view.observation)[:, 0], push)
+        assert ((push >= 2) & (push <= 4)).all()
+
+
+def test_workers_without_parameters_refuse_a_curriculum(ray):
+    with pytest.raises(UserError, match="worker 0: the episodes of gymnasium:CartPole-v1 have no parameters") as error:
+        RayVectorEnv(WorkerConfig(DRAWS, ENV, 1, 1, 1, 4, draws=True), 1)
+    assert "\n" not in str(error.value)

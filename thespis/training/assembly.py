@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from thespis.core.contracts import HasEpisodeParams, HostEnvironment, Method, MultiAgentMethod, OpponentCurriculum
+from thespis.core.contracts import HostEnvironment, Method, MultiAgentMethod, OpponentCurriculum
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.envs import registry
@@ -159,9 +159,9 @@ def check_extension(config: dict[str, Any], steps: int, saved_step: int) -> None
 def _host_loop(
     components: Components, make_envs: Any, envs: int, seeds: list[int], steps: int, options: RunOptions
 ) -> Any:
-    from thespis.curricula.fixed import FixedCurriculum
     from thespis.training.host_loop import HostLoop
     from thespis.training.policy_lag import make_policy_lag
+    from thespis.training.vector_env import require_episode_params
 
     if options.learners > 1 and (options.policy_lag or options.latest_policy):
         raise UserError(
@@ -170,10 +170,10 @@ def _host_loop(
     lag = components.method.feed.policy_lag if options.policy_lag is None else options.policy_lag  # pyright: ignore[reportAttributeAccessIssue]
     policy_lag = make_policy_lag(0 if options.learners > 1 else lag, latest_policy=options.latest_policy)
     vector_env: Any = make_envs(len(seeds) * envs)
-    draws = not isinstance(components.curriculum, FixedCurriculum)
+    draws = _draws(components)
     try:
-        if draws:
-            _require_params(vector_env)
+        if draws and not options.workers:
+            require_episode_params(vector_env)
         if vector_env.spec.groups and not isinstance(components.method, MultiAgentMethod):
             raise UserError(
                 f"{vector_env.spec.name} has many agents and {components.method.name} is for one: "
@@ -189,15 +189,11 @@ def _host_loop(
         raise
 
 
-def _require_params(vector_env: Any) -> None:
-    """Raise ``UserError`` for host environments whose episodes have no parameters that a curriculum could choose."""
-    spec = vector_env.spec
-    if not isinstance(vector_env, HasEpisodeParams) or not jax.tree.leaves(spec.params):
-        raise UserError(
-            f"the episodes of {spec.name} have no parameters that a curriculum could choose in the host loop: a "
-            "Gymnasium environment declares them as reset_options (docs/writing-an-environment.md); workers and "
-            "opponents need fixed ones"
-        )
+def _draws(components: Components) -> bool:
+    """Whether a curriculum chooses the parameters of episodes."""
+    from thespis.curricula.fixed import FixedCurriculum
+
+    return not isinstance(components.curriculum, FixedCurriculum)
 
 
 def _ray_env(components: Components, env: Any, envs: int, seeds: list[int], steps: int, options: RunOptions) -> Any:
@@ -214,7 +210,14 @@ def _ray_env(components: Components, env: Any, envs: int, seeds: list[int], step
     if store.group_size and share % store.group_size:
         raise UserError(f"{share} environments of a worker do not make groups of {store.group_size}: --envs N")
     recipe = WorkerConfig(
-        components, env, options.threads, len(seeds), share, store.feed.collect_steps, store.group_size
+        components,
+        env,
+        options.threads,
+        len(seeds),
+        share,
+        store.feed.collect_steps,
+        store.group_size,
+        draws=_draws(components),
     )
     return lambda _: RayVectorEnv(recipe, options.workers, options.cluster)
 

@@ -29,7 +29,7 @@ from thespis.runtime.ray_cluster import connect, worker_lost_errors
 from thespis.runtime.timer import PhaseTimer
 from thespis.runtime.user_frames import describe_error, noting_user_frames, user_frame_text, with_frame_of
 from thespis.training.components import Components, with_array_leaves
-from thespis.training.vector_env import HostEnvState, LocalVectorEnv, act_input_shapes
+from thespis.training.vector_env import EpisodeDraws, HostEnvState, LocalVectorEnv, act_input_shapes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,17 +64,24 @@ class EnvShards:
         """Worker ``i``'s shard of the environments' state."""
 
         def flat(x: np.ndarray) -> np.ndarray:
-            rows = x.reshape(self.num_seeds, x.shape[0] // self.num_seeds, *x.shape[1:])
-            return rows[:, self._slice(i)].reshape(self.num_envs, *x.shape[1:])
+            return self._flat_shard(x, i)
 
-        others = (env_state.view, env_state.is_first, env_state.returns, env_state.lengths)
+        others = (env_state.view, env_state.is_first, env_state.returns, env_state.lengths, env_state.draw)
         return HostEnvState(self.memory_shard(env_state.memory, i), *jax.tree.map(flat, others))
+
+    def draw_shard(self, draw: Draw | None, i: int) -> Draw | None:
+        """Worker ``i``'s shard of what a curriculum has chosen."""
+        return jax.tree.map(lambda x: self._flat_shard(x, i), draw)
 
     def merge(self, shards: list[HostEnvState]) -> HostEnvState:
         """The environments' state of all workers."""
         memory = jax.tree.map(lambda *xs: np.concatenate(xs, 1), *(part.memory for part in shards))
-        others = [(part.view, part.is_first, part.returns, part.lengths) for part in shards]
+        others = [(part.view, part.is_first, part.returns, part.lengths, part.draw) for part in shards]
         return HostEnvState(memory, *jax.tree.map(lambda *xs: _concat_envs(xs, self.num_seeds, 0), *others))
+
+    def _flat_shard(self, x: np.ndarray, i: int) -> np.ndarray:
+        rows = x.reshape(self.num_seeds, x.shape[0] // self.num_seeds, *x.shape[1:])
+        return rows[:, self._slice(i)].reshape(self.num_envs, *x.shape[1:])
 
     def _slice(self, i: int) -> slice:
         return slice(i * self.envs_per_seed, (i + 1) * self.envs_per_seed)
@@ -102,6 +109,10 @@ class WorkerConfig:
     """Ticks per block."""
     group_size: int = 0
     """Number of episodes with the same initial state, if every block starts fresh ones; 0: blocks continue episodes."""
+    draws: bool = False
+    """Whether the curriculum chooses the parameters of every episode."""
+    num_workers: int = 1
+    """Number of workers that share the environments."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,14 +148,16 @@ class RolloutWorker:
             config.collect_steps,
             worker_index,
             config.group_size,
+            draws=config.draws,
+            num_workers=config.num_workers,
         )
-        self._shapes = act_input_shapes(parts, environment.spec)
+        self._shapes = act_input_shapes(parts, environment.spec, draws=config.draws)
         return environment.spec
 
     @noting_user_frames()
-    def reset(self, root_keys: np.ndarray, memory: Any, num_ticks: int) -> HostEnvState:
+    def reset(self, root_keys: np.ndarray, memory: Any, num_ticks: int, draw: Draw | None) -> HostEnvState:
         """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds."""
-        return _to_numpy(self._worlds.reset(_wrap_key(root_keys, seed_key(0)), memory, num_ticks))
+        return _to_numpy(self._worlds.reset(_wrap_key(root_keys, seed_key(0)), memory, num_ticks, draw))
 
     @noting_user_frames()
     def collect(self, act_leaves: list[np.ndarray], env_state: HostEnvState, num_ticks: np.int32) -> WorkerRollout:
@@ -157,8 +170,10 @@ class RolloutWorker:
     @noting_user_frames()
     def reset_and_collect(self, act_leaves: list[np.ndarray], memory: Any, num_ticks: np.int32) -> WorkerRollout:
         """Collect one block, starting from fresh episodes."""
-        roots = jax.tree.unflatten(jax.tree.structure(self._shapes), self._wrap_keys(act_leaves))[2]
-        return self.collect(act_leaves, self._worlds.reset(roots, memory, int(num_ticks)), num_ticks)
+        leaves = self._wrap_keys(act_leaves)
+        roots = jax.tree.unflatten(jax.tree.structure(self._shapes), leaves)[2]
+        draw = self._worlds.draw(leaves, int(num_ticks))
+        return self.collect(act_leaves, self._worlds.reset(roots, memory, int(num_ticks), draw), num_ticks)
 
     def _wrap_keys(self, fixed: list[np.ndarray]) -> list[Any]:
         likes = jax.tree.leaves(self._shapes)
@@ -219,9 +234,10 @@ class RayVectorEnv:
         self._workers: list[Any] = [None] * num_workers
         self._news: list[str] = []
         try:
-            self._recipe = _put_config(config)
+            self._recipe = _put_config(dataclasses.replace(config, num_workers=num_workers))
             setups = [self._start_worker(i) for i in range(num_workers)]
             self.spec: EnvSpec = [_await_setup(i, setup) for i, setup in enumerate(setups)][-1]
+            self._draws = _episode_draws(config, self.spec, num_workers) if config.draws else None
         except BaseException as error:
             self.close()
             if isinstance(error, worker_lost_errors()):
@@ -231,15 +247,16 @@ class RayVectorEnv:
     # -- the interface of VectorEnv --------------------------------------------------------------------------
 
     def draw(self, act_leaves: list, num_ticks: int) -> Draw | None:
-        """Nothing: workers play with fixed parameters."""
-        return None
+        """What the curriculum chooses for episodes that all begin after ``num_ticks`` ticks; ``None`` if nothing."""
+        return None if self._draws is None else self._draws.together(act_leaves, num_ticks)
 
     def reset(self, root_keys: Any, memory: Any, num_ticks: int, draw: Draw | None = None) -> HostEnvState:
         """Start fresh episodes in all environments; ``num_ticks`` addresses the environments' seeds."""
         keys = np.asarray(jax.random.key_data(root_keys))
 
         def ask(i: int) -> Any:
-            return self._workers[i].reset.remote(keys, self._split.memory_shard(memory, i), num_ticks)
+            shard = self._split.memory_shard(memory, i), num_ticks, self._split.draw_shard(draw, i)
+            return self._workers[i].reset.remote(keys, *shard)
 
         return self._split.merge(self._ask_all(ask, ask))
 
@@ -297,7 +314,8 @@ class RayVectorEnv:
         def ask(i: int) -> Any:
             if worker_states[i]:
                 return self._workers[i].set_state.remote(worker_states[i], self._split.env_state_shard(env_state, i))
-            return self._workers[i].reset.remote(keys, self._split.memory_shard(env_state.memory, i), num_ticks)
+            memory, draw = self._split.memory_shard(env_state.memory, i), self._split.draw_shard(env_state.draw, i)
+            return self._workers[i].reset.remote(keys, memory, num_ticks, draw)
 
         results = self._ask_all(ask, ask)
         return self._split.merge(results), sum(
@@ -374,6 +392,12 @@ def _add_seconds(clock: PhaseTimer, workers: list[dict[str, float]], seconds: fl
     slowest["exchange"] = max(seconds - sum(slowest.values()), 0.0)
     for purpose, spent in slowest.items():
         clock.seconds[purpose] = clock.seconds.get(purpose, 0.0) + spent
+
+
+def _episode_draws(config: WorkerConfig, spec: EnvSpec, num_workers: int) -> EpisodeDraws:
+    num_envs = num_workers * config.envs_per_seed
+    parts = with_array_leaves(config.components)
+    return EpisodeDraws(parts, spec, num_envs, range(num_envs), config.group_size)
 
 
 def _put_config(recipe: WorkerConfig) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from thespis.core.contracts import HasEpisodeParams, HostEnvironment, Mode, ReportsScores
+from thespis.core.errors import UserError
 from thespis.core.records import Draw, EnvSpec, TimeStep, View
 from thespis.runtime.interrupts import NO_WATCH, Watch
 from thespis.runtime.keys import env_seed, fold, seed_key
@@ -162,15 +163,62 @@ def act_input_shapes(components: Components, spec: EnvSpec, *, draws: bool = Fal
     return jax.eval_shape(example, seed_key(0))
 
 
+def require_episode_params(environment: HostEnvironment) -> None:
+    """Raise ``UserError`` for host environments whose episodes have no parameters that a curriculum could choose."""
+    if not isinstance(environment, HasEpisodeParams) or not jax.tree.leaves(environment.spec.params):
+        raise UserError(
+            f"the episodes of {environment.spec.name} have no parameters that a curriculum could choose in the host "
+            "loop: a Gymnasium environment declares them as reset_options (docs/writing-an-environment.md); EnvPool, "
+            "opponents, and vector environments that reset in the same step need fixed ones"
+        )
+
+
+class EpisodeDraws:
+    """What a curriculum chooses for the episodes of a share of a run's environments.
+
+    ``num_envs``: environments per seed of the whole run; ``share``: those of each seed that are asked for. A share gets
+    what it would get in a run of one process. ``group_size``: adjacent environments that begin together with the same
+    parameters.
+    """
+
+    def __init__(self, components: Components, spec: EnvSpec, num_envs: int, share: range, group_size: int):
+        self._num_envs, self._share, self._group_size = num_envs, share, group_size
+        self._fixed = jax.tree.structure(act_input_shapes(components, spec, draws=True))
+        self._draw = jax.jit(self._draw_all, static_argnames="num_ticks")
+
+    def at(self, act_leaves: list, tick: int | np.int32, num_ticks: int) -> Draw:
+        """For episodes that begin at each of ``num_ticks`` ticks from ``tick`` on: ``[tick, seed * env, ...]``."""
+        return jax.tree.map(np.asarray, self._draw(act_leaves, np.int32(tick), num_ticks=num_ticks))
+
+    def together(self, act_leaves: list, tick: int) -> Draw:
+        """For episodes that all begin at ``tick``: leaves ``[seed * env, ...]``."""
+        return jax.tree.map(lambda x: x[0], self.at(act_leaves, tick, 1))
+
+    def _draw_all(self, fixed, tick, *, num_ticks):
+        parts, acting, roots = self._fixed.unflatten(fixed)
+        group = max(self._group_size, 1) if num_ticks == 1 else 1
+        rows = jnp.asarray(self._share) // group
+
+        def draw_seed(curriculum, root):
+            def at(t):
+                draw = parts.curriculum.draw(curriculum, fold(root, "draw", t), self._num_envs // group)
+                return jax.tree.map(lambda x: x[rows], draw)
+
+            return jax.vmap(at)(tick + jnp.arange(num_ticks))
+
+        draws = map_seeds(draw_seed, acting.curriculum, roots)
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(num_ticks, -1, *x.shape[3:]), draws)
+
+
 class LocalVectorEnv:
     """Environments of this process, ``envs_per_seed`` for each of ``num_seeds``; a block is ``collect_steps`` ticks.
 
     With a ``group_size`` every block starts fresh episodes, and that many adjacent environments get the same seed.
-    ``draws``: the curriculum chooses the parameters of every episode.
+    ``draws``: the curriculum chooses the parameters of every episode. Raises ``UserError`` if they have none.
 
-    Worker ``worker_index`` has its own share of a run's environments: they get the same seeds as the environments of
-    the same index in a single process, and their actions are sampled with the worker's own keys. Worker 0 uses the
-    keys of a single process.
+    Worker ``worker_index`` of ``num_workers`` has its own share of a run's environments: they get the same seeds and
+    draws as the environments of the same index in a single process, and their actions are sampled with the worker's own
+    keys. Worker 0 uses the keys of a single process.
     """
 
     def __init__(
@@ -184,7 +232,10 @@ class LocalVectorEnv:
         group_size: int = 0,
         *,
         draws: bool = False,
+        num_workers: int = 1,
     ):
+        if draws:
+            require_episode_params(environment)
         self.draws = draws
         self._params_env = environment if isinstance(environment, HasEpisodeParams) else None
         self.draws_per_rollout = draws and components.curriculum.draws_per_rollout
@@ -197,29 +248,14 @@ class LocalVectorEnv:
         self.collect_steps, self.worker_index, self.group_size = collect_steps, worker_index, group_size
         self._fixed = jax.tree.structure(act_input_shapes(components, self.spec, draws=draws))
         self._act = jax.jit(self._act_all)
-        self._draw = jax.jit(self._draw_all, static_argnames="num_ticks")
-
-    def _draw_all(self, fixed, tick, *, num_ticks):
-        """What the curriculum chooses at ``num_ticks`` ticks, from ``tick`` on: leaves ``[tick, seed * env, ...]``."""
-        parts, acting, roots = self._fixed.unflatten(fixed)
-        group = max(self.group_size, 1) if num_ticks == 1 else 1
-        rows = jnp.arange(self.envs_per_seed) // group
-
-        def draw_seed(curriculum, root):
-            def at(t):
-                draw = parts.curriculum.draw(curriculum, fold(root, "draw", t), self.envs_per_seed // group)
-                return jax.tree.map(lambda x: x[rows], draw)
-
-            return jax.vmap(at)(tick + jnp.arange(num_ticks))
-
-        draws = map_seeds(draw_seed, acting.curriculum, roots)
-        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(num_ticks, -1, *x.shape[3:]), draws)
+        self._draws = None
+        if draws:
+            share = range(worker_index * envs_per_seed, (worker_index + 1) * envs_per_seed)
+            self._draws = EpisodeDraws(components, self.spec, num_workers * envs_per_seed, share, group_size)
 
     def draw(self, act_leaves: list, num_ticks: int) -> Draw | None:
         """What the curriculum chooses for episodes that all begin after ``num_ticks`` ticks; ``None`` if nothing."""
-        if not self.draws:
-            return None
-        return jax.tree.map(lambda x: np.asarray(x)[0], self._draw(act_leaves, np.int32(num_ticks), num_ticks=1))
+        return None if self._draws is None else self._draws.together(act_leaves, num_ticks)
 
     def _act_all(self, fixed, memory, view, first, tick):
         parts, policy, roots = self._fixed.unflatten(fixed)
@@ -267,9 +303,8 @@ class LocalVectorEnv:
             roots, draw = self._fixed.unflatten(act_leaves)[2], self.draw(act_leaves, int(num_ticks))
             env_state = self.reset(roots, env_state.memory, int(num_ticks), draw)
         draw, following = env_state.draw, None
-        if draw is not None and not self.draws_per_rollout:
-            drawn = self._draw(act_leaves, np.int32(num_ticks + 1), num_ticks=self.collect_steps)
-            following = jax.tree.map(np.asarray, drawn)
+        if self._draws is not None and not self.draws_per_rollout:
+            following = self._draws.at(act_leaves, np.int32(num_ticks + 1), self.collect_steps)
         memory, view, first = env_state.memory, _view_fields(env_state.view), env_state.is_first
         returns, lengths = env_state.returns, env_state.lengths
         scorer = self.environment if isinstance(self.environment, ReportsScores) else None

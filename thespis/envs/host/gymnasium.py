@@ -70,7 +70,7 @@ class GymnasiumSyncEnv:
             has_action_mask="action_mask" in info,
             time_limit=spec.max_episode_steps if spec is not None else None,
             goal_relabeler=find_goal_rewards(first, self._name),
-            params=_reset_options(first, self._name),
+            params=declared_params(first, self._name),
             return_bounds=declared_bounds(first, self._name),
         )
         reason = snapshot.explain_unsaved(first)
@@ -88,8 +88,7 @@ class GymnasiumSyncEnv:
 
     def set_params(self, params: dict[str, np.ndarray]) -> None:
         """Options of the resets from now on: ``reset(options=...)`` with the ``i``-th of each parameter."""
-        columns = {name: np.asarray(values) for name, values in params.items()}
-        self._options = [{name: column[i].item() for name, column in columns.items()} for i in range(self.num_envs)]
+        self._options = split_options(params, self.num_envs)
 
     def reset(self, seeds: list[int]) -> TimeStep:
         """Start an episode in every environment, environment ``i`` seeded with ``seeds[i]``."""
@@ -225,7 +224,7 @@ class DeclaresResetOptions(Protocol):
     """The defaults by name."""
 
 
-def _reset_options(env: Any, name: str) -> Any:
+def declared_params(env: Any, name: str) -> Any:
     """The declared options of ``reset``, as the parameters of an episode; ``()`` if there are none.
 
     Raises:
@@ -234,8 +233,19 @@ def _reset_options(env: Any, name: str) -> Any:
     inner = getattr(env, "unwrapped", env)
     if not isinstance(inner, DeclaresResetOptions) or not inner.reset_options:
         return ()
+    return params_from_options(inner.reset_options, name)
+
+
+def split_options(params: dict[str, np.ndarray], num_envs: int) -> list[dict[str, Any]]:
+    """The options of each environment's reset, from parameters with an entry for each."""
+    columns = {name: np.asarray(values) for name, values in params.items()}
+    return [{name: column[i].item() for name, column in columns.items()} for i in range(num_envs)]
+
+
+def params_from_options(options: dict[str, float], name: str) -> dict[str, np.ndarray]:
+    """Options of ``reset`` as the parameters of an episode. Raises ``UserError`` if one of them is no number."""
     params = {}
-    for option, value in inner.reset_options.items():
+    for option, value in options.items():
         array = np.asarray(value)
         if array.shape or array.dtype.kind not in "iuf":
             raise UserError(f"{name} declares reset_options with {option}={value!r}, which is no number")

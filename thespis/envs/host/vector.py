@@ -16,7 +16,13 @@ from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, TimeStep, View
 from thespis.envs.host import conversion
 from thespis.envs.host.goals import find_goal_rewards
-from thespis.envs.host.gymnasium import get_env_states, set_env_states
+from thespis.envs.host.gymnasium import (
+    declared_params,
+    get_env_states,
+    params_from_options,
+    set_env_states,
+    split_options,
+)
 from thespis.envs.host.observation_checks import ObservationChecks
 from thespis.envs.space_conversion import from_gymnasium
 
@@ -46,6 +52,7 @@ class GymnasiumVectorEnv:
         name = f"gymnasium:{spec.id}" if spec else f"{type(env).__module__}:{type(env).__qualname__}"
         example = env.unwrapped.envs[0] if type(env.unwrapped) is SyncVectorEnv else env
         self._checks = ObservationChecks(example, env.single_observation_space, name)
+        self._options: list[dict[str, Any]] | None = None
         self._spec = EnvSpec(
             name,
             from_gymnasium(env.single_observation_space),
@@ -53,6 +60,7 @@ class GymnasiumVectorEnv:
             has_action_mask="action_mask" in info,
             time_limit=spec.max_episode_steps if spec else None,
             goal_relabeler=find_goal_rewards(example, name),
+            params=() if self._same_step else _declared_params(env, name),
         )
 
     @property
@@ -65,13 +73,24 @@ class GymnasiumVectorEnv:
         """The number of environments."""
         return self._env.num_envs
 
+    def set_params(self, params: dict[str, np.ndarray]) -> None:
+        """Options of the resets from now on: ``reset(options=...)`` with the ``i``-th of each parameter.
+
+        Environments that reset in the same step as their last have no parameters, as they reset by themselves.
+        """
+        self._options = split_options(params, self.num_envs)
+
     def reset(self, seeds: list[int]) -> TimeStep:
         """Start an episode in every environment, environment ``i`` seeded with ``seeds[i]``."""
         self._steps = 0
         false = np.zeros(self.num_envs, bool)
 
         def play():
-            observation, info = self._env.reset(seed=[int(seed) for seed in seeds])
+            given = [int(seed) for seed in seeds]
+            if self._options is None:
+                observation, info = self._env.reset(seed=given)
+            else:
+                observation, info = self._reset_with_options(np.ones(self.num_envs, bool), given)
             return self._read(observation), self._action_mask(info, false)
 
         observation, action_mask = self._call_env("reset", play)
@@ -101,9 +120,23 @@ class GymnasiumVectorEnv:
             return TimeStep(final_view.observation, rewards, *flags, final_view.action_mask), View(
                 observation, action_mask
             )
-        fresh, fresh_info = self._env.reset(options={"reset_mask": ended.copy()})
+        if self._options is None:
+            fresh, fresh_info = self._env.reset(options={"reset_mask": ended.copy()})
+        else:
+            fresh, fresh_info = self._reset_with_options(ended, None)
         view = self._merge_reset(View(observation, action_mask), self._read(fresh), fresh_info, ended)
         return TimeStep(observation, rewards, *flags, action_mask), view
+
+    def _reset_with_options(self, ended: np.ndarray, seeds: list[int] | None) -> tuple[Any, dict[str, Any]]:
+        """Reset the environments one after another, each with its own options: the observations, and their infos."""
+        assert self._options is not None
+        info: dict[str, Any] = {}
+        observation: Any = None
+        for i in np.flatnonzero(ended):
+            mask = np.arange(self.num_envs) == i
+            observation, own = self._env.reset(seed=seeds, options={"reset_mask": mask} | self._options[i])
+            info = _merge_infos(info, own, int(i))
+        return observation, info
 
     def _merge_reset(self, view: View, fresh: Any, info: dict, ended: np.ndarray) -> View:
         """``view`` with the rows of ended environments replaced by the results of their reset."""
@@ -169,6 +202,34 @@ class GymnasiumVectorEnv:
             raise UserError(f"{self._env}, {what} {self._steps}: {error}") from error
         except Exception as error:
             raise UserError(f"{self._env} raised in {what} {self._steps}: {type(error).__name__}: {error}") from error
+
+
+def _merge_infos(info: dict[str, Any], own: dict[str, Any], i: int) -> dict[str, Any]:
+    """Infos with the entries of environment ``i`` from its own reset."""
+    merged = dict(info)
+    for name, value in own.items():
+        if isinstance(value, dict):
+            merged[name] = _merge_infos(merged.get(name, {}), value, i)
+        else:
+            column = merged.get(name)
+            column = np.array(value) if column is None else np.array(column)
+            column[i] = value[i]
+            merged[name] = column
+    return merged
+
+
+def _declared_params(env: Any, name: str) -> Any:
+    """The options of ``reset`` that the environment, or each of those in Gymnasium's own classes, declares."""
+    from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+    inner = env.unwrapped
+    if isinstance(inner, SyncVectorEnv):
+        return declared_params(inner.envs[0], name)
+    if not isinstance(inner, AsyncVectorEnv):
+        return declared_params(env, name)
+    if not all(env.call("has_wrapper_attr", "reset_options")):
+        return ()
+    return params_from_options(env.get_attr("reset_options")[0], name)
 
 
 def _autoreset_mode(env: Any) -> Any:
