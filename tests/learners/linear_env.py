@@ -61,7 +61,7 @@ def linear_rollout(env: LinearEnv, num_steps: int, num_envs: int, seed: int = 0)
 
 def exact_model(envs: list[LinearEnv], elites: tuple[int, ...] = (0,)) -> DynamicsNetwork:
     """One linear member for each environment; its rewards have no noise to speak of."""
-    net = GaussianEnsemble(len(envs), 3, (), 3, jax.random.key(0))
+    net = GaussianEnsemble(len(envs), 3, (), 3, jax.random.key(0), lowest_log_variance=-90.0)
     weights, biases = [], []
     for env in envs:
         matrix, gain = env.matrices

@@ -53,8 +53,8 @@ def plain_loss(weights, biases, low, high, batch) -> float:
                 x = x @ w[member] + b[member]
                 x = x / (1 + np.exp(-x))
             x = x @ weights[-1][member] + biases[-1][member]
-            log_variance = high - np.logaddexp(0, high - x[size : 2 * size])
-            log_variance = low + np.logaddexp(0, log_variance - low)
+            log_variance, floor = high - np.logaddexp(0, high - x[size : 2 * size]), np.maximum(low, -10.0)
+            log_variance = floor + np.logaddexp(0, log_variance - floor)
             nll = np.mean((x[:size] - targets[member, row]) ** 2 / np.exp(log_variance) + log_variance)
             probability = 1 / (1 + np.exp(-x[-1]))
             nll -= np.log(probability if terminated[member, row] else 1 - probability)
@@ -121,12 +121,15 @@ def holdout_errors(network, steps, key):
         step = jax.tree.map(lambda x, i=i: x[i], flat)
         x = network.standardize(dynamics_input(space, step.view.observation, step.action))
         target = dynamics_target(step.view.observation, step.reward, step.next_view.observation)
-        errors.append(np.mean((np.asarray(network.ensemble.predict(x).mean) - np.asarray(target)) ** 2, axis=1))
+        prediction = jax.tree.map(np.asarray, network.ensemble.predict(x))
+        probability = 1 / (1 + np.exp(-prediction.logits[:, 0]))
+        surprise = -np.log(np.where(step.terminated, probability, 1 - probability))
+        errors.append(np.mean((prediction.mean - np.asarray(target)) ** 2, axis=1) + surprise)
     return np.mean(errors, axis=0), order[count:]
 
 
 def test_elites_have_the_smallest_held_out_errors():
-    steps = linear_rollout(LinearEnv(), 30, 4)
+    steps = linear_rollout(LinearEnv(bound=1.0), 30, 4)
     model = dataclasses.replace(MODEL, ensemble_size=5, num_elites=2, max_epochs=12)
     state, key = fitted(model, steps), fold(quick_key(0), "fit", 1)
     errors, training = holdout_errors(state.network, steps, key)

@@ -43,13 +43,15 @@ class GaussianPrediction(NamedTuple):
 class GaussianEnsemble(eqx.Module):
     """Ensemble of multi-layer perceptrons with a diagonal Gaussian output; log-variances have learned bounds.
 
-    The bounds are the same for all members. ``num_logits`` further outputs have no variance.
+    The bounds are the same for all members. The lower one is at least ``lowest_log_variance``: of a constant target, it
+    would fall for ever, and gradients grow with its inverse. ``num_logits`` further outputs have no variance.
     """
 
     layers: tuple[EnsembleLinear, ...]
     min_log_variance: Float[Array, " out"]
     max_log_variance: Float[Array, " out"]
     activation: Callable[[Array], Array] = eqx.field(static=True)
+    lowest_log_variance: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -61,17 +63,16 @@ class GaussianEnsemble(eqx.Module):
         *,
         num_logits: int = 0,
         activation: Callable[[Array], Array] = jax.nn.silu,
+        lowest_log_variance: float = -10.0,
     ):
         sizes = (in_size, *hidden_sizes, 2 * out_size + num_logits)
         keys = jax.random.split(key, len(sizes) - 1)
         self.layers = tuple(
             EnsembleLinear(num_members, a, b, k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
         )
-        self.min_log_variance, self.max_log_variance = (
-            jnp.full(out_size, -10.0, "float32"),
-            jnp.full(out_size, 0.5, "float32"),
-        )
-        self.activation = activation
+        self.min_log_variance = jnp.full(out_size, lowest_log_variance, "float32")
+        self.max_log_variance = jnp.full(out_size, 0.5, "float32")
+        self.activation, self.lowest_log_variance = activation, lowest_log_variance
 
     @property
     def num_members(self) -> int:
@@ -83,7 +84,8 @@ class GaussianEnsemble(eqx.Module):
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         x, out_size = self.layers[-1](x), self.min_log_variance.shape[0]
-        log_variance = soft_bound(x[..., out_size : 2 * out_size], self.min_log_variance, self.max_log_variance)
+        low = jnp.maximum(self.min_log_variance, self.lowest_log_variance)
+        log_variance = soft_bound(x[..., out_size : 2 * out_size], low, self.max_log_variance)
         return GaussianPrediction(x[..., :out_size], log_variance, x[..., 2 * out_size :])
 
     def predict(self, x: Float[Array, " in"]) -> GaussianPrediction:

@@ -13,7 +13,8 @@ Source: Chua et al., 2018 (PETS), section 4 and appendix A.1; settings and early
 2019 (MBPO).
 
 Differs from their code: rows of an epoch are the same bootstrap sample in another random order, also in the first
-epoch; a learned termination adds cross-entropy to the loss, and nothing to the held-out error.
+epoch; a learned termination adds cross-entropy to the loss and to the held-out error; the lower bound of log-variances
+does not fall.
 """
 
 from __future__ import annotations
@@ -219,14 +220,18 @@ class DynamicsModel(eqx.Module):
         prediction = ensemble(batch.inputs)
         nll = jax.vmap(jax.vmap(gaussian_nll))(prediction.mean, prediction.log_variance, batch.targets)
         if self.num_logits:
-            logit, label = prediction.logits[..., 0], batch.terminated.astype("float32")
-            nll = nll + jax.nn.softplus(logit) - label * logit
+            nll = nll + cross_entropy(prediction.logits[..., 0], batch.terminated)
         fit = jnp.sum(jax.vmap(masked_mean)(nll, batch.mask))
         decay = sum(
             0.5 * weight * jnp.sum(jnp.square(layer.weight))
             for weight, layer in zip(self.weight_decay, ensemble.layers, strict=True)
         )
         return fit + decay + self.bound_weight * jnp.sum(ensemble.max_log_variance - ensemble.min_log_variance)
+
+
+def cross_entropy(logits: Float[Array, "*row"], labels: Bool[Array, "..."]) -> Float[Array, "*row"]:
+    """Cross-entropy of events with these log-odds, in nats."""
+    return jax.nn.softplus(logits) - labels.astype("float32") * logits
 
 
 class Loader(eqx.Module):
@@ -289,14 +294,17 @@ class Loader(eqx.Module):
         return mean, jnp.where(std < 1e-12, 1.0, std)
 
     def holdout_errors(self, network: DynamicsNetwork) -> Float[Array, " member"]:
-        """Mean squared error of every member's means on the held-out part."""
+        """Mean squared error of every member's means on the held-out part, with the cross-entropy of terminations."""
         count, members = self.split.num_holdout, network.ensemble.num_members
 
         def add(i: Array, total: Array) -> Array:
             places = i * self.batch_size + jnp.arange(self.batch_size)
             batch = self.read(self.split.holdout(jnp.minimum(places, count - 1)), places < count)
             rows = jnp.broadcast_to(network.standardize(batch.inputs), (members, *batch.inputs.shape))
-            errors = jnp.mean(jnp.square(network.ensemble(rows).mean - batch.targets), axis=2)
+            prediction = network.ensemble(rows)
+            errors = jnp.mean(jnp.square(prediction.mean - batch.targets), axis=2)
+            if prediction.logits.shape[-1]:
+                errors = errors + cross_entropy(prediction.logits[..., 0], batch.terminated)
             return total + jnp.sum(jnp.where(batch.mask, errors, 0.0), axis=1)
 
         total = jax.lax.fori_loop(0, -(-count // self.batch_size), add, jnp.zeros(members))
