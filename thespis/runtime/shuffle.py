@@ -56,13 +56,13 @@ def _hash(x: UInt32[Array, " n"]) -> UInt32[Array, " n"]:
     return x ^ (x >> 16)
 
 
-def permute(key: Key[Array, ""], indices: Int[Array, " k"], n: Int[Array, ""]) -> Int[Array, " k"]:
+def permute(key: Key[Array, ""], indices: Int[Array, " k"], n: int | Int[Array, ""]) -> Int[Array, " k"]:
     """Places of ``indices`` in a random permutation of ``0 .. n - 1``; ``n`` may be traced.
 
-    Only the places asked for are computed. With ``n`` below :data:`MIN_FEISTEL_SIZE` the permutation is mixed less
-    well than one by sorting.
+    Only the places asked for are computed; an index from ``n`` on has the place of ``n - 1``. With ``n`` below
+    :data:`MIN_FEISTEL_SIZE` the permutation is mixed less well than one by sorting.
     """
-    size = jnp.maximum(n, 1).astype("uint32")
+    size = jnp.maximum(jnp.asarray(n), 1).astype("uint32")
     root = jnp.ceil(jnp.sqrt(size.astype("float32"))).astype("uint32")
     root += root * root < size  # the root was rounded
     rounds = jax.random.bits(key, (NUM_ROUNDS,))
@@ -70,5 +70,6 @@ def permute(key: Key[Array, ""], indices: Int[Array, " k"], n: Int[Array, ""]) -
     def walk(x: UInt32[Array, " k"]) -> UInt32[Array, " k"]:
         return jnp.where(x < size, x, _feistel(x, rounds, (root, root)))
 
-    order = _feistel(indices.astype("uint32"), rounds, (root, root))
+    inside = jnp.minimum(indices.astype("uint32"), size - 1)  # a cycle that begins inside comes back
+    order = _feistel(inside, rounds, (root, root))
     return jax.lax.while_loop(lambda x: jnp.any(x >= size), walk, order).astype("int32")
