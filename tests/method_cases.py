@@ -99,6 +99,7 @@ from thespis.methods.online.sac_v import SACV
 from thespis.methods.online.td3 import TD3
 from thespis.nets.body import GRU
 from thespis.nets.elstm import ELSTM
+from thespis.nets.lstm import LSTM
 from thespis.nets.noisy import NoisyNetwork
 from thespis.nets.resnet import ResNet
 from thespis.nets.set_attention import SetAttention
@@ -208,6 +209,7 @@ CASES = {
         PPO_WITH_MEMORY,
         EVERY_SPACE,
     ),
+    "ppo with a shared body": Case(ppo(memory=LSTM(4), share_body=True), CHOICE),
     "clam": Case(CLAM(ppo(), ContrastiveEncoder(hidden_sizes=SMALL, embedding_size=2, window_length=4)), CHOICE),
     "clam with memory": Case(
         CLAM(
@@ -216,10 +218,7 @@ CASES = {
         EVERY_SPACE,
     ),
     "impala": Case(
-        IMPALA(
-            hidden_sizes=SMALL, memory=GRU(4), share_body=True, rho_bar=2.0, feed=Rollouts(5, num_envs=3, policy_lag=1)
-        ),
-        EVERY_SPACE,
+        IMPALA(hidden_sizes=SMALL, memory=GRU(4), rho_bar=2.0, feed=Rollouts(5, num_envs=3, policy_lag=1)), EVERY_SPACE
     ),
     "dqn": Case(
         DQN(hidden_sizes=SMALL, dueling=True, target_update_interval=3, feed=replay(sequence_length=3)), CHOICE

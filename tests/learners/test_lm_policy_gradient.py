@@ -66,11 +66,7 @@ def dialogues():
     def block(parts, root, learner, env_state):
         env_state = loop._reset_envs(parts, learner.curriculum, root, jnp.int32(0), env_state.memory)
         policy = parts.method.policy(learner.method, Mode.EXPLORE)
-
-        def tick(env_state, t):
-            return loop._tick(parts, root, policy, learner.curriculum, env_state, t)
-
-        return jax.lax.scan(tick, env_state, jnp.arange(TURNS))[1][0]
+        return loop._collect(parts, root, policy, learner.curriculum, env_state, jnp.arange(TURNS))[1][0]
 
     @jax.jit
     def run_block(parts, carry, state):

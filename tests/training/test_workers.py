@@ -57,7 +57,7 @@ def ray():
     """One Ray connection for all tests of this file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # workers import test_host_curricula
-        connection = connect(None, 3)
+        connection = connect(None, 4)
     yield
     connection.disconnect()
 
@@ -184,8 +184,8 @@ def test_worker_errors_are_one_line(ray, monkeypatch):
         with pytest.raises(UserError, match=message) as raised:
             RayVectorEnv(WorkerConfig(PARTS, env, 1, 1, 1, TICKS), 1)
         assert "\n" not in str(raised.value)
-    with pytest.raises(UserError, match="the cluster has 3 CPUs and 4 workers need one each: --workers 3"):
-        connect(None, 4)
+    with pytest.raises(UserError, match="the cluster has 4 CPUs and 5 workers need one each: --workers 4"):
+        connect(None, 5)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r'ray is not installed; install it with: pip install "thespis-rl\[cluster\]"'):
         connect(None, 1)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Mode
+from thespis.core.records import EpisodeStats, Transition
 from thespis.envs.rollout import RolloutState, rollout, start_rollout
 from thespis.runtime import vmap_exact
 from thespis.runtime.distributed import gather_arrays
@@ -169,7 +170,27 @@ class CompiledLoop:
         policy = components.method.policy(learner.method, Mode.EXPLORE)
         if self.stores.method.group_size or components.curriculum.draws_per_rollout:
             env_state = self._reset_envs(components, learner.curriculum, root, ticks, env_state.memory)
-        memory = env_state.memory
+        memory, block_ticks = env_state.memory, ticks + jnp.arange(self.stores.collect_steps)
+        env_state, (steps, outcomes) = self._collect(
+            components, root, policy, learner.curriculum, env_state, block_ticks
+        )
+        if components.curriculum.draws_per_rollout:
+            steps = cut_rollout(steps)
+        learner, metric_sums = learn_block(
+            components, self.stores, learner, metric_sums, steps, memory, outcomes, root, ticks, updates, train=train
+        )
+        return learner, env_state, metric_sums
+
+    def _collect(
+        self,
+        components: Components,
+        root: Key[Array, ""],
+        policy: PyTree,
+        curriculum: PyTree,
+        env_state: RolloutState,
+        ticks: Int[Array, " time"],
+    ) -> tuple[RolloutState, tuple[Transition, EpisodeStats]]:
+        """The environments after these ticks, and what happened, ``[time, env]``."""
 
         def act(memory, view, is_first, t):
             return act_step(components, self.spec, policy, memory, view, is_first, fold(root, "act", t))
@@ -179,17 +200,10 @@ class CompiledLoop:
 
         def restart(draw, t):
             if not components.curriculum.draws_per_rollout:
-                draw = components.curriculum.draw(learner.curriculum, fold(root, "draw", t + 1), self.num_envs)
+                draw = components.curriculum.draw(curriculum, fold(root, "draw", t + 1), self.num_envs)
             return draw, *self._reset(draw.params, indexed_keys(fold(root, "reset", t + 1), self.num_envs))
 
-        block_ticks = ticks + jnp.arange(self.stores.collect_steps)
-        env_state, (steps, outcomes) = rollout(act, step, restart, env_state, block_ticks)
-        if components.curriculum.draws_per_rollout:
-            steps = cut_rollout(steps)
-        learner, metric_sums = learn_block(
-            components, self.stores, learner, metric_sums, steps, memory, outcomes, root, ticks, updates, train=train
-        )
-        return learner, env_state, metric_sums
+        return rollout(act, step, restart, env_state, ticks)
 
     def _reset_envs(
         self, components: Components, curriculum: PyTree, root: Key[Array, ""], ticks: Array, memory: Any

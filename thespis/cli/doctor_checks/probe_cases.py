@@ -11,6 +11,8 @@ from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.critics.role_matching import DotProductUtility
 from thespis.data.feeds import Episodes, Replay, Rollouts
 from thespis.data.sequence_replay import SequenceReplay
+from thespis.learners.model_based.dynamics import DynamicsModel
+from thespis.learners.model_based.model_based_learner import ModelBasedLearner
 from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.off_policy.discrete_q import IteratedTargets
 from thespis.learners.off_policy.temperature import FixedTemperature
@@ -29,7 +31,9 @@ from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.drq_v2 import DrQv2
 from thespis.methods.online.dsac import DSAC
+from thespis.methods.online.dyna import Dyna
 from thespis.methods.online.impala import IMPALA
+from thespis.methods.online.mbpo import MBPO
 from thespis.methods.online.n_step_q import NStepQ
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.r2d2 import R2D2
@@ -91,6 +95,7 @@ def probe_cases() -> list[ProbeCase]:
         *_value_based_cases(),
         *_average_reward_cases(),
         *_flow_cases(),
+        *_model_based_cases(),
         *_meta_gradient_cases(),
         *_episodic_cases(),
         *_recurrent_cases(),
@@ -244,6 +249,18 @@ def _action_sequence_cases() -> list[ProbeCase]:
 def _flow_cases() -> list[ProbeCase]:
     meow = MEow(**_OFF_POLICY, temperature=0.01, log_std_range=(-3.0, 0.5), shift_hidden_sizes=(16,))
     return [ProbeCase(meow, "signal-continuous", 8_000)]
+
+
+def _model_based_cases() -> list[ProbeCase]:
+    """Half of the steps are imagined: a wrong model would teach wrong values."""
+    slower: dict[str, Any] = _ZERO_TEMPERATURE | {"learning_rate": 3e-3}
+    small: dict[str, Any] = {"hidden_sizes": (32,), "weight_decay": (0.0, 0.0), "ensemble_size": 3, "num_elites": 2}
+    model = DynamicsModel(**small, learning_rate=5e-3, batch_size=64, max_epochs=50)
+    learner = ModelBasedLearner(model, real_ratio=0.5, model_interval=50, num_rollouts=500)
+    return [
+        ProbeCase(MBPO(SAC(**slower), learner), "match-continuous", 24_000),
+        ProbeCase(Dyna(DQN(**_Q_LEARNING), learner), "choice", 8_000),
+    ]
 
 
 def _multi_agent_cases() -> list[ProbeCase]:
