@@ -40,7 +40,7 @@ from thespis.feedback.environment import EnvironmentReward
 from thespis.learners.on_policy.method import MinibatchNormalizer
 from thespis.learners.optim.optimizers import LinearSchedule
 from thespis.methods.online.ppo import PPO
-from thespis.nets.body import GRU
+from thespis.nets.lstm import LSTM
 from thespis.training.compiled_loop import CompiledLoop
 from thespis.training.components import Components
 
@@ -63,7 +63,7 @@ def make_method(num_rollouts: int, memory: int, share_body: bool) -> PPO:
         feed=Rollouts(NUM_STEPS, num_envs=NUM_TRAIN_ENVS),
         hidden_sizes=() if memory else (256,),
         activation=jax.nn.relu,
-        memory=GRU(memory) if memory else None,
+        memory=LSTM(memory) if memory else None,
         share_body=share_body,
     )
 
@@ -120,7 +120,7 @@ def main() -> None:
         carry = jax.block_until_ready(loop.advance(carry, per_point))
         taken = time.perf_counter() - before
         seconds += taken if point else 0.0  # the first one compiles
-        returns = np.asarray(test(carry.learner.method, jax.random.key(point)))
+        returns = np.asarray(test(loop.learner_state(carry).method, jax.random.key(point)))
         points.append(
             {
                 "steps": (point + 1) * per_point * NUM_STEPS * NUM_TRAIN_ENVS,
