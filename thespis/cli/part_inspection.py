@@ -87,9 +87,9 @@ def _declared_env_kind(module: str, name: str, seen: frozenset[tuple[str, str]])
             case ast.FunctionDef(returns=ast.Name(id=returned)) if node.name == name:
                 following = [returned]
             case ast.ImportFrom(module=str(origin), level=0):
-                found = [alias.name for alias in node.names if (alias.asname or alias.name) == name]
-                if found:
-                    return _declared_env_kind(origin, found[0], seen)
+                imported_names = [alias.name for alias in node.names if (alias.asname or alias.name) == name]
+                if imported_names:
+                    return _declared_env_kind(origin, imported_names[0], seen)
     kinds = (_declared_env_kind(module, other, seen) for other in following)
     return next((kind for kind in kinds if kind), "")
 

@@ -176,7 +176,7 @@ class HasStoredSteps(Protocol):
     """A dataset sampler that also gives all steps of the dataset."""
 
     def stored_steps(self) -> StoredSteps:
-        """All steps."""
+        """All steps of the dataset as one list, without copying them."""
         ...
 
 

@@ -50,7 +50,7 @@ class RandomSteps(eqx.Module):
 
     @property
     def size(self) -> Int[Array, ""]:
-        """Number of steps."""
+        """Number of steps in the batch, at least 1."""
         return jnp.asarray(self.steps.reward.shape[0], "int32")
 
     def take(self, indices: Int[Array, " n"]) -> Transition:

@@ -86,11 +86,11 @@ class GymnasiumVectorEnv:
         false = np.zeros(self.num_envs, bool)
 
         def play():
-            given = [int(seed) for seed in seeds]
+            reset_seeds = [int(seed) for seed in seeds]
             if self._options is None:
-                observation, info = self._env.reset(seed=given)
+                observation, info = self._env.reset(seed=reset_seeds)
             else:
-                observation, info = self._reset_with_options(np.ones(self.num_envs, bool), given)
+                observation, info = self._reset_with_options(np.ones(self.num_envs, bool), reset_seeds)
             return self._read(observation), self._action_mask(info, false)
 
         observation, action_mask = self._call_env("reset", play)

@@ -87,7 +87,7 @@ class LearnedEnv(eqx.Module):
 
     @property
     def spec(self) -> EnvSpec:
-        """Spaces and limits."""
+        """Spaces of the environment that is modelled, with this time limit."""
         return dataclasses.replace(self.network.spec, time_limit=self.time_limit)
 
     def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[LearnedEnvState, TimeStep]:
@@ -101,7 +101,7 @@ class LearnedEnv(eqx.Module):
         return state, _time_step(state, jnp.zeros(()), jnp.zeros((), bool), None)
 
     def step(self, state: LearnedEnvState, action: PyTree, key: Key[Array, ""]) -> tuple[LearnedEnvState, TimeStep]:
-        """One predicted step."""
+        """The next observation, reward and termination, as one elite member predicts them, with its noise."""
         member_key, noise_key = jax.random.split(key)
         space = self.network.spec.action_space
         inputs = dynamics_input(space, state.observation, scale_action(space, action))

@@ -38,6 +38,11 @@ InitializerName = Literal["orthogonal", "uniform"]
 """Initial weights of an actor-critic's linear layers."""
 
 
+def make_initializer(name: InitializerName, scale: float) -> Initializer:
+    """Initial weights of one linear layer; only orthogonal ones are multiplied by ``scale``."""
+    return orthogonal(scale) if name == "orthogonal" else UniformLayer()
+
+
 @runtime_checkable
 class ActorCriticNetwork(Protocol):
     """An actor that returns its action distributions, and a state-value critic."""
@@ -95,9 +100,7 @@ class ActorCritic(eqx.Module):
         policy_head: ContinuousHead = DEFAULT_POLICY_HEAD,
         initializer: InitializerName = "orthogonal",
     ):
-        def init(scale: float) -> Initializer:
-            return orthogonal(scale) if initializer == "orthogonal" else UniformLayer()
-
+        init = functools.partial(make_initializer, initializer)
         body_key, head_key, critic_key, value_key = jax.random.split(key, 4)
 
         def body(space, key):

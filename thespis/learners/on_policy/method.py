@@ -165,8 +165,8 @@ class OnPolicyMethod(eqx.Module):
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> OnPolicyState:
         """Learner state with a freshly initialized actor and critic."""
-        build = SharedEncoderActorCritic if self.share_encoder else ActorCritic
-        build = SharedBodyActorCritic if self.share_body else build
+        separate_bodies = SharedEncoderActorCritic if self.share_encoder else ActorCritic
+        build = SharedBodyActorCritic if self.share_body else separate_bodies
         network = build(
             spec,
             self.hidden_sizes,

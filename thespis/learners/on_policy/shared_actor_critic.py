@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +17,15 @@ from thespis.actors.policy_heads import ContinuousHead, PolicyHead
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, View
 from thespis.core.spaces import Box
-from thespis.learners.on_policy.actor_critic import DEFAULT_POLICY_HEAD, TANH_NETWORK, ActorCritic, InitializerName
+from thespis.learners.on_policy.actor_critic import (
+    DEFAULT_POLICY_HEAD,
+    TANH_NETWORK,
+    ActorCritic,
+    InitializerName,
+    make_initializer,
+)
 from thespis.nets.body import Body, NetworkOptions, build_encoder, count_features, unroll
-from thespis.nets.mlp import Initializer, Linear, UniformLayer, orthogonal
+from thespis.nets.mlp import Linear
 from thespis.nets.recurrent import RecurrentCore
 from thespis.nets.set_attention import SetEncoder
 
@@ -120,9 +127,7 @@ class SharedBodyActorCritic(eqx.Module):
         if spec.privileged_space is not None:
             raise UserError(f"the critic of {spec.name} has observations of its own: share_body must be false")
 
-        def init(scale: float) -> Initializer:
-            return orthogonal(scale) if initializer == "orthogonal" else UniformLayer()
-
+        init = functools.partial(make_initializer, initializer)
         body_key, head_key, value_key = jax.random.split(key, 3)
         self.body = options.build_body(
             spec.observation_space, hidden_sizes, body_key, init=init(2**0.5), memory=memory, set_encoder=set_encoder
