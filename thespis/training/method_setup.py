@@ -18,9 +18,6 @@ from thespis.feedback.env_kind import check_env_kind
 if TYPE_CHECKING:
     from thespis.learners.language.model_init import ModelInit
 
-TINY = "tiny"
-"""The initial model that is pretrained on its environment, as :mod:`thespis.learners.language.model_init` calls it."""
-
 
 @runtime_checkable
 class LMMethod(Protocol):
@@ -102,7 +99,7 @@ def _opened(env: Any) -> Iterator[Any]:
 
 def _require_env(model_init: ModelInit) -> None:
     """Raise ``UserError`` for a tiny model without an environment."""
-    if model_init.name_or_path == TINY:
+    if model_init.needs_pretraining:
         raise UserError("a tiny model is pretrained on its environment: --env NAME, --model blank, or a checkpoint")
 
 
@@ -111,7 +108,7 @@ def _pretrain_if_new(model_init: ModelInit, env: Any, environment: Any) -> None:
 
     ``environment`` is an instance of ``env``, perhaps closed.
     """
-    if model_init.name_or_path != TINY:
+    if not model_init.needs_pretraining:
         return
     from thespis.learners.multi_agent.independent_learners import agent_spec
     from thespis.training.demonstrations import collect_demonstrations, pretrain_tiny_model

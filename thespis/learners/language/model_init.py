@@ -52,6 +52,11 @@ class ModelInit:
         return self.name_or_path in (BLANK, TINY)
 
     @property
+    def needs_pretraining(self) -> bool:
+        """Whether the model is tiny: it is pretrained on demonstrations in its environment."""
+        return self.name_or_path == TINY
+
+    @property
     def pretrain_config(self) -> PretrainConfig:
         """Pretraining settings of a tiny model."""
         return dataclasses.replace(PRETRAIN_CONFIG, num_steps=self.num_pretrain_steps)
@@ -98,7 +103,7 @@ class ModelInit:
 
     def directory(self, spec: EnvSpec) -> Path:
         """Directory of the parameters; for a tiny model, the cache of its pretrained parameters."""
-        if self.name_or_path != TINY:
+        if not self.needs_pretraining:
             return Path(self.name_or_path)
         shapes = spec.observation_space, spec.action_space, spec.time_limit, self.decoder_config(spec)
         cache_key = repr((spec.name, shapes, self.pretrain_config))
