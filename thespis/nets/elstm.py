@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from thespis.nets.mlp import Linear, uniform_fan_in
-from thespis.nets.recurrent import RecurrentCore
+from thespis.nets.recurrent import RecurrentCore, round_product
 
 
 class ELSTMState(eqx.Module):
@@ -85,7 +85,7 @@ class ELSTMCell(eqx.Module):
         last_cell = memory.cell
         candidate, forget = self.gates[..., :-2] @ x + self.gates[..., -2] * last_cell + self.gates[..., -1]
         candidate, forget = jnp.tanh(candidate), jax.nn.sigmoid(forget)
-        cell = forget * last_cell + (1 - forget) * candidate
+        cell = round_product(forget * last_cell) + (1 - forget) * candidate
         sensitivity = memory.sensitivity
         if sensitivity is not None:
             sensitivity = jax.lax.stop_gradient(self._update_sensitivity(sensitivity, x, last_cell, candidate, forget))
@@ -107,7 +107,7 @@ class ELSTMCell(eqx.Module):
         d_cell = forget + jnp.sum(d_gates * self.gates[..., -2], axis=0)
         inputs = jnp.broadcast_to(x, (self.hidden_size, len(x)))
         gate_inputs = jnp.concatenate([inputs, cell[:, None], jnp.ones((self.hidden_size, 1))], axis=1)
-        return d_cell[:, None] * sensitivity + d_gates[..., None] * gate_inputs
+        return round_product(d_cell[:, None] * sensitivity) + d_gates[..., None] * gate_inputs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from thespis.nets.recurrent import RecurrentCore
+from thespis.nets.recurrent import RecurrentCore, round_product
 
 LSTMMemory = tuple[Float[Array, "*row hidden_size"], Float[Array, "*row hidden_size"]]
 """Outputs and cells."""
@@ -51,6 +51,6 @@ class LSTM(RecurrentCore):
         """Features of one input, and the memory after it."""
         output, state = memory
         enters, stays, candidate, leaves = jnp.split(projected + cell.weight_hh @ output, 4)
-        state = jax.nn.sigmoid(stays) * state + jax.nn.sigmoid(enters) * jnp.tanh(candidate)
+        state = round_product(jax.nn.sigmoid(stays) * state) + jax.nn.sigmoid(enters) * jnp.tanh(candidate)
         output = jax.nn.sigmoid(leaves) * jnp.tanh(state)
         return output, (output, state)

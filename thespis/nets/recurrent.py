@@ -5,7 +5,25 @@ from __future__ import annotations
 import abc
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
+
+
+@jax.custom_jvp
+def round_product(product: Array) -> Array:
+    """The same finite numbers, and no term of a fused multiply-add.
+
+    Of a sum of two products, compilers fuse one with the sum, which is then not rounded, and which one depends on the
+    program around. With one of them passed through here, the sum has the same bits in acting and in training.
+    """
+    largest = jnp.finfo(product.dtype).max
+    return jax.lax.clamp(-largest, product, largest)
+
+
+@round_product.defjvp
+def _round_product_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return round_product(*primals), tangents[0]
 
 
 class RecurrentCore(abc.ABC):
