@@ -38,4 +38,5 @@ def test_a_rounded_product_keeps_its_value_and_its_gradient():
     x = jnp.array([-3e38, -1.5, 0.0, 3e38])
     np.testing.assert_array_equal(round_product(x), x)
     np.testing.assert_array_equal(jax.vmap(jax.grad(lambda x: 2 * round_product(x)))(x), np.full(4, 2.0))
-    assert "clamp" in jax.jit(round_product).lower(x).compile().as_text()  # the compiler has not removed it
+    program = jax.jit(round_product).lower(x).compile().as_text()
+    assert program and "clamp" in program  # the compiler has not removed it
