@@ -17,11 +17,16 @@ from thespis.envs.options import add_options, split_options
         {},
         {"a": 1, "b": 2.5, "c": True, "d": None, "e": "text"},
         {"a": (1, 2), "b": [1.0], "c": {"x": "y"}, "d": "1", "e": "50% & more? a:b#c", "f": ""},
+        {"a": "true", "b": "False", "c": False},
     ],
 )
 def test_a_name_holds_any_options(options):
     name = add_options("Name-v0", options)
     assert split_options(name) == ("Name-v0", options) and name.count("?") == bool(options) and ":" not in name
+
+
+def test_booleans_may_be_written_as_in_settings():
+    assert split_options("Name-v0?a=true&b=false&c=False")[1] == {"a": True, "b": False, "c": False}
 
 
 def test_later_options_replace_earlier_ones():

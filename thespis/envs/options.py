@@ -61,6 +61,8 @@ def _parse_pair(text: str) -> tuple[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
+    if text in ("true", "false"):  # as in settings; a string would count as true
+        return text == "true"
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError):
