@@ -1,5 +1,7 @@
 """Record short runs, so that later versions can be compared with them: ``python tests/compatibility/record.py``.
 
+``--this-machine`` records for the present runs what this machine's bits are, beside those of other machines.
+
 For each run, its ``run.json`` and the hash of its learner state are kept. Later versions read that file, with its old
 names, train again and must arrive at the same bits. Record again only when bits change on purpose.
 """
@@ -15,6 +17,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 import conftest  # noqa: E402, F401  sets the XLA flags of the tests
+import test_earlier_runs  # noqa: E402
 from state_hash import digest, fingerprint, learner_arrays, summary  # noqa: E402
 
 import thespis  # noqa: E402
@@ -73,12 +76,28 @@ def record_finished(name: str, to: Path) -> None:
         run = train(name, directory)
         arrays = learner_arrays(run.path)
         record = {"config": config_of(run.path), "columns": list(run.metrics())}
-        record |= {"digest": digest(arrays), "summary": summary(arrays)}
+        record |= {"digests": {fingerprint(): digest(arrays)}, "summary": summary(arrays)}
         to.write_text(json.dumps(record) + "\n")
 
 
+def record_this_machine() -> None:
+    """Train all recorded runs again, and the stopped one to its end, and add the hashes of their bits here."""
+    machine = fingerprint()
+    for record in [*sorted((HERE / "runs").glob("*.json")), HERE / "stopped" / "finished.json"]:
+        with tempfile.TemporaryDirectory() as directory:
+            if record.parent.name == "stopped":
+                run = Path(shutil.copytree(record.parent, Path(directory) / "run"))
+            else:
+                run = test_earlier_runs.create_run(record.stem, Path(directory) / "run")
+            thespis.resume(run)
+            content = json.loads(record.read_text())
+            content["digests"][machine] = digest(learner_arrays(run))
+            record.write_text(json.dumps(content) + "\n")
+            print(record.stem, flush=True)
+
+
 def record_stopped(name: str, to: Path) -> None:
-    """Record a run that was stopped half-way: the files needed to evaluate and to resume it."""
+    """Record a run that was stopped half-way: the files needed to evaluate and to resume it, and how it ends."""
     half = RUNS[name][2] // 2
     with tempfile.TemporaryDirectory() as directory:
         run = train(name, directory, report_every=16, callbacks=[lambda event: event.step >= half]).path
@@ -88,6 +107,7 @@ def record_stopped(name: str, to: Path) -> None:
         newest = Path("checkpoints") / checkpoint.list_checkpoints(run / "checkpoints")[-1].name
         for file in ("metrics.csv", "progress.csv", "evaluations.jsonl", newest):
             shutil.copy(run / file, to / file)
+    shutil.copy(HERE / "runs" / f"{name}.json", to / "finished.json")
 
 
 def main(names: list[str]) -> None:
@@ -96,8 +116,7 @@ def main(names: list[str]) -> None:
         record_finished(name, HERE / "runs" / f"{name}.json")
         print(name, flush=True)
     record_stopped("sac", HERE / "stopped")
-    (HERE / "fingerprint.txt").write_text(fingerprint() + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    record_this_machine() if sys.argv[1:] == ["--this-machine"] else main(sys.argv[1:])

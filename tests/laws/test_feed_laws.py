@@ -21,6 +21,7 @@ from thespis.data.mix import mix
 from thespis.data.prioritized import PrioritizedSampler
 from thespis.data.reservoir import Reservoir
 from thespis.data.sequence_replay import SequenceReplay, StoredMemory
+from thespis.data.task_replay import TaskReplay
 
 REPLAY = Replay(buffer_size=300, batch_size=16, learning_starts=9, update_interval=2)
 WINDOWS = dataclasses.replace(REPLAY, sequence_length=3)
@@ -44,6 +45,14 @@ COLLECTING: dict[str, tuple[Feed, dict[str, Any]]] = {
     ),
     "reservoir": (Reservoir(buffer_size=300, batch_size=16, learning_starts=9, update_interval=2), {}),
     "a small reservoir": (Reservoir(buffer_size=40, batch_size=16, learning_starts=9), {}),
+    "a buffer for each task": (
+        TaskReplay(3, buffer_size=900, batch_size=16, learning_starts=9),
+        {"num_levels": 3, "is_uniform": False},
+    ),
+    "a small reservoir for each task": (
+        TaskReplay(3, True, buffer_size=60, batch_size=16, learning_starts=9),
+        {"num_levels": 3, "is_uniform": False},
+    ),
     "a mix with a reservoir": (
         mix({"old": Reservoir(300, learning_starts=9), "new": REPLAY}, {"old": 0.5, "new": 0.5}, 16),
         {"is_uniform": False},  # every step is in both sources

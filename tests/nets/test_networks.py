@@ -13,7 +13,7 @@ from thespis.core.laws.random_samples import random_value
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, tuple_space
 from thespis.nets.body import GRU, Body, Encoder, flatten, is_image, unroll
 from thespis.nets.cnn import CNN
-from thespis.nets.mlp import MLP, Linear, UniformLayer, orthogonal, uniform_fan_in
+from thespis.nets.mlp import MLP, Linear, orthogonal, uniform_fan_in
 
 KEY, RNG = jax.random.key(0), np.random.default_rng(0)
 
@@ -46,7 +46,7 @@ def test_layer_norm_against_numpy():
 
 def test_uniform_layers_have_the_spread_of_torch():
     """PyTorch draws weights and biases of a linear layer from ``±1/sqrt(in)``, whose variance is ``1/(3 in)``."""
-    layer = Linear(25, 4_000, UniformLayer(), KEY)
+    layer = Linear(25, 4_000, uniform_fan_in, KEY)
     for values in (np.asarray(layer.weight), np.asarray(layer.bias)):
         assert 0.19 < np.abs(values).max() <= 0.2
         np.testing.assert_allclose(values.var(), 1 / 75, rtol=0.05)

@@ -19,6 +19,7 @@ from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Report, Rewards, Transition
 from thespis.curricula.fixed import FixedCurriculum
+from thespis.curricula.tasks import Tasks
 from thespis.data.datasets import transitions_to_columns, write_dataset
 from thespis.data.feeds import LoggedTransitions, Replay
 from thespis.data.mix import Mix, mix
@@ -146,6 +147,21 @@ def test_shares_are_exact_and_sources_are_named(share, rows, data):
         assert all(x.tobytes() in stored for x in np.asarray(batch.source("own").steps.view.observation).reshape(-1, 3))
     with pytest.raises(KeyError, match="no source 'human': demos, own"):
         batch.source("human")
+
+
+def test_demonstrations_have_no_level_beside_the_tasks_of_a_curriculum(data):
+    """Their rows get the level -1, and rows of the run the number of the task that was played."""
+    parts = with_data(sac(with_demonstrations(OWN, data, 0.5)))
+    parts = dataclasses.replace(parts, curriculum=Tasks(("push=0.1", "push=0.4")))
+    loop = make_loop("compiled", parts)
+    end = loop.advance(loop.init(), 8)
+    assert np.all(np.asarray(to_numpy(loop.learner_state(end).method.num_updates)) > 4)
+    store = parts.method.feed.make_store(1_000)
+    state = jax.tree.map(lambda x: x[0], end.learner.store)
+    rollout = jax.tree.map(lambda x: x[None], demonstrations(2))
+    batch = store.sample(state, rollout, (), jnp.int32(16), jnp.int32(0), jax.random.key(0), parts.data.method)
+    assert np.all(batch.source("demos").steps.level == -1)
+    assert set(np.asarray(batch.source("own").steps.level).ravel().tolist()) <= {0, 1}
 
 
 def test_priorities_reach_the_source_that_was_sampled(data):

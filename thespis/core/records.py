@@ -142,7 +142,8 @@ class Transition(eqx.Module):
     ``is_first`` marks the first step of an episode; ``extras`` is what ``act`` returned besides the action
     (log-probabilities, values ...); ``action`` is canonical (see :mod:`thespis.core.spaces`). ``channels`` are rewards
     and costs by name, of the environment or of the feedback. ``learns``: whether the learner may learn from the step's
-    episode, where a curriculum says so (``None``: from all).
+    episode, where a curriculum says so (``None``: from all); ``level``: the curriculum's number of the episode's level
+    or task (``None``: it has none).
     """
 
     view: View
@@ -158,6 +159,7 @@ class Transition(eqx.Module):
     agent_outcomes: dict[str, AgentOutcome] | None = None
     channels: dict[str, Float[Array, "..."]] | None = None
     learns: Bool[Array, "..."] | None = None
+    level: Int[Array, "..."] | None = None
 
     @property
     def done(self) -> Bool[Array, "..."]:

@@ -31,7 +31,7 @@ _TABLE = {
     "thespis.core.feeds:SequenceFeed": "thespis.data.sequence_replay:SequenceReplay",
     "thespis.core.feeds:WindowFeed": (
         "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix "
-        "thespis.data.reservoir:Reservoir"
+        "thespis.data.reservoir:Reservoir thespis.data.task_replay:TaskReplay"
     ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.feedback.preference_queries:Labeller": "SyntheticTeacher",

@@ -211,8 +211,25 @@ def _with_rows(feed: Any, batch_size: int) -> Any:
     return dataclasses.replace(feed, batch_size=batch_size)
 
 
+def _label(batches: dict[str, Batch]) -> dict[str, Batch]:
+    """The batches, all with what a curriculum says of each step if one has it: a dataset's have no level, and count."""
+    labels: dict[str, Any] = {"learns": True, "level": -1}
+    wanted = {name: x for name, x in labels.items() if any(getattr(b.steps, name) is not None for b in batches.values())}
+
+    def label(batch: Batch) -> Batch:
+        missing = {
+            name: jnp.full(batch.mask.shape, value)
+            for name, value in wanted.items()
+            if getattr(batch.steps, name) is None
+        }
+        return dataclasses.replace(batch, steps=dataclasses.replace(batch.steps, **missing)) if missing else batch
+
+    return {name: label(batch) for name, batch in batches.items()}
+
+
 def _join(batches: dict[str, Batch], update_index: Array) -> Batch:
     """One batch of all rows. Raises ``UserError`` if the sources' steps have different parts."""
+    batches = _label(batches)
     first, *others = batches.values()
     structure = jax.tree.structure(first.steps)
     for name, other in batches.items():

@@ -42,7 +42,7 @@ class ReservoirBuffer(eqx.Module):
         random_slot = jax.random.randint(key, mask.shape, 0, jnp.maximum(number, 1))
         slot = jnp.where(number <= self.capacity, number - 1, random_slot)
         slot = jnp.where(mask, slot, self.capacity)  # out of range, so that nothing is written
-        slot = _keep_last_writes(slot, self.capacity)
+        slot = keep_last_writes(slot, self.capacity)
         items = jax.tree.map(lambda all_, new: all_.at[slot].set(new, mode="drop"), self.items, items)
         return ReservoirBuffer(items, self.num_seen + jnp.sum(mask, dtype="int32"))
 
@@ -58,7 +58,7 @@ def init_reservoir(example: PyTree, capacity: int) -> ReservoirBuffer:
     return ReservoirBuffer(items, jnp.zeros((), "int32"))
 
 
-def _keep_last_writes(slot: Int[Array, " row"], out_of_range: int) -> Int[Array, " row"]:
+def keep_last_writes(slot: Int[Array, " row"], out_of_range: int) -> Int[Array, " row"]:
     """The slots, but ``out_of_range`` for those that a later row or none writes."""
     order = jnp.argsort(slot, stable=True)
     ordered = slot[order]

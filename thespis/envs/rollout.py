@@ -98,6 +98,7 @@ def rollout_step(
         following.agent_outcomes,
         following.channels,
         now.learns,
+        now.level,
     )
     returns, lengths = now.returns + following.reward, now.lengths + 1
     ended = transition.done

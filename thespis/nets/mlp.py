@@ -22,19 +22,18 @@ def orthogonal(scale: float) -> Initializer:
     return jax.nn.initializers.orthogonal(scale)
 
 
-def uniform_fan_in(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "in out"]:
-    """Uniform initializer in ``±1/sqrt(in)``, with which DDPG, TD3 and SAC were published."""
-    bound = shape[0] ** -0.5
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
-
-
 @dataclasses.dataclass(frozen=True)
-class UniformLayer:
-    """Uniform initializer in ``±1/sqrt(in)`` of a layer's weights and biases alike: PyTorch's of linear layers."""
+class UniformFanIn:
+    """Uniform initializer in ``±1/sqrt(in)`` of a layer's weights and biases: that of linear layers in PyTorch.
+
+    DDPG, TD3, SAC and most others that learn from replay were published with it. The biases matter: where observations
+    are small, a network of rectified units without them begins as an almost linear function.
+    """
 
     def __call__(self, key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "in out"]:
         """The weights."""
-        return uniform_fan_in(key, shape)
+        bound = shape[0] ** -0.5
+        return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
     def draw_bias(self, key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, " out"]:
         """The biases of the layer with the weights of this ``key`` and shape."""
@@ -42,8 +41,12 @@ class UniformLayer:
         return jax.random.uniform(jax.random.fold_in(key, 1), shape[1:], minval=-bound, maxval=bound)
 
 
+uniform_fan_in = UniformFanIn()
+"""The initializer of networks that learn from replay."""
+
+
 class Linear(eqx.Module):
-    """Linear layer ``x @ weight + bias``; biases are 0 at first, except with :class:`UniformLayer`."""
+    """Linear layer ``x @ weight + bias``; biases are 0 at first, except with :class:`UniformFanIn`."""
 
     weight: Float[Array, "in out"]
     bias: Float[Array, " out"]
@@ -51,7 +54,7 @@ class Linear(eqx.Module):
     def __init__(self, in_size: int, out_size: int, init: Initializer, key: Key[Array, ""]):
         shape = in_size, out_size
         self.weight = init(key, shape)
-        self.bias = init.draw_bias(key, shape) if isinstance(init, UniformLayer) else jnp.zeros(out_size)
+        self.bias = init.draw_bias(key, shape) if isinstance(init, UniformFanIn) else jnp.zeros(out_size)
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         """One vector in, one vector out."""

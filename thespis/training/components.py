@@ -158,6 +158,7 @@ def zero_transition(
         g.name: AgentOutcome(jnp.zeros(g.num_agents), jnp.zeros(g.num_agents, bool)) for g in spec.groups
     } or None
     channels = dict.fromkeys(spec.channels, zero) or None
+    draw = _draw_shapes(components, curriculum_state)
     return Transition(
         view,
         action,
@@ -171,7 +172,8 @@ def zero_transition(
         privileged,
         agent_outcomes,
         channels,
-        None if _draw_shapes(components, curriculum_state).learns is None else ~false,
+        None if draw.learns is None else ~false,
+        None if draw.level is None else zero.astype("int32"),
     )
 
 

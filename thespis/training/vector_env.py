@@ -326,8 +326,8 @@ class LocalVectorEnv:
                 step, next_view = self.environment.step(env_action)
             ended = np.logical_or(step.terminated, step.truncated)
             outcome = (step.reward, step.terminated, step.truncated, _view_fields(step))
-            learns = None if draw is None else draw.learns
-            more = step.agent_outcomes, step.channels, learns
+            chosen = () if draw is None else (draw.learns, draw.level)
+            more = step.agent_outcomes, step.channels, *chosen
             rows.append(jax.tree.leaves((view, action, *outcome, first, extras, *more)))
             score, over = scorer.last_scores() if scorer is not None else (step.reward, ended)
             returns, lengths = returns + score, lengths + np.int32(1)

@@ -160,7 +160,9 @@ def check_curriculum(
         level=of_steps.level,
     )
     rng = np.random.default_rng(seed)
-    rollout = dataclasses.replace(random_transitions(spec, rng, num_steps, num_rows), learns=of_steps.learns)
+    rollout = dataclasses.replace(
+        random_transitions(spec, rng, num_steps, num_rows), learns=of_steps.learns, level=of_steps.level
+    )
     values = jnp.asarray(rng.normal(size=(2, *ended.shape)), "float32")
     critique = Critique(value=values[0], advantage=values[1]) if curriculum.needs_critique else None
     seen = rollout, critique, outcomes

@@ -44,6 +44,7 @@ def check_feed(
     num_envs: int = 3,
     num_blocks: int = 4,
     extras: Callable[[int, int], PyTree] = lambda time, rows: (),
+    num_levels: int = 0,
     alters_steps: bool = False,
     is_uniform: bool = True,
 ) -> None:
@@ -55,7 +56,8 @@ def check_feed(
 
     ``feed``: with room for ``num_blocks`` blocks after its warm-up, in which nothing is lost; twice as many follow.
     ``spec``: an environment with a box of actions. ``extras``: a function of time steps and rows that returns what the
-    actor stores with its actions, if the feed wants any. ``alters_steps``: whether the feed changes goals and rewards,
+    actor stores with its actions, if the feed wants any. ``num_levels``: how many levels (or tasks) a curriculum has
+    numbered, if the feed asks for them. ``alters_steps``: whether the feed changes goals and rewards,
     as hindsight does. ``is_uniform``: whether all complete windows are sampled equally often before any update.
 
     Raises:
@@ -67,6 +69,9 @@ def check_feed(
     warm_up = store.num_warmup_blocks(num_envs) + 1
     count = (warm_up + 3 * num_blocks) * steps_per_block
     collected = _numbered(spec, rng, count, num_envs, 0, extras)
+    if num_levels:
+        levels = rng.integers(0, num_levels, collected.reward.shape).astype("int32")
+        collected = dataclasses.replace(collected, level=levels)
     data = feed.load_data(lambda name: (_dataset(spec, rng), 0))
     run = _Run(store, collected, data, seed_key(seed))
     _check_adding(run)

@@ -150,7 +150,7 @@ class ModelBasedLearner(eqx.Module):
 
 def _single_steps(steps: Transition) -> Transition:
     """Real steps with the parts that imagined ones have."""
-    return dataclasses.replace(steps, channels=None, learns=None)
+    return dataclasses.replace(steps, channels=None, learns=None, level=None)
 
 
 def _example_step(method: Method, spec: EnvSpec, state: PyTree) -> Transition:
