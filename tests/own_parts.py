@@ -10,6 +10,8 @@ import jax.numpy as jnp
 
 from thespis.critics.mixers import LinearUtilityNetwork, Mixer, Utility
 from thespis.learners.multi_agent.role_contrast import AuxiliaryLoss
+from thespis.learners.off_policy.recurrent_q import ValueTransform
+from thespis.learners.optim.normalizers import ObsNormalizer
 from thespis.methods.online.drq_v2 import Augmentation
 from thespis.nets.recurrent import RecurrentCore
 from thespis.nets.set_attention import SetEncoder
@@ -111,3 +113,29 @@ class Mirror(Augmentation):
     def __call__(self, space, observation, key):
         sign = jnp.where(jax.random.bernoulli(key), 1, -1)
         return jax.tree.map(lambda x: x * sign.astype(x.dtype), observation)
+
+
+class Halved(ValueTransform):
+    """Q-values are learned at half their size."""
+
+    def rescale(self, value):
+        return value / 2
+
+    def unscale(self, rescaled):
+        return rescaled * 2
+
+
+class ByLargest(ObsNormalizer):
+    """Observations over the largest number so far."""
+
+    def init(self, space):
+        return jnp.ones(())
+
+    def normalize(self, state, observation):
+        return jax.tree.map(lambda x: x / state, observation)
+
+    def update(self, state, observations, mask):
+        rows = [
+            jnp.where(mask, jnp.max(jnp.abs(x), axis=tuple(range(2, x.ndim))), 0) for x in jax.tree.leaves(observations)
+        ]
+        return jnp.maximum(state, jnp.max(jnp.stack([jnp.max(row) for row in rows])))

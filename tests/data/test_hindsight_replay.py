@@ -16,12 +16,21 @@ from thespis.core.errors import UserError
 from thespis.core.laws.components import check_environment
 from thespis.core.records import EnvSpec, Transition, View
 from thespis.core.spaces import Box, Discrete, dict_space
-from thespis.data.feeds import HindsightFuture, PrioritizedSampler, Replay
-from thespis.data.hindsight import HindsightStore, relabel_step, relabel_windows
+from thespis.data.feeds import Replay
+from thespis.data.hindsight import (
+    GoalStrategy,
+    HindsightFinal,
+    HindsightFuture,
+    HindsightStore,
+    relabel_step,
+    relabel_windows,
+)
+from thespis.data.prioritized import PrioritizedSampler
 from thespis.data.sequence_replay import SequenceReplay
 from thespis.envs.compiled.point_goal import PointGoal
 from thespis.envs.goals import GoalReward, SparseGoal
 from thespis.methods.online.sac import SAC
+from thespis.runs.config import apply_settings, from_config, to_config
 
 ENVS, TICKS, INTERVAL, ROWS = 3, 60, 2, 14
 LINE = Box((1,), -1e6, 1e6)
@@ -143,15 +152,50 @@ def test_goals_are_uniform_over_the_rest_of_the_episode(interval):
     assert count >= 6
     index = state.index
     draw = jax.jit(
-        lambda key: index.future_ticks(
+        lambda key: HindsightFuture().choose_ticks(
             jnp.full(5_000, tick, "int32"),
-            jnp.full(5_000, env, "int32"),
-            jnp.full(5_000, int(np.asarray(steps.is_first)[: tick + 1, env].sum()), "int32"),
+            index.end_ticks(
+                jnp.full(5_000, env, "int32"),
+                jnp.full(5_000, int(np.asarray(steps.is_first)[: tick + 1, env].sum()), "int32"),
+            ),
             key,
         )
     )
     drawn = np.asarray(draw(jax.random.key(interval))) - tick
     assert stats.chisquare(np.bincount(drawn, minlength=count)).pvalue > 1e-4 and drawn.max() < count
+
+
+@dataclasses.dataclass(frozen=True)
+class HindsightNow(GoalStrategy):
+    """A strategy of a user: the goal that the window's first step achieved, for every window."""
+
+    num_sampled_goals: float = 1e9
+
+    def choose_ticks(self, tick, end, key):
+        return tick
+
+
+@pytest.mark.parametrize("strategy", [HindsightFinal(), HindsightNow()], ids=lambda x: type(x).__name__)
+def test_other_strategies_take_the_goals_that_they_say(strategy):
+    steps, ended = coded_steps()
+    written = 30
+    ends = ends_of_episodes(ended, written)
+    store, state = filled(feed(relabel=strategy), steps, written)
+    shares = []
+    for seed in range(20):
+        batch = store.sample(state, steps, (), jnp.int32(written), jnp.int32(0), jax.random.key(seed), ())
+        ticks, envs = places(batch)
+        goal = np.asarray(batch.steps.view.observation["desired_goal"])[0, :, 0]
+        chosen = goal != -7.0
+        expected = ends[ticks, envs] if isinstance(strategy, HindsightFinal) else ticks
+        np.testing.assert_array_equal(np.round(goal - 1_000.0 * envs - 1)[chosen], expected[chosen])
+        shares.append(chosen.mean())
+    assert np.mean(shares) == pytest.approx(0.8 if isinstance(strategy, HindsightFinal) else 1.0, abs=0.06)
+
+
+def test_an_own_strategy_is_a_setting():
+    method = apply_settings(SAC(), [f"feed.relabel={HindsightNow.__module__}:HindsightNow"])
+    assert from_config(to_config(method)).feed.relabel == HindsightNow()
 
 
 def test_an_interrupted_episode_has_no_goals_of_the_next():

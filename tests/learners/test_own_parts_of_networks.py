@@ -7,14 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from method_cases import CASES, CREW, SMALL
-from own_parts import LSTM, CountingLoss, MeanPooling, ScaledUtility, WeightedSum
+from own_parts import LSTM, ByLargest, CountingLoss, Halved, MeanPooling, ScaledUtility, WeightedSum
 from small_envs import Walk
 
 from thespis.core.errors import UserError
-from thespis.core.laws.components import check_method, check_method_shapes
+from thespis.core.laws.components import check_feedback, check_method, check_method_shapes
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch
 from thespis.core.spaces import Box, dict_space
+from thespis.feedback.adversarial import AIRL, GAIL
+from thespis.feedback.rnd import RandomNetworkDistillation
 from thespis.methods.multi_agent.qmix import QMIX
 from thespis.methods.online.ppo import PPO
 from thespis.methods.registry import load_method
@@ -41,6 +43,35 @@ def test_own_parts_are_settings_and_are_kept_in_run_files():
     assert type(apply_settings(load_method("drq-v2")(), ["augmentation=own_parts:Mirror"]).augmentation).__name__ == (
         "Mirror"
     )
+
+
+def test_own_scales_of_values_and_observations_are_settings():
+    r2d2 = apply_settings(load_method("r2d2")(), ["value_rescaling=own_parts:Halved"])
+    assert r2d2.value_rescaling == Halved() and from_config(to_config(r2d2)) == r2d2
+    with pytest.raises(UserError, match="derives from ValueTransform"):
+        apply_settings(r2d2, ["value_rescaling=own_parts:Mirror"])
+    for feedback in (GAIL("demos"), AIRL("demos"), RandomNetworkDistillation()):
+        own = apply_settings(feedback, ["obs_normalizer=own_parts:ByLargest"])
+        assert own.obs_normalizer == ByLargest() and from_config(to_config(own)) == own
+        assert apply_settings(feedback, ["obs_normalizer=none"]).obs_normalizer is None
+    board = apply_settings(load_method("alphazero")(), ["board_encoder=ImpalaCNN"]).board_encoder
+    assert type(board).__name__ == "ImpalaCNN"
+
+
+@pytest.mark.parametrize("normalizer", [ByLargest(), None])
+def test_laws_of_feedback_with_another_normalizer(normalizer):
+    check_feedback(RandomNetworkDistillation(hidden_sizes=(4,), feature_size=2, obs_normalizer=normalizer), Walk().spec)
+
+
+def test_a_discriminator_normalizes_by_own_rules():
+    """A discriminator sees observations over the largest so far, of demonstrations and of the learner."""
+    feedback, spec = GAIL("demos", hidden_sizes=(4,), obs_normalizer=ByLargest()), Walk().spec
+    steps = [random_transitions(spec, np.random.default_rng(i), 1, 6) for i in range(2)]
+    own, batch = (Batch(x, jnp.ones((1, 6), bool), (), jnp.int32(0)) for x in steps)
+    state = feedback.init(spec, jax.random.key(0))
+    after, _ = jax.jit(feedback.update)(state, batch, own, jax.random.key(1))
+    largest = max(np.abs(leaf).max() for x in steps for leaf in jax.tree.leaves(x.view.observation))
+    np.testing.assert_allclose(after.obs_moments, max(largest, 1.0), rtol=1e-6)
 
 
 def test_a_core_is_unrolled_with_resets():

@@ -79,6 +79,8 @@ _TABLE = {
     "thespis.learners.off_policy.causal_entropy:EntropyBonus": "CausalEntropy",
     "thespis.learners.off_policy.discrete_q:MemberExploration": "PerStep PerEpisode",
     "thespis.learners.off_policy.discrete_q:TargetUpdate": "PeriodicCopy IteratedTargets",
+    "thespis.data.hindsight:GoalStrategy": "HindsightFuture HindsightFinal",
+    "thespis.learners.off_policy.recurrent_q:ValueTransform": "ValueRescaling",
     "thespis.learners.off_policy.hindsight:HindsightRelabeling": "HindsightFuture HindsightFinal",
     "thespis.learners.off_policy.dormant_reset:NetworkReset": "DormantReset",
     "thespis.learners.off_policy.replay_ratio:ReplayRatio": "Fixed Adaptive",

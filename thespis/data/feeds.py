@@ -13,8 +13,8 @@ from thespis.core.errors import UserError
 from thespis.core.feeds import BranchedSampler, DatasetSampler, Feed, ReplaySampler, RolloutFeed, Store, WindowFeed
 from thespis.core.records import Batch, EpisodeStats, Transition
 from thespis.data import frame_buffer, length_buckets, ring_buffer, samplers
+from thespis.data.hindsight import GoalStrategy, HindsightStore
 from thespis.data.hindsight import HindsightFuture as HindsightFuture
-from thespis.data.hindsight import HindsightStore
 from thespis.data.mix import Mix, mix
 from thespis.data.prioritized import PrioritizedSampler as PrioritizedSampler
 from thespis.data.sampled_replay import ReplayBuffer, SampledReplayStore
@@ -193,9 +193,10 @@ class Replay(WindowFeed):
     online learning begins with. None: every batch comes from the buffer."""
     demo_share: float = 0.5
     """Share of the batch that comes from ``demos``."""
-    relabel: HindsightFuture | None = None
-    """Hindsight experience replay: None, or HindsightFuture (goals that the rest of an episode achieved). For
-    environments with goals in their observations (docs/using-methods.md)."""
+    relabel: GoalStrategy | None = None
+    """Hindsight experience replay: None, HindsightFuture (goals that the rest of an episode achieved), HindsightFinal
+    (the last of them), or your own module:Class. For environments with goals in their observations
+    (docs/using-methods.md)."""
 
     @property
     def batch_shape(self) -> tuple[int, int]:

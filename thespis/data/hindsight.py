@@ -13,6 +13,7 @@ that are not over yet are relabelled too, by what they have achieved so far.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from typing import Any, ClassVar
 
@@ -35,8 +36,32 @@ GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 """Keys of the observations of goal-conditioned environments."""
 
 
+class GoalStrategy(abc.ABC):
+    """Slot: which goals hindsight experience replay relabels windows with, a frozen dataclass.
+
+    Goals are those that were achieved in the same episode, at a tick that :meth:`choose_ticks` chooses.
+    """
+
+    num_sampled_goals: float
+    """Relabelled windows for each with its original goal."""
+
+    @property
+    def share(self) -> float:
+        """Fraction of windows with a new goal."""
+        return self.num_sampled_goals / (self.num_sampled_goals + 1.0)
+
+    @abc.abstractmethod
+    def choose_ticks(
+        self, tick: Int[Array, " row"], end: Int[Array, " row"], key: Key[Array, ""]
+    ) -> Int[Array, " row"]:
+        """The ticks whose goals are taken, for windows that begin at ``tick`` in episodes that reach to ``end``.
+
+        From ``tick`` to ``end``: earlier ones may have been overwritten.
+        """
+
+
 @dataclasses.dataclass(frozen=True)
-class HindsightFuture:
+class HindsightFuture(GoalStrategy):
     """HER's "future" strategy: goals achieved later in the same episode, whatever the length of a window."""
 
     num_sampled_goals: float = 4.0
@@ -46,10 +71,27 @@ class HindsightFuture:
         Citation("Hindsight Experience Replay", "Andrychowicz et al.", 2017, "arXiv:1707.01495"),
     )
 
-    @property
-    def share(self) -> float:
-        """Fraction of windows with a new goal."""
-        return self.num_sampled_goals / (self.num_sampled_goals + 1.0)
+    def choose_ticks(
+        self, tick: Int[Array, " row"], end: Int[Array, " row"], key: Key[Array, ""]
+    ) -> Int[Array, " row"]:
+        """Ticks drawn uniformly from the window's first to the episode's last."""
+        return tick + jax.random.randint(key, tick.shape, 0, end - tick + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class HindsightFinal(GoalStrategy):
+    """HER's "final" strategy: the goal achieved by the last step of the same episode, so far."""
+
+    num_sampled_goals: float = 4.0
+    """Relabelled windows for each with its original goal (the paper's k)."""
+
+    citations: ClassVar[tuple[Citation, ...]] = HindsightFuture.citations
+
+    def choose_ticks(
+        self, tick: Int[Array, " row"], end: Int[Array, " row"], key: Key[Array, ""]
+    ) -> Int[Array, " row"]:
+        """The last ticks."""
+        return end
 
 
 class EpisodePlace(eqx.Module):
@@ -92,12 +134,9 @@ class EpisodeIndex(eqx.Module):
         goals = write_rows(self.achieved, achieved, num_written % self.num_rows)
         return EpisodeIndex(end_tick, episode[-1:], goals), tick, episode
 
-    def future_ticks(
-        self, tick: Int[Array, " row"], env: Int[Array, " row"], episode: Int[Array, " row"], key: Key[Array, ""]
-    ) -> Int[Array, " row"]:
-        """Ticks drawn uniformly from these to the last of the same episode."""
-        end = take_sharded(self.end_tick, (episode % self.num_rows)[None], env)[0]
-        return tick + jax.random.randint(key, tick.shape, 0, end - tick + 1)
+    def end_ticks(self, env: Int[Array, " row"], episode: Int[Array, " row"]) -> Int[Array, " row"]:
+        """The last ticks of episodes, so far."""
+        return take_sharded(self.end_tick, (episode % self.num_rows)[None], env)[0]
 
     def goals_at(self, tick: Int[Array, " row"], env: Int[Array, " row"]) -> PyTree:
         """The goals that were achieved at these ticks."""
@@ -123,7 +162,7 @@ class HindsightStore(Store):
 
     feed: Any
     base: Store
-    relabel: HindsightFuture
+    relabel: GoalStrategy
     rewards: GoalRewards | None = None
     """The environment's functions of goals: known after :meth:`for_env`."""
 
@@ -166,7 +205,8 @@ class HindsightStore(Store):
         batch = self.base.sample(state.base, rollout, memory, num_written, update_index, key, data)
         place = jax.tree.map(lambda x: x[0], dataclasses.replace(batch.steps.extras, extras=()))
         steps = dataclasses.replace(batch.steps, extras=batch.steps.extras.extras)
-        ticks = state.index.future_ticks(place.tick, place.env, place.episode, fold(key, "goal"))
+        end = state.index.end_ticks(place.env, place.episode)
+        ticks = self.relabel.choose_ticks(place.tick, end, fold(key, "goal"))
         goal = state.index.goals_at(ticks, place.env)
         chosen = jax.random.uniform(fold(key, "share"), ticks.shape) < self.relabel.share
         steps, mask = relabel_windows(self.rewards, steps, batch.mask, goal, chosen)

@@ -214,13 +214,15 @@ def _with_rows(feed: Any, batch_size: int) -> Any:
 def _label(batches: dict[str, Batch]) -> dict[str, Batch]:
     """The batches, all with what a curriculum says of each step if one has it: a dataset's have no level, and count."""
     labels: dict[str, Any] = {"learns": True, "level": -1}
-    wanted = {name: x for name, x in labels.items() if any(getattr(b.steps, name) is not None for b in batches.values())}
+
+    def has(batch: Batch, name: str) -> bool:
+        return getattr(batch.steps, name) is not None
 
     def label(batch: Batch) -> Batch:
         missing = {
             name: jnp.full(batch.mask.shape, value)
-            for name, value in wanted.items()
-            if getattr(batch.steps, name) is None
+            for name, value in labels.items()
+            if not has(batch, name) and any(has(other, name) for other in batches.values())
         }
         return dataclasses.replace(batch, steps=dataclasses.replace(batch.steps, **missing)) if missing else batch
 

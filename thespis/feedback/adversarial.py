@@ -31,7 +31,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Rewards, Transition
 from thespis.data.feeds import LoggedTransitions
-from thespis.learners.optim.normalizers import RunningMeanStd
+from thespis.learners.optim.normalizers import IDENTITY, ObsNormalizer, RunningMeanStd
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.body import build_encoder, count_features
 from thespis.nets.mlp import MLP, Linear, uniform_fan_in
@@ -106,8 +106,8 @@ class GAIL(eqx.Module):
     """The method's discount, for absorbing states."""
     uses_actions: bool = eqx.field(static=True, default=True)
     """Whether the discriminator sees the action; else it sees the next observation (imitation from observation)."""
-    obs_normalizer: RunningMeanStd = RunningMeanStd(clip=10.0)
-    """How float observations are normalised, over both kinds of steps."""
+    obs_normalizer: ObsNormalizer | None = RunningMeanStd(clip=10.0)
+    """How observations are normalised, over both kinds of steps: None, or RunningMeanStd."""
 
     name: ClassVar[str] = "gail"
     env_kind: ClassVar[str] = "control"
@@ -125,7 +125,7 @@ class GAIL(eqx.Module):
         """A fresh discriminator."""
         second = spec.action_space if self.uses_actions else spec.observation_space
         network: Any = PairNetwork((spec.observation_space, second), self.hidden_sizes, key)
-        moments = self.obs_normalizer.init(spec.observation_space)
+        moments = self._normalizer.init(spec.observation_space)
         return DiscriminatorState(network, Adam(self.learning_rate).transform().init(network), moments)
 
     def score(self, state: DiscriminatorState, batch: Batch, key: Key[Array, ""]) -> Rewards:
@@ -143,7 +143,7 @@ class GAIL(eqx.Module):
         """One step of Adam on as many steps of the demonstrations as of the learner."""
         assert own_batch is not None
         expert, learner = flat_steps(own_batch), sample_steps(batch, own_batch.mask.size, fold(key, "rows"))
-        moments = merge_moments(state.obs_moments, expert, learner)
+        moments = add_observations(self._normalizer, state.obs_moments, expert, learner)
         state = dataclasses.replace(state, obs_moments=moments)
 
         def features(network: PairNetwork, side: tuple[Transition, Array]) -> tuple[Array, Array]:
@@ -165,8 +165,12 @@ class GAIL(eqx.Module):
         network, opt_state, metrics, _ = gradient_step(Adam(self.learning_rate), loss, state.network, state.opt_state)
         return DiscriminatorState(network, opt_state, moments), Report(metrics)
 
+    @property
+    def _normalizer(self) -> Any:
+        return self.obs_normalizer or IDENTITY
+
     def _inputs(self, state: DiscriminatorState, step: Transition) -> tuple[PyTree, PyTree]:
-        normalize = self.obs_normalizer.normalize
+        normalize = self._normalizer.normalize
         now = normalize(state.obs_moments, step.view.observation)
         return now, step.action if self.uses_actions else normalize(state.obs_moments, step.next_view.observation)
 
@@ -208,8 +212,8 @@ class AIRL(eqx.Module):
     """Whether the reward depends on the action; a reward of states alone transfers to other dynamics."""
     absorbing_states: bool = eqx.field(static=True, default=False)
     """Whether the return goes on after an episode terminates, with the reward of an absorbing state."""
-    obs_normalizer: RunningMeanStd = RunningMeanStd(clip=10.0)
-    """How float observations are normalised, over both kinds of steps."""
+    obs_normalizer: ObsNormalizer | None = RunningMeanStd(clip=10.0)
+    """How observations are normalised, over both kinds of steps: None, or RunningMeanStd."""
 
     name: ClassVar[str] = "airl"
     env_kind: ClassVar[str] = "control"
@@ -232,7 +236,7 @@ class AIRL(eqx.Module):
             PairNetwork(spaces, self.hidden_sizes, reward_key),
             PairNetwork((observation,), self.hidden_sizes, potential_key),
         )
-        moments = self.obs_normalizer.init(observation)
+        moments = self._normalizer.init(observation)
         return DiscriminatorState(networks, Adam(self.learning_rate).transform().init(networks), moments)
 
     def score(self, state: DiscriminatorState, batch: Batch, key: Key[Array, ""]) -> Rewards:
@@ -249,7 +253,7 @@ class AIRL(eqx.Module):
         """One step of Adam on as many steps of the demonstrations as of the learner."""
         assert own_batch is not None
         expert, learner = flat_steps(own_batch), sample_steps(batch, own_batch.mask.size, fold(key, "rows"))
-        moments = merge_moments(state.obs_moments, expert, learner)
+        moments = add_observations(self._normalizer, state.obs_moments, expert, learner)
 
         def loss(networks: AIRLNetworks) -> tuple[Array, dict[str, Array]]:
             def logits(side: tuple[Transition, Array]) -> tuple[Array, Array]:
@@ -267,10 +271,14 @@ class AIRL(eqx.Module):
         networks, opt_state, metrics, _ = gradient_step(Adam(self.learning_rate), loss, state.network, state.opt_state)
         return DiscriminatorState(networks, opt_state, moments), Report(metrics)
 
+    @property
+    def _normalizer(self) -> Any:
+        return self.obs_normalizer or IDENTITY
+
     def shaped_reward(self, networks: AIRLNetworks, obs_moments: PyTree, step: Transition) -> Float[Array, ""]:
         """``g(s, a) + discount * h(s') - h(s)`` of one step; the potential of a terminal state is 0."""
-        now = self.obs_normalizer.normalize(obs_moments, step.view.observation)
-        following = self.obs_normalizer.normalize(obs_moments, step.next_view.observation)
+        now = self._normalizer.normalize(obs_moments, step.view.observation)
+        following = self._normalizer.normalize(obs_moments, step.next_view.observation)
         reward = networks.reward(now, step.action) if self.uses_actions else networks.reward(now)
         next_potential = jnp.where(step.terminated, 0.0, networks.potential(following))
         return reward + self.discount * next_potential - networks.potential(now)
@@ -316,12 +324,14 @@ def sample_steps(batch: Batch, count: int, key: Key[Array, ""]) -> tuple[Transit
     return jax.tree.map(lambda x: x[rows], (steps, weight))
 
 
-def merge_moments(moments: PyTree, expert: tuple[Transition, Array], learner: tuple[Transition, Array]) -> PyTree:
-    """The moments of observations with those of both kinds of steps added."""
+def add_observations(
+    normalizer: Any, state: PyTree, expert: tuple[Transition, Array], learner: tuple[Transition, Array]
+) -> PyTree:
+    """The normalizer's state with the observations of both kinds of steps added."""
     for steps, weight in (expert, learner):
-        rows = jax.tree.leaves(steps.view.observation)
-        moments = tuple(m if m is None else m.merge(x, weight > 0) for m, x in zip(moments, rows, strict=True))
-    return moments
+        observations, mask = jax.tree.map(lambda x: x[None], (steps.view.observation, weight > 0))
+        state = normalizer.update(state, observations, mask)
+    return state
 
 
 def _gradient_penalty(

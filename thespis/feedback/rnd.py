@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, Rewards
 from thespis.core.spaces import Space
 from thespis.learners.optim.minibatches import SequenceBatch, run_epochs
-from thespis.learners.optim.normalizers import RunningMeanStd, RunningMoments, init_moments
+from thespis.learners.optim.normalizers import IDENTITY, ObsNormalizer, RunningMeanStd, RunningMoments, init_moments
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.body import Body
 from thespis.nets.mlp import Linear, orthogonal
@@ -73,8 +73,8 @@ class RandomNetworkDistillation(eqx.Module):
     """Hidden layers of the target; the predictor has the last one twice."""
     feature_size: int = eqx.field(static=True, default=64)
     """Length of the feature vector."""
-    obs_normalizer: RunningMeanStd = RunningMeanStd(clip=5.0)
-    """How float observations are normalised; bytes and discrete values pass unchanged."""
+    obs_normalizer: ObsNormalizer | None = RunningMeanStd(clip=5.0)
+    """How observations are normalised: None, or RunningMeanStd (floats alone)."""
     num_epochs: int = eqx.field(static=True, default=1)
     """Epochs of the predictor on a batch. On rollouts the paper uses as many as for the policy: four."""
     minibatch_size: int | None = eqx.field(static=True, default=None)
@@ -98,9 +98,7 @@ class RandomNetworkDistillation(eqx.Module):
         deeper = (*self.hidden_sizes, *self.hidden_sizes[-1:])
         predictor: Any = FeatureNetwork(spec.observation_space, deeper, self.feature_size, predictor_key)
         opt_state = Adam(self.learning_rate).transform().init(predictor)
-        return RNDState(
-            target, predictor, opt_state, self.obs_normalizer.init(spec.observation_space), init_moments(())
-        )
+        return RNDState(target, predictor, opt_state, self._normalizer.init(spec.observation_space), init_moments(()))
 
     def score(self, state: RNDState, batch: Batch, key: Key[Array, ""]) -> Rewards:
         """The environment's reward plus the weighted bonus."""
@@ -117,9 +115,7 @@ class RandomNetworkDistillation(eqx.Module):
         """Train the predictor for all epochs on one batch, which is also added to the moments."""
         mask = batch.mask.ravel()
         rows: Any = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch.steps.next_view.observation)
-        moments = tuple(
-            m if m is None else m.merge(x, mask) for m, x in zip(state.obs_moments, jax.tree.leaves(rows), strict=True)
-        )
+        moments = self._normalizer.update(state.obs_moments, batch.steps.next_view.observation, batch.mask)
         state = dataclasses.replace(state, obs_moments=moments)
         errors = state.error_moments.merge(self._prediction_errors(state, state.predictor, rows), mask)
 
@@ -141,10 +137,14 @@ class RandomNetworkDistillation(eqx.Module):
         state = dataclasses.replace(state, predictor=predictor, opt_state=opt_state, error_moments=errors)
         return state, Report(metrics)
 
+    @property
+    def _normalizer(self) -> Any:
+        return self.obs_normalizer or IDENTITY
+
     def _prediction_errors(self, state: RNDState, predictor: FeatureNetwork, rows: PyTree) -> Float[Array, " rows"]:
         return jax.vmap(self._prediction_error, in_axes=(None, None, 0))(state, predictor, rows)
 
     def _prediction_error(self, state: RNDState, predictor: FeatureNetwork, observation: PyTree) -> Float[Array, ""]:
-        observation = self.obs_normalizer.normalize(state.obs_moments, observation)
+        observation = self._normalizer.normalize(state.obs_moments, observation)
         target = jax.lax.stop_gradient(state.target(observation))
         return jnp.mean((predictor(observation) - target) ** 2)

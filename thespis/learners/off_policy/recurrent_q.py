@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 import equinox as eqx
@@ -25,7 +26,19 @@ class RecurrentQState(eqx.Module):
     num_updates: Int[Array, ""]
 
 
-class ValueRescaling(eqx.Module):
+class ValueTransform(eqx.Module):
+    """Slot: the scale on which Q-values are learned."""
+
+    @abc.abstractmethod
+    def rescale(self, value: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+        """The value on this scale."""
+
+    @abc.abstractmethod
+    def unscale(self, rescaled: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+        """The value of a rescaled one."""
+
+
+class ValueRescaling(ValueTransform):
     """Value rescaling (Pohlen et al., 2018): Q-values on a scale on which large returns are compressed."""
 
     epsilon: Number = 1e-3
@@ -40,7 +53,7 @@ class ValueRescaling(eqx.Module):
         return unscale_value(rescaled, self.epsilon)
 
 
-class _NoRescaling(eqx.Module):
+class _NoRescaling(ValueTransform):
     """Values are learned as they are."""
 
     def rescale(self, value: Float[Array, "*axes"]) -> Float[Array, "*axes"]:

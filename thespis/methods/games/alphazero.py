@@ -34,6 +34,7 @@ from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Rep
 from thespis.data.feeds import Rollouts
 from thespis.learners.optim.minibatches import run_epochs, to_sequences
 from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory, build_optimizer, gradient_step
+from thespis.nets.cnn import ImageEncoder
 from thespis.nets.resnet import ResNet
 from thespis.objectives.returns import lambda_returns
 from thespis.runtime.keys import indexed_keys
@@ -157,7 +158,7 @@ class AlphaZero(eqx.Module):
     """Positions per gradient step."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(128,))
     """Units of each hidden layer."""
-    board_encoder: ResNet | None = eqx.field(static=True, default=ResNet())
+    board_encoder: ImageEncoder | None = eqx.field(static=True, default=ResNet())
     """Encoder of the board before the hidden layers: ResNet, or None for the flat vector of cells."""
     feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=64, num_envs=64))
     """Rollouts: num_steps, num_envs."""

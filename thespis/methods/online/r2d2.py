@@ -46,6 +46,7 @@ from thespis.learners.off_policy.recurrent_q import (
     NO_RESCALING,
     RecurrentQState,
     ValueRescaling,
+    ValueTransform,
     sequence_priorities,
     sequence_q_values,
 )
@@ -73,7 +74,7 @@ class R2D2(EpsilonSchedule, QLearningSettings):
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     adam_epsilon: Number = 1e-3
     """Adam's epsilon, added to the root of the mean squared gradient."""
-    value_rescaling: ValueRescaling | None = ValueRescaling()
+    value_rescaling: ValueTransform | None = ValueRescaling()
     """Scale on which Q-values are learned: None, or ValueRescaling (large returns are compressed)."""
     priority_max_weight: Number = eqx.field(default=0.9, metadata=in_range(FRACTION))
     """Weight of the largest TD error of a sequence in its priority, in [0, 1]; the rest is that of the mean."""
