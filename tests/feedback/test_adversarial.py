@@ -152,7 +152,7 @@ def test_gradient_penalty_pulls_norms_to_one():
         feedback = GAIL(**SMALL, learning_rate=0.01, gradient_penalty=weight)
         update = eqx.filter_jit(lambda s, f=feedback: f.update(s, data, expert, KEY))
         state = feedback.init(SPEC, KEY)
-        for _ in range(300):
+        for _ in range(800):
             state, report = update(state)
         ends.append(float(report.metrics["gradient_penalty"]))
     assert ends[1] < 0.1 * ends[0] and ends[1] < 0.1

@@ -25,8 +25,8 @@ def body(space, memory=None, hidden=(6,)):
 def test_linear_and_mlp_against_numpy():
     linear = Linear(3, 2, uniform_fan_in, KEY)
     x = np.array([0.5, -1.0, 2.0], "float32")
-    np.testing.assert_allclose(linear(jnp.asarray(x)), x @ np.asarray(linear.weight), rtol=1e-5)
-    assert np.abs(linear.weight).max() <= 3**-0.5 and np.all(np.asarray(linear.bias) == 0)
+    np.testing.assert_allclose(linear(jnp.asarray(x)), x @ np.asarray(linear.weight) + linear.bias, rtol=1e-5)
+    assert np.abs(linear.weight).max() <= 3**-0.5
     mlp = MLP(3, (4, 2), orthogonal(1.0), jnp.tanh, KEY)
     expected = np.tanh(np.tanh(x @ np.asarray(mlp.layers[0].weight)) @ np.asarray(mlp.layers[1].weight))
     np.testing.assert_allclose(mlp(jnp.asarray(x)), expected, rtol=1e-5)

@@ -159,7 +159,7 @@ class GAIL(eqx.Module):
             (real, real_weight), (fake, fake_weight) = features(network, expert), features(network, learner)
             real_logits, fake_logits = (jax.vmap(network.of_features)(x) for x in (real, fake))
             total, metrics = discriminator_loss(real_logits, real_weight, fake_logits, fake_weight)
-            penalty = _gradient_penalty(network, real, fake, fold(key, "penalty"))
+            penalty = _gradient_penalty(network, real, fake, real_weight * fake_weight, fold(key, "penalty"))
             return total + self.gradient_penalty * penalty, metrics | {"gradient_penalty": penalty}
 
         network, opt_state, metrics, _ = gradient_step(Adam(self.learning_rate), loss, state.network, state.opt_state)
@@ -335,14 +335,21 @@ def add_observations(
 
 
 def _gradient_penalty(
-    network: PairNetwork, real: Float[Array, "row features"], fake: Float[Array, "row features"], key: Key[Array, ""]
+    network: PairNetwork,
+    real: Float[Array, "row features"],
+    fake: Float[Array, "row features"],
+    weight: Float[Array, " row"],
+    key: Key[Array, ""],
 ) -> Float[Array, ""]:
-    """The mean of ``(norm of the gradient - 1)**2`` at points between encoded steps of both kinds (Gulrajani 2017)."""
+    """The mean of ``(norm of the gradient - 1)**2`` at points between encoded steps of both kinds (Gulrajani 2017).
+
+    ``weight`` of each pair: 0 where one of its steps does not count.
+    """
     mix = jax.random.uniform(key, (real.shape[0], 1))
     points = mix * real + (1.0 - mix) * fake
     gradients = jax.vmap(jax.grad(network.of_features))(points)
     norms = jnp.sqrt(jnp.sum(jnp.square(gradients), axis=1) + 1e-12)
-    return jnp.mean(jnp.square(norms - 1.0))
+    return _weighted_mean(jnp.square(norms - 1.0), weight)
 
 
 def _weighted_mean(values: Float[Array, " row"], weight: Float[Array, " row"]) -> Float[Array, ""]:
