@@ -65,9 +65,7 @@ def test_attention_averages_roles_of_present_agents():
         heads = []
         for head in (slice(0, 2), slice(2, 4)):
             scores = [np.exp(query_of(q)[head] @ key_of(r)[head] / np.sqrt(2.0)) for r in roles[present]]
-            heads.append(
-                sum(w * value_of(r)[head] for w, r in zip(scores, roles[present], strict=True)) / sum(scores)
-            )
+            heads.append(sum(w * value_of(r)[head] for w, r in zip(scores, roles[present], strict=True)) / sum(scores))
         expected.append(affine(network.output_proj, np.concatenate(heads)))
     result = network.attend(jnp.asarray(queries), jnp.asarray(roles), jnp.asarray(present))
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
