@@ -14,7 +14,7 @@ SMALL=(--envs 4 --episodes 4 --set hidden_sizes=8 num_steps=64 num_epochs=2)
 
 install() {
   [ -z "${THESPIS_PYTHON:-}" ] || return 0
-  "${PYTHON3:-python3}" -m venv venv && pip_install control
+  "${PYTHON3:-python3}" -m venv venv && pip_install control,track
 }
 
 pip_install() { # EXTRAS: into the environment of this script only

@@ -161,7 +161,7 @@ errors() {
   refused "roles out of order: line and message" 'line 1' train sft --data roles.jsonl --model model --steps 2
   refused "rows with tools: what to do" 'tools' train sft --data tools.jsonl --model model --steps 2
   refused "held-out data without data" '--eval-data held.jsonl is for runs that learn from data' \
-    train ppo --env CartPole-v1 --eval-data held.jsonl --steps 10
+    train ppo --env probe:maze --eval-data held.jsonl --steps 10
   refused "the arena without a run: its name" 'runs/none' arena runs/none bot:random --env pgx:tic_tac_toe
 }
 
