@@ -165,6 +165,14 @@ def test_collected_data_can_be_trained_on(trained, thespis):
     assert dataset.num_episodes == document["episodes"] and dataset.metadata["mode"] == "sampled"
     thespis("collect", trained, "--episodes", 4, "--out", "more", "--greedy", "--format", "parquet")
     assert read_dataset("more").num_episodes == 4
+    thespis("collect", trained, "--episodes", 2, "--out", "one", "--greedy", "--seed", 1)
+    one, both = read_dataset("one"), read_dataset("more")
+    assert one.metadata["seeds"] == [1] and both.metadata["seeds"] == [0, 1, 2]
+    ends = np.flatnonzero(both.steps.done)  # the seeds take turns
+    second = slice(ends[0] + 1, ends[1] + 1)
+    np.testing.assert_array_equal(one.steps.reward[: np.argmax(one.steps.done) + 1], both.steps.reward[second])
+    error = thespis("collect", trained, "--steps", 5, "--out", "x", "--seed", 7, code=2).err
+    assert "no seed 7: it has 0, 1, 2" in error
     options = ("--steps", 20, "--set", "hidden_sizes=8", "--episodes", 2, "--out", "clone", "--json")
     clone = thespis("train", "bc", "--data", "data", "--env", "CartPole-v1", *options).document
     assert clone["greedy"]["seeds"] == 1

@@ -41,6 +41,8 @@ class CollectCommand:
     """Take the best action instead of sampling one."""
     sampled: bool = False
     """Sample actions; this is the default."""
+    seed: Annotated[int | None, optional_arg("S")] = None
+    """The training seed that plays; by default all, in turn."""
     checkpoint: CheckpointOption = "latest"
     """The latest checkpoint, the best one by evaluation, or that of a step."""
     trust: TrustOption = ()
@@ -76,7 +78,7 @@ class CollectCommand:
             "method": run.config["method_name"],
             "mode": mode,
             "step": run.step,
-            "seeds": run.config["seeds"],
+            "seeds": run.config["seeds"] if self.seed is None else [self.seed],
         }
         write_dataset(self.out, transitions_to_columns(run.spec, steps), metadata, file_format=self.format)
         num_steps, mean = len(steps.reward), float(np.mean([np.sum(episode.reward) for episode in episodes]))
@@ -94,7 +96,7 @@ class CollectCommand:
         from thespis.data.datasets import transitions_to_columns, write_dataset
         from thespis.training.data_sources import demonstration_dataset
 
-        if self.episodes is None or self.greedy or self.sampled:
+        if self.episodes is None or self.greedy or self.sampled or self.seed is not None:
             raise UserError("a demonstrator only takes a number of episodes: give --episodes N alone")
         dataset = demonstration_dataset(self.directory, self.episodes)
         spec, steps = dataset.spec, dataset.steps
@@ -115,15 +117,17 @@ class CollectCommand:
     def _play_episodes(self, run: Run) -> list[Transition]:
         """Play whole episodes until there are enough."""
         episodes: list[Transition] = []
-        seeds, total, batch = len(run.config["seeds"]), 0, 0
+        seeds: list[int] = run.config["seeds"] if self.seed is None else [self.seed]
+        total = batch = 0
         while total < (self.steps or self.episodes or 0):
             remaining = (self.steps or self.episodes or 0) - total
             length = total / len(episodes) if self.steps and episodes else 1
             is_first = self.steps is not None and not episodes  # episode lengths are not known yet
             count = 1 if is_first else min(-(-remaining // max(int(length), 1)), PARALLEL_EPISODES)
-            per_seed = -(-count // seeds)
-            played = run.play(per_seed, greedy=self.greedy, num_kept=per_seed, stream=f"collect/{batch}").episodes
-            for episode in (played[s][e] for e in range(per_seed) for s in range(seeds)):
+            per_seed = -(-count // len(seeds))
+            options: dict[str, Any] = {"greedy": self.greedy, "num_kept": per_seed, "stream": f"collect/{batch}"}
+            played = run.play(per_seed, seeds=seeds, **options).episodes
+            for episode in (played[s][e] for e in range(per_seed) for s in range(len(seeds))):
                 if total < (self.steps or self.episodes or 0):
                     episodes.append(episode)
                     total += len(episode.reward) if self.steps else 1
