@@ -10,6 +10,7 @@ import pytest
 from thespis.api import build_config
 from thespis.core.errors import UserError
 from thespis.envs.compiled.gymnax import ENV_NAMES
+from thespis.envs.registry import resolve_env
 from thespis.learners.optim.optimizers import LinearSchedule
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.ppo import PPO
@@ -48,7 +49,19 @@ def test_presets_are_for_environments_that_exist_and_have_names_of_their_own():
     assert len(set(pairs)) == len(pairs), "an environment has two presets that are used by default"
     gymnasium.register_envs(ale_py)
     known = {*ENV_NAMES, *gymnasium.registry, *envpool.list_all_envs()}
-    assert {env for preset in presets for env in preset.envs} <= known
+    others = {env for preset in presets for env in preset.envs} - known
+    packages = {env for env in others if env.startswith("gymnasium_robotics:")}  # an extra that tests do not install
+    assert all(resolve_env(env).kind == "compiled" for env in others - packages)
+
+
+def test_environments_of_this_package_are_known_by_their_whole_name():
+    maze = "thespis.papers.rtrl_actor_critic.envs:TMaze?corridor_length=6"
+    assert apply("r2d2", maze).preset["name"] == "r2d2/thespis.papers.rtrl_actor_critic.envs:TMaze"
+    assert apply("ppo", "thespis:maze").preset is None, "it is asked for by its name"
+    levels = apply("ppo", "thespis:maze", preset="ppo/levels").method
+    assert levels.share_body and levels.memory.hidden_size == 256
+    points = find_preset("auto", "sac", "gymnasium:gymnasium_robotics:PointMaze_UMaze-v3")
+    assert points.settings["feed.relabel"] == "HindsightFuture"
 
 
 def test_a_run_gets_the_preset_of_its_method_and_environment():

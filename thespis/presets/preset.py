@@ -5,7 +5,7 @@ A file has the name of its method and a table per preset::
     method = "ppo"
 
     [[preset]]
-    envs = ["CartPole-v1"]                # without a library's prefix; the first one names the preset: ppo/CartPole-v1
+    envs = ["CartPole-v1"]  # Gymnasium's without a prefix; the first one names the preset: ppo/CartPole-v1
     num_envs = 8
     steps = 100_000
     source = "where the settings are from"
@@ -157,9 +157,9 @@ def _matching(presets: list[Preset], env: Any) -> Preset | None:
     """The first preset for an environment that is given by its name, whatever its arguments are."""
     if not isinstance(env, str):
         return None
-    library, _, name = resolve_env(env).name.partition("?")[0].partition(":")
-    if library not in MATCHED_LIBRARIES:
-        return None
+    name = resolve_env(env).name.partition("?")[0]
+    library, _, rest = name.partition(":")
+    name = rest if library in MATCHED_LIBRARIES else name
     return next((preset for preset in presets if name in preset.envs), None)
 
 
