@@ -98,6 +98,7 @@ LONG = {
     "teams",
     "tune",
     "using-methods",
+    "goals-and-tasks",
     "workers",
     "string-environments",
     "writing-a-method",

@@ -28,6 +28,7 @@ def ray_of_this_process():
     connection.disconnect()
 
 
+@pytest.mark.slow
 def test_method_and_environment_objects(tmp_path):
     """A callback stops the sweep after its first job; the same call then continues it."""
     options = {"steps": 64, "seeds": [3, 5], "envs": 2, "episodes": 2, "settings": ["num_steps=8"]}

@@ -149,6 +149,7 @@ def test_shares_are_exact_and_sources_are_named(share, rows, data):
         batch.source("human")
 
 
+@pytest.mark.slow
 def test_demonstrations_have_no_level_beside_the_tasks_of_a_curriculum(data):
     """Their rows get the level -1, and rows of the run the number of the task that was played."""
     parts = with_data(sac(with_demonstrations(OWN, data, 0.5)))

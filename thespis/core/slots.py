@@ -33,6 +33,7 @@ _TABLE = {
         "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix "
         "thespis.data.reservoir:Reservoir thespis.data.task_replay:TaskReplay"
     ),
+    "thespis.data.hindsight:GoalStrategy": "HindsightFuture HindsightFinal",
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.feedback.preference_queries:Labeller": "SyntheticTeacher",
     "thespis.feedback.preference_queries:QuerySelection": "UniformQueries DisagreementQueries",
@@ -79,10 +80,9 @@ _TABLE = {
     "thespis.learners.off_policy.causal_entropy:EntropyBonus": "CausalEntropy",
     "thespis.learners.off_policy.discrete_q:MemberExploration": "PerStep PerEpisode",
     "thespis.learners.off_policy.discrete_q:TargetUpdate": "PeriodicCopy IteratedTargets",
-    "thespis.data.hindsight:GoalStrategy": "HindsightFuture HindsightFinal",
-    "thespis.learners.off_policy.recurrent_q:ValueTransform": "ValueRescaling",
     "thespis.learners.off_policy.hindsight:HindsightRelabeling": "HindsightFuture HindsightFinal",
     "thespis.learners.off_policy.dormant_reset:NetworkReset": "DormantReset",
+    "thespis.learners.off_policy.recurrent_q:ValueTransform": "ValueRescaling",
     "thespis.learners.off_policy.replay_ratio:ReplayRatio": "Fixed Adaptive",
     "thespis.learners.off_policy.target_filters:TargetFilter": "LowPassFilter",
     "thespis.learners.off_policy.temperature:Temperature": "FixedTemperature TunedTemperature",

@@ -53,7 +53,7 @@ class ValueRescaling(ValueTransform):
         return unscale_value(rescaled, self.epsilon)
 
 
-class _NoRescaling(ValueTransform):
+class _NoRescaling(eqx.Module):
     """Values are learned as they are."""
 
     def rescale(self, value: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
