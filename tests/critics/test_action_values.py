@@ -52,9 +52,8 @@ def test_continuous_q_against_numpy():
     layer = critic.mlp.layers[0]
     for action, value in zip(actions, critic(o, actions), strict=True):
         x = np.concatenate([o, action])
-        hidden = np.maximum(x @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
-        expected = hidden @ np.asarray(critic.out.weight) + np.asarray(critic.out.bias)
-        assert value == pytest.approx(float(expected[0]), abs=1e-6)
+        hidden = np.maximum(x @ np.asarray(layer.weight), 0)
+        assert value == pytest.approx(float((hidden @ np.asarray(critic.out.weight))[0]), abs=1e-6)
 
 
 def test_gaussian_return_q_against_numpy():
@@ -68,7 +67,7 @@ def test_gaussian_return_q_against_numpy():
             x = np.concatenate([o, action])
             for layer in (*critic.shared_mlp.layers, *branch.layers):
                 x = np.maximum(x @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
-            numbers.append((x @ np.asarray(out.weight) + np.asarray(out.bias))[0])
+            numbers.append((x @ np.asarray(out.weight))[0])
         assert result[0] == pytest.approx(numbers[0], abs=1e-6)
         assert result[1] == pytest.approx(np.log1p(np.exp(numbers[1])), abs=1e-6)
 

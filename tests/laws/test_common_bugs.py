@@ -124,7 +124,7 @@ def test_1_time_limit_is_not_termination(limit):
 
 
 def test_1_termination_has_value_zero():
-    values, known = trained_values(RewardSequenceProbe(), blocks=1_300)
+    values, known = trained_values(RewardSequenceProbe())
     np.testing.assert_allclose(known, [2.71, 1.9, 1.0])
     np.testing.assert_allclose(values, known, rtol=0.02)
 

@@ -1,7 +1,5 @@
 """Role learning (ACORM): contrastive loss and attention mixer, against loops over agents in numpy."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,10 +21,6 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def affine(layer, x):
-    return x @ np.asarray(layer.weight) + np.asarray(layer.bias)
-
-
 def test_contrastive_loss_compares_roles_of_one_step():
     rng, contrast = np.random.default_rng(0), RoleContrast(num_clusters=2)
     clusters = np.where(rng.random((2, 3, 4)) < 0.5, -5.0, 5.0).astype("float32")
@@ -37,7 +31,7 @@ def test_contrastive_loss_compares_roles_of_one_step():
     present[0, 0] = False
     layer, target_layer = (Linear(2, 3, uniform_fan_in, seed_key(i)) for i in (1, 2))
     bilinear = np.asarray(jax.random.normal(KEY, (3, 3)))
-    roles, target_roles = (sigmoid(affine(x, points)) for x in (layer, target_layer))
+    roles, target_roles = (sigmoid(points @ np.asarray(x.weight)) for x in (layer, target_layer))
     losses = []
     for t, r in np.ndindex(2, 3):
         agents = np.flatnonzero(present[t, r])
@@ -57,16 +51,18 @@ def test_attention_averages_roles_of_present_agents():
     rng = np.random.default_rng(1)
     queries, roles = rng.normal(0, 3, (3, 3)).astype("float32"), rng.normal(0, 3, (3, 6)).astype("float32")
     present = np.array([True, False, True])
-    query_of, key_of, value_of = (
-        functools.partial(affine, layer) for layer in (network.query_proj, network.key_proj, network.value_proj)
+    query_weight, key_weight, value_weight, output_weight = (
+        np.asarray(x.weight) for x in (network.query_proj, network.key_proj, network.value_proj, network.output_proj)
     )
     expected = []
     for q in queries:
         heads = []
         for head in (slice(0, 2), slice(2, 4)):
-            scores = [np.exp(query_of(q)[head] @ key_of(r)[head] / np.sqrt(2.0)) for r in roles[present]]
-            heads.append(sum(w * value_of(r)[head] for w, r in zip(scores, roles[present], strict=True)) / sum(scores))
-        expected.append(affine(network.output_proj, np.concatenate(heads)))
+            scores = [np.exp((q @ query_weight)[head] @ (r @ key_weight)[head] / np.sqrt(2.0)) for r in roles[present]]
+            heads.append(
+                sum(w * (r @ value_weight)[head] for w, r in zip(scores, roles[present], strict=True)) / sum(scores)
+            )
+        expected.append(np.concatenate(heads) @ output_weight)
     result = network.attend(jnp.asarray(queries), jnp.asarray(roles), jnp.asarray(present))
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
     state = {

@@ -13,7 +13,7 @@ from thespis.core.laws.random_samples import random_value
 from thespis.core.spaces import Box, Discrete, MultiDiscrete, dict_space, tuple_space
 from thespis.nets.body import GRU, Body, Encoder, flatten, is_image, unroll
 from thespis.nets.cnn import CNN
-from thespis.nets.mlp import MLP, Linear, orthogonal, uniform_fan_in
+from thespis.nets.mlp import MLP, Linear, UniformLayer, orthogonal, uniform_fan_in
 
 KEY, RNG = jax.random.key(0), np.random.default_rng(0)
 
@@ -25,8 +25,8 @@ def body(space, memory=None, hidden=(6,)):
 def test_linear_and_mlp_against_numpy():
     linear = Linear(3, 2, uniform_fan_in, KEY)
     x = np.array([0.5, -1.0, 2.0], "float32")
-    np.testing.assert_allclose(linear(jnp.asarray(x)), x @ np.asarray(linear.weight) + linear.bias, rtol=1e-5)
-    assert np.abs(linear.weight).max() <= 3**-0.5
+    np.testing.assert_allclose(linear(jnp.asarray(x)), x @ np.asarray(linear.weight), rtol=1e-5)
+    assert np.abs(linear.weight).max() <= 3**-0.5 and np.all(np.asarray(linear.bias) == 0)
     mlp = MLP(3, (4, 2), orthogonal(1.0), jnp.tanh, KEY)
     expected = np.tanh(np.tanh(x @ np.asarray(mlp.layers[0].weight)) @ np.asarray(mlp.layers[1].weight))
     np.testing.assert_allclose(mlp(jnp.asarray(x)), expected, rtol=1e-5)
@@ -46,7 +46,7 @@ def test_layer_norm_against_numpy():
 
 def test_uniform_layers_have_the_spread_of_torch():
     """PyTorch draws weights and biases of a linear layer from ``±1/sqrt(in)``, whose variance is ``1/(3 in)``."""
-    layer = Linear(25, 4_000, uniform_fan_in, KEY)
+    layer = Linear(25, 4_000, UniformLayer(), KEY)
     for values in (np.asarray(layer.weight), np.asarray(layer.bias)):
         assert 0.19 < np.abs(values).max() <= 0.2
         np.testing.assert_allclose(values.var(), 1 / 75, rtol=0.05)

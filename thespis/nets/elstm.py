@@ -14,7 +14,8 @@ own weights. Layers before the core get gradients through the rollout alone.
 
 Source: Irie, Gopalakrishnan and Schmidhuber, 2023; the cell, the initialisation and which weights use RTRL are those of
 the authors' code (``QuasiLSTM`` there), of which nothing is copied. As in theirs, sensitivities are those under the
-weights that acted, and are not recomputed when the weights change.
+weights that acted, and are not recomputed when the weights change. Differs from theirs: the output gate's bias is
+initially 0.
 """
 
 from __future__ import annotations

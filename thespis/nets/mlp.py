@@ -22,18 +22,19 @@ def orthogonal(scale: float) -> Initializer:
     return jax.nn.initializers.orthogonal(scale)
 
 
-@dataclasses.dataclass(frozen=True)
-class UniformFanIn:
-    """Uniform initializer in ``±1/sqrt(in)`` of a layer's weights and biases: that of linear layers in PyTorch.
+def uniform_fan_in(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "in out"]:
+    """Uniform initializer in ``±1/sqrt(in)``: that of DDPG, TD3 and SAC, where biases have it too; ours begin at 0."""
+    bound = shape[0] ** -0.5
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
-    DDPG, TD3, SAC and most others that learn from replay were published with it. The biases matter: where observations
-    are small, a network of rectified units without them begins as an almost linear function.
-    """
+
+@dataclasses.dataclass(frozen=True)
+class UniformLayer:
+    """Uniform initializer in ``±1/sqrt(in)`` of a layer's weights and biases alike: PyTorch's of linear layers."""
 
     def __call__(self, key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "in out"]:
         """The weights."""
-        bound = shape[0] ** -0.5
-        return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+        return uniform_fan_in(key, shape)
 
     def draw_bias(self, key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, " out"]:
         """The biases of the layer with the weights of this ``key`` and shape."""
@@ -41,12 +42,8 @@ class UniformFanIn:
         return jax.random.uniform(jax.random.fold_in(key, 1), shape[1:], minval=-bound, maxval=bound)
 
 
-uniform_fan_in = UniformFanIn()
-"""The initializer of networks that learn from replay."""
-
-
 class Linear(eqx.Module):
-    """Linear layer ``x @ weight + bias``; biases are 0 at first, except with :class:`UniformFanIn`."""
+    """Linear layer ``x @ weight + bias``; biases are 0 at first, except with :class:`UniformLayer`."""
 
     weight: Float[Array, "in out"]
     bias: Float[Array, " out"]
@@ -54,7 +51,7 @@ class Linear(eqx.Module):
     def __init__(self, in_size: int, out_size: int, init: Initializer, key: Key[Array, ""]):
         shape = in_size, out_size
         self.weight = init(key, shape)
-        self.bias = init.draw_bias(key, shape) if isinstance(init, UniformFanIn) else jnp.zeros(out_size)
+        self.bias = init.draw_bias(key, shape) if isinstance(init, UniformLayer) else jnp.zeros(out_size)
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         """One vector in, one vector out."""

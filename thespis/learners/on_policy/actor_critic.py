@@ -23,7 +23,7 @@ from thespis.core.records import Batch, Critique, EnvSpec, Number, Transition, V
 from thespis.critics.value_functions import StateValue, critic_observation, critic_spec
 from thespis.learners.optim.normalizers import AnyObsNormalizer, AnyRewardNormalizer
 from thespis.nets.body import Body, NetworkOptions, unroll
-from thespis.nets.mlp import Initializer, orthogonal, uniform_fan_in
+from thespis.nets.mlp import Initializer, UniformLayer, orthogonal
 from thespis.nets.recurrent import RecurrentCore
 from thespis.nets.set_attention import SetEncoder
 from thespis.objectives.decision_points import restrict_to_decisions
@@ -40,7 +40,7 @@ InitializerName = Literal["orthogonal", "uniform"]
 
 def make_initializer(name: InitializerName, scale: float) -> Initializer:
     """Initial weights of one linear layer; only orthogonal ones are multiplied by ``scale``."""
-    return orthogonal(scale) if name == "orthogonal" else uniform_fan_in
+    return orthogonal(scale) if name == "orthogonal" else UniformLayer()
 
 
 @runtime_checkable
