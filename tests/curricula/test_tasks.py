@@ -74,7 +74,7 @@ def test_tasks_and_a_buffer_for_each_are_settings_of_a_run(tmp_path):
     run = thespis.train(
         "sac",
         "Pendulum-v1",
-        steps=400,
+        steps=2_000,
         envs=2,
         curriculum="tasks",
         settings=[
@@ -89,4 +89,4 @@ def test_tasks_and_a_buffer_for_each_are_settings_of_a_run(tmp_path):
         out=tmp_path / "run",
     )
     metrics = run.metrics()
-    assert all(-2000 < metrics[f"curriculum/return_of_task_{i}"][-1] < 0 for i in range(2)), list(metrics)
+    assert all(-2000 < metrics[f"curriculum_return_of_task_{i}"][-1] < 0 for i in range(2)), list(metrics)

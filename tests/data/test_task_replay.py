@@ -18,7 +18,9 @@ from thespis.methods.online.sac import SAC
 from thespis.runs.config import apply_settings
 
 TASKS, SLOTS, TIME, ENVS = 3, 5, 4, 3
-FEED = TaskReplay(TASKS, buffer_size=TASKS * SLOTS + 1, batch_size=10, learning_starts=4, update_interval=TIME)
+FEED = TaskReplay(
+    num_tasks=TASKS, buffer_size=TASKS * SLOTS + 1, batch_size=10, learning_starts=4, update_interval=TIME
+)
 
 ROLLOUT = random_transitions(FEED_SPEC, np.random.default_rng(0), TIME, ENVS)
 
@@ -111,13 +113,13 @@ def test_a_uniform_sample_of_each_task():
 
 def test_settings_and_mistakes():
     method = apply_settings(SAC(), ["feed=TaskReplay", "feed.num_tasks=3", "batch_size=8"])
-    assert method.feed == TaskReplay(3, batch_size=8)
-    assert TaskReplay(2, learning_starts=100, update_interval=4).make_store(1).num_warmup_blocks(2) == 12
+    assert method.feed == TaskReplay(num_tasks=3, batch_size=8)
+    assert TaskReplay(num_tasks=2, learning_starts=100, update_interval=4).make_store(1).num_warmup_blocks(2) == 12
     example = jax.tree.map(lambda x: x[0, 0], random_transitions(FEED_SPEC, np.random.default_rng(0), 1, 1))
     with pytest.raises(UserError, match="does not number its tasks: add --curriculum tasks"):
         FEED.make_store(10).init(example, ENVS)
     with pytest.raises(UserError, match="needs a task, and a place for each"):
-        TaskReplay(4, buffer_size=3).make_store(10).init(example, ENVS)
+        TaskReplay(num_tasks=4, buffer_size=3).make_store(10).init(example, ENVS)
     with pytest.raises(UserError, match="cannot grow: start a new run"):
-        TaskReplay(2, buffer_size=100).make_store(20).check_growth(60)
-    TaskReplay(2, buffer_size=100).make_store(50).check_growth(600)
+        TaskReplay(num_tasks=2, buffer_size=100).make_store(20).check_growth(60)
+    TaskReplay(num_tasks=2, buffer_size=100).make_store(50).check_growth(600)

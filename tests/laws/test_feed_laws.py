@@ -46,11 +46,11 @@ COLLECTING: dict[str, tuple[Feed, dict[str, Any]]] = {
     "reservoir": (Reservoir(buffer_size=300, batch_size=16, learning_starts=9, update_interval=2), {}),
     "a small reservoir": (Reservoir(buffer_size=40, batch_size=16, learning_starts=9), {}),
     "a buffer for each task": (
-        TaskReplay(3, buffer_size=900, batch_size=16, learning_starts=9),
+        TaskReplay(num_tasks=3, buffer_size=900, batch_size=16, learning_starts=9),
         {"num_levels": 3, "is_uniform": False},
     ),
     "a small reservoir for each task": (
-        TaskReplay(3, True, buffer_size=60, batch_size=16, learning_starts=9),
+        TaskReplay(num_tasks=3, keep_uniform=True, buffer_size=60, batch_size=16, learning_starts=9),
         {"num_levels": 3, "is_uniform": False},
     ),
     "a mix with a reservoir": (

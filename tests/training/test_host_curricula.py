@@ -85,7 +85,7 @@ def _merge(tree):
 
 
 TASKS = Tasks(("push=0.1", "push=0.5", "push=0.9"))
-FEED = TaskReplay(3, buffer_size=60, batch_size=6, learning_starts=9, update_interval=8, num_updates=2, num_envs=ENVS)
+FEED = TaskReplay(60, 6, learning_starts=9, update_interval=8, num_updates=2, num_envs=ENVS, num_tasks=3)
 CASES = {"domain randomization": (METHOD, PUSHES), "tasks": (DQN(hidden_sizes=SMALL, feed=FEED), TASKS)}
 
 

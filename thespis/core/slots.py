@@ -33,10 +33,10 @@ _TABLE = {
         "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix "
         "thespis.data.reservoir:Reservoir thespis.data.task_replay:TaskReplay"
     ),
-    "thespis.data.hindsight:GoalStrategy": "HindsightFuture HindsightFinal",
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.feedback.preference_queries:Labeller": "SyntheticTeacher",
     "thespis.feedback.preference_queries:QuerySelection": "UniformQueries DisagreementQueries",
+    "thespis.data.hindsight:GoalStrategy": "HindsightFuture HindsightFinal",
     "thespis.critics.critic_inputs:CriticInput": "LocalObs GlobalState GlobalStateAction",
     "thespis.critics.hypernetwork:CriticArchitecture": "ConcatCritic HypernetworkCritic",
     "thespis.critics.mixers:Mixer": "SumMixer MonotonicMixer thespis.critics.role_encoding:AttentionMixer",

@@ -90,7 +90,7 @@ class HindsightFinal(GoalStrategy):
     def choose_ticks(
         self, tick: Int[Array, " row"], end: Int[Array, " row"], key: Key[Array, ""]
     ) -> Int[Array, " row"]:
-        """The last ticks."""
+        """The last ticks of the episodes, so far."""
         return end
 
 

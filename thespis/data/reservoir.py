@@ -13,7 +13,7 @@ one after another.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -21,8 +21,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Store, WindowFeed
-from thespis.core.records import Batch, Citation, Transition
+from thespis.core.feeds import Store
+from thespis.core.records import Citation, Transition
+from thespis.data.single_steps import SingleSteps, SingleStepStore
 
 
 class ReservoirBuffer(eqx.Module):
@@ -39,9 +40,9 @@ class ReservoirBuffer(eqx.Module):
     def add(self, items: PyTree, mask: Bool[Array, " row"], key: Key[Array, ""]) -> ReservoirBuffer:
         """Add ``items`` ``[row, ...]`` where ``mask`` is true; the n-th is stored with probability ``capacity / n``."""
         number = self.num_seen + jnp.cumsum(mask.astype("int32"))  # of each item under the mask, from 1
-        random_slot = jax.random.randint(key, mask.shape, 0, jnp.maximum(number, 1))
-        slot = jnp.where(number <= self.capacity, number - 1, random_slot)
-        slot = jnp.where(mask, slot, self.capacity)  # out of range, so that nothing is written
+        slot = jnp.where(
+            mask, reservoir_slots(number, self.capacity, key), self.capacity
+        )  # out of range, so that nothing is written
         slot = keep_last_writes(slot, self.capacity)
         items = jax.tree.map(lambda all_, new: all_.at[slot].set(new, mode="drop"), self.items, items)
         return ReservoirBuffer(items, self.num_seen + jnp.sum(mask, dtype="int32"))
@@ -58,6 +59,12 @@ def init_reservoir(example: PyTree, capacity: int) -> ReservoirBuffer:
     return ReservoirBuffer(items, jnp.zeros((), "int32"))
 
 
+def reservoir_slots(number: Int[Array, " row"], capacity: int, key: Key[Array, ""]) -> Int[Array, " row"]:
+    """The slot of each item by its ``number``, which counts from 1; outside of the slots if it is not stored."""
+    random_slot = jax.random.randint(key, number.shape, 0, jnp.maximum(number, 1))
+    return jnp.where(number <= capacity, number - 1, random_slot)
+
+
 def keep_last_writes(slot: Int[Array, " row"], out_of_range: int) -> Int[Array, " row"]:
     """The slots, but ``out_of_range`` for those that a later row or none writes."""
     order = jnp.argsort(slot, stable=True)
@@ -67,45 +74,15 @@ def keep_last_writes(slot: Int[Array, " row"], out_of_range: int) -> Int[Array, 
 
 
 @dataclasses.dataclass(frozen=True)
-class Reservoir(WindowFeed):
+class Reservoir(SingleSteps):
     """Reservoir of single transitions, sampled uniformly: all of a run's so far are in it with the same probability.
 
     Settings are those of :class:`~thespis.data.feeds.Replay`, whose buffer has the latest transitions instead.
     """
 
-    collects: ClassVar[bool] = True
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation("Random Sampling with a Reservoir", "Vitter", 1985, "doi:10.1145/3147.3165"),
     )
-
-    buffer_size: int = 100_000
-    """Transitions stored per seed; never more than the run has steps."""
-    batch_size: int = 256
-    """Transitions per update."""
-    learning_starts: int = 1_000
-    """Transitions collected per seed before the first update."""
-    update_interval: int = 1
-    """Steps of all environments between two learning phases."""
-    num_updates: int = 1
-    """Updates in each learning phase."""
-    policy_lag: int = 1
-    """Learning phases by which the acting policy lags behind in the host loop."""
-    num_envs: int = 1
-    """Environments per seed, unless the run sets another number."""
-
-    @property
-    def batch_shape(self) -> tuple[int, int]:
-        """Time steps and rows of a batch."""
-        return 1, self.batch_size
-
-    @property
-    def collect_steps(self) -> int:
-        """Steps of every environment between two learning phases."""
-        return self.update_interval
-
-    def with_collect_steps(self, collect_steps: int) -> Reservoir:
-        """The feed for blocks of that many steps."""
-        return dataclasses.replace(self, update_interval=collect_steps)
 
     def make_store(self, total_steps: int) -> Store:
         """The store for a run of ``total_steps`` transitions per seed."""
@@ -113,16 +90,8 @@ class Reservoir(WindowFeed):
 
 
 @dataclasses.dataclass(frozen=True)
-class ReservoirStore(Store):
+class ReservoirStore(SingleStepStore):
     """A reservoir of transitions, no larger than a run of ``total_steps`` transitions can fill."""
-
-    feed: Reservoir
-    total_steps: int
-
-    def num_warmup_blocks(self, num_envs: int) -> int:
-        """Number of blocks collected before the first update: enough for ``learning_starts``."""
-        ticks = max(-(-self.feed.learning_starts // num_envs), 1)
-        return max(-(-ticks // self.feed.collect_steps) - 1, 0)
 
     def init(self, example: Transition, num_envs: int) -> ReservoirBuffer:
         """An empty store for one seed. Raises ``UserError`` without a slot."""
@@ -130,30 +99,9 @@ class ReservoirStore(Store):
             raise UserError(f"feed.buffer_size={self.feed.buffer_size}: a reservoir needs at least one slot")
         return init_reservoir(example, min(self.feed.buffer_size, self.total_steps))
 
-    def add_with_key(
-        self, state: ReservoirBuffer, steps: Transition, num_written: Int[Array, ""], key: Key[Array, ""]
-    ) -> ReservoirBuffer:
-        """The store with ``steps[time, env]`` added after ``num_written`` ticks, those of a tick one by one."""
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
-        return state.add(flat, jnp.ones(flat.reward.shape, bool), key)
-
-    def sample(
-        self,
-        state: ReservoirBuffer,
-        rollout: Transition,
-        memory: Any,
-        num_written: Int[Array, ""],
-        update_index: Int[Array, ""],
-        key: Key[Array, ""],
-        data: PyTree,
-    ) -> Batch:
-        """The batch for the next update: stored transitions, uniformly."""
-        steps = jax.tree.map(lambda x: x[None], state.sample(key, self.feed.batch_size))
-        return Batch(steps, jnp.ones((1, self.feed.batch_size), bool), (), update_index)
-
-    def env_axes(self, state: ReservoirBuffer) -> PyTree:
-        """No leaf indexes environments."""
-        return jax.tree.map(lambda _: -1, state)
+    def add_rows(self, state: ReservoirBuffer, rows: Transition, key: Key[Array, ""]) -> ReservoirBuffer:
+        """The reservoir with transitions ``[row]`` added one by one."""
+        return state.add(rows, jnp.ones(rows.reward.shape, bool), key)
 
     def check_growth(self, steps: int) -> None:
         """Raises ``UserError`` for a reservoir that is smaller than a run of ``steps`` would have."""

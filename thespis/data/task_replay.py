@@ -12,17 +12,17 @@ Source: a buffer for each task is common in multi-task learning (Yu et al., 2020
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key, PyTree
+from jaxtyping import Array, Bool, Int, Key
 
 from thespis.core.errors import UserError
-from thespis.core.feeds import Store, WindowFeed
-from thespis.core.records import Batch, Transition
-from thespis.data.reservoir import keep_last_writes
+from thespis.core.feeds import Store
+from thespis.core.records import Transition
+from thespis.data.reservoir import keep_last_writes, reservoir_slots
+from thespis.data.single_steps import SingleSteps, SingleStepStore
 
 
 class TaskBuffers(eqx.Module):
@@ -33,7 +33,7 @@ class TaskBuffers(eqx.Module):
 
     @property
     def num_tasks(self) -> int:
-        """Number of tasks."""
+        """Number of tasks, each with a buffer of its own."""
         return self.num_seen.shape[0]
 
     @property
@@ -51,18 +51,14 @@ class TaskBuffers(eqx.Module):
         number = self.num_seen + jnp.cumsum(is_of_task, axis=0, dtype="int32")  # of each transition in its task, from 1
         task = jnp.argmax(is_of_task, axis=1)
         number = jnp.take_along_axis(number, task[:, None], axis=1)[:, 0]
-        if keep_uniform:
-            drawn = jax.random.randint(key, number.shape, 0, jnp.maximum(number, 1))
-            slot = jnp.where(number <= self.capacity, number - 1, drawn)
-        else:
-            slot = (number - 1) % self.capacity
+        slot = reservoir_slots(number, self.capacity, key) if keep_uniform else (number - 1) % self.capacity
         nowhere = self.num_tasks * self.capacity
         is_kept = jnp.any(is_of_task, axis=1) & (slot < self.capacity)
         slot = keep_last_writes(jnp.where(is_kept, task * self.capacity + slot, nowhere), nowhere)
         items = jax.tree.map(lambda all_, new: all_.at[slot].set(new, mode="drop"), self.items, steps)
         return TaskBuffers(items, self.num_seen + jnp.sum(is_of_task, axis=0, dtype="int32"))
 
-    def sample(self, n: int, key: Key[Array, ""]) -> Transition:
+    def sample(self, key: Key[Array, ""], n: int) -> Transition:
         """``n`` transitions ``[row]``, with replacement: equal shares of the tasks that have any.
 
         Before anything is added, empty ones.
@@ -77,47 +73,19 @@ class TaskBuffers(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskReplay(WindowFeed):
+class TaskReplay(SingleSteps):
     """Replay of single transitions with a buffer for each task, and equal shares of all tasks in every batch.
 
     For curricula that number their tasks, such as ``--curriculum tasks``. Other settings are those of
     :class:`~thespis.data.feeds.Replay`.
     """
 
-    collects: ClassVar[bool] = True
-
+    buffer_size: int = 1_000_000
+    """Transitions stored per seed, an equal part of them for each task; never more than the run has steps."""
     num_tasks: int = 1
     """Number of tasks. Transitions of tasks with other numbers than 0 to ``num_tasks - 1`` are not stored."""
     keep_uniform: bool = False
     """Whether a full buffer keeps a uniform sample of all transitions of its task, in place of the newest."""
-    buffer_size: int = 1_000_000
-    """Transitions stored per seed, an equal part of them for each task; never more than the run has steps."""
-    batch_size: int = 256
-    """Transitions per update."""
-    learning_starts: int = 1_000
-    """Transitions collected per seed before the first update."""
-    update_interval: int = 1
-    """Steps of all environments between two learning phases."""
-    num_updates: int = 1
-    """Updates in each learning phase."""
-    policy_lag: int = 1
-    """Learning phases by which the acting policy lags behind in the host loop."""
-    num_envs: int = 1
-    """Environments per seed, unless the run sets another number."""
-
-    @property
-    def batch_shape(self) -> tuple[int, int]:
-        """Time steps and rows of a batch."""
-        return 1, self.batch_size
-
-    @property
-    def collect_steps(self) -> int:
-        """Steps of every environment between two learning phases."""
-        return self.update_interval
-
-    def with_collect_steps(self, collect_steps: int) -> TaskReplay:
-        """The feed for blocks of that many steps."""
-        return dataclasses.replace(self, update_interval=collect_steps)
 
     def make_store(self, total_steps: int) -> Store:
         """The store for a run of ``total_steps`` transitions per seed."""
@@ -125,16 +93,8 @@ class TaskReplay(WindowFeed):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskStore(Store):
+class TaskStore(SingleStepStore):
     """A buffer for each task, none larger than a run of ``total_steps`` transitions can fill."""
-
-    feed: TaskReplay
-    total_steps: int
-
-    def num_warmup_blocks(self, num_envs: int) -> int:
-        """Number of blocks collected before the first update: enough for ``learning_starts``."""
-        ticks = max(-(-self.feed.learning_starts // num_envs), 1)
-        return max(-(-ticks // self.feed.collect_steps) - 1, 0)
 
     def init(self, example: Transition, num_envs: int) -> TaskBuffers:
         """Empty buffers for one seed. Raises ``UserError`` where tasks have no numbers, or no room."""
@@ -154,30 +114,9 @@ class TaskStore(Store):
         items = jax.tree.map(lambda x: jnp.zeros((slots, *jnp.shape(x)), jnp.asarray(x).dtype), example)
         return TaskBuffers(items, jnp.zeros(feed.num_tasks, "int32"))
 
-    def add_with_key(
-        self, state: TaskBuffers, steps: Transition, num_written: Int[Array, ""], key: Key[Array, ""]
-    ) -> TaskBuffers:
-        """The buffers with ``steps[time, env]`` added after ``num_written`` ticks, those of a tick one by one."""
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), steps)
-        return state.add(flat, self.feed.keep_uniform, key)
-
-    def sample(
-        self,
-        state: TaskBuffers,
-        rollout: Transition,
-        memory: Any,
-        num_written: Int[Array, ""],
-        update_index: Int[Array, ""],
-        key: Key[Array, ""],
-        data: PyTree,
-    ) -> Batch:
-        """The batch for the next update: equal shares of the tasks, uniform within each."""
-        steps = jax.tree.map(lambda x: x[None], state.sample(self.feed.batch_size, key))
-        return Batch(steps, jnp.ones((1, self.feed.batch_size), bool), (), update_index)
-
-    def env_axes(self, state: TaskBuffers) -> PyTree:
-        """No leaf indexes environments."""
-        return jax.tree.map(lambda _: -1, state)
+    def add_rows(self, state: TaskBuffers, rows: Transition, key: Key[Array, ""]) -> TaskBuffers:
+        """The buffers with transitions ``[row]`` added one by one."""
+        return state.add(rows, self.feed.keep_uniform, key)
 
     def check_growth(self, steps: int) -> None:
         """Raises ``UserError`` for buffers that are smaller than those of a run of ``steps`` would be."""
