@@ -14,7 +14,7 @@ from method_cases import SMALL
 
 from thespis.core.contracts import Levels
 from thespis.core.errors import UserError
-from thespis.core.laws.assertions import assert_same_bits, to_numpy
+from thespis.core.laws.assertions import assert_close, assert_same_bits, to_numpy
 from thespis.core.laws.components import check_curriculum
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Critique, EnvSpec, EpisodeStats, TimeStep
@@ -221,8 +221,8 @@ def test_kinds_of_rollouts():
     assert always.draw(always.init(SPEC, KEY), KEY, 2).learns is None
 
 
-def make_loop(curriculum, seeds=(0, 5)) -> CompiledLoop:
-    return CompiledLoop(Components(METHOD, EnvironmentReward(), curriculum), Corridor(), ENVS, list(seeds), 10_000)
+def make_loop(curriculum, seeds=(0, 5), method: PPO = METHOD) -> CompiledLoop:
+    return CompiledLoop(Components(method, EnvironmentReward(), curriculum), Corridor(), ENVS, list(seeds), 10_000)
 
 
 ROBUST = small(replay_prob=0.7, min_fill=0.5, learns_from_new=False)
@@ -285,6 +285,29 @@ class Recorder(eqx.Module):
 
         target = rollout.view.observation[..., 0]
         return (target, rollout.is_first, rollout.truncated, critique.value, critique.advantage), Report({})
+
+
+class SilentPPO(PPO):
+    """PPO that does not report its critique, so that the loop asks it to judge every rollout."""
+
+    def update(self, state, batch, key):
+        state, report = super().update(state, batch, key)
+        return state, dataclasses.replace(report, critique=None)
+
+
+def test_a_critique_is_the_same_whether_it_is_reported_or_asked_for():
+    """The estimates, those of before the update, the levels that follow from them, and the curriculum's metrics."""
+    silent = SilentPPO(**{field.name: getattr(METHOD, field.name) for field in dataclasses.fields(METHOD)})
+    for curriculum in (Recorder(), small()):
+        loops = [make_loop(curriculum, (0, 5), method) for method in (METHOD, silent)]
+        ends = [loop.advance(loop.init(), 6) for loop in loops]
+        (learned, sums), (asked, other_sums) = (
+            (to_numpy(loop.learner_state(end)), loop.pop_metric_sums(end)[1])
+            for loop, end in zip(loops, ends, strict=True)
+        )
+        assert_close((learned.method, learned.curriculum), (asked.method, asked.curriculum), "reported", 1e-5)
+        assert_close(to_numpy(sums), to_numpy(other_sums), "metrics", 1e-5)
+        assert "curriculum_score" in sums.sums or isinstance(curriculum, Recorder)
 
 
 def test_environments_play_one_level_in_a_rollout_and_start_again_in_the_next():

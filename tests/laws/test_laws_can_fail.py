@@ -124,6 +124,12 @@ METHODS = {
     ),
     "metrics are scalars": broken_method(update=lambda old, s, *a: (s, Report({"all": s["weight"]}))),
     "metrics are finite": broken_method(update=lambda old, s, *a: (s, Report({"loss": jnp.float32(np.nan)}))),
+    "a reported critique is that of judge": broken_method(  # it is that of the state after the update
+        update=lambda old, s, b, k: (
+            old(s, b, k)[0],
+            Report({}, critique=Critique(value=b.steps.reward * old(s, b, k)[0]["weight"][0, 0])),
+        )
+    ),
     "an updated state is finite": broken_method(
         update=lambda old, s, *a: (with_leaves(s, weight=s["weight"] / 0.0), old(s, *a)[1])
     ),

@@ -199,6 +199,12 @@ class Batch(eqx.Module):
             start += count
         raise KeyError(f"the batch has no source {name!r}: {', '.join(source for source, _ in self.sources) or 'none'}")
 
+    def is_from(self, name: str) -> Bool[np.ndarray, " row"]:
+        """The rows of the source of that name; all rows, if the batch has none of it."""
+        if name not in dict(self.sources):
+            return np.ones(self.mask.shape[1], bool)
+        return np.repeat([source == name for source, _ in self.sources], [count for _, count in self.sources])
+
     def select_rows(self, start: int, stop: int) -> Batch:
         """The rows from ``start`` to ``stop``."""
         steps, mask = jax.tree.map(lambda x: x[:, start:stop], (self.steps, self.mask))
@@ -229,20 +235,6 @@ class Draw(eqx.Module):
     learns: Bool[Array, " episode"] | None = None
 
 
-class Report(eqx.Module):
-    """The metrics of an update: scalars, all finite; and the priorities of the batch's rows, if it has weights.
-
-    Priorities are not negative: absolute TD errors, or losses.
-    """
-
-    metrics: Metrics
-    priorities: Float[Array, " row"] | None = None
-
-    def with_metrics(self, more: Metrics) -> Report:
-        """This report with more metrics."""
-        return Report(dict(self.metrics) | dict(more), self.priorities)
-
-
 class Critique(eqx.Module):
     """A critic's estimates for each step ``[time]``, or of a rollout ``[time, env]``: ``None`` where it has none.
 
@@ -258,6 +250,23 @@ class Critique(eqx.Module):
     words: tuple[str, ...] | None = None
     discount: Float[Array, "*env"] | float | None = None
     entropy_bonus: Float[Array, "time *env"] | None = None
+
+
+class Report(eqx.Module):
+    """The metrics of an update: scalars, all finite; and the priorities of the batch's rows, if it has weights.
+
+    Priorities are not negative: absolute TD errors, or losses. ``critique``: the critic's estimates of the batch's
+    steps ``[time, row]`` before the update, as those of :meth:`~thespis.core.contracts.Method.judge`, from methods that
+    compute them anyway, so that a curriculum need not do so again.
+    """
+
+    metrics: Metrics
+    priorities: Float[Array, " row"] | None = None
+    critique: Critique | None = None
+
+    def with_metrics(self, more: Metrics) -> Report:
+        """This report with more metrics."""
+        return Report(dict(self.metrics) | dict(more), self.priorities, self.critique)
 
 
 class EpisodeStats(eqx.Module):

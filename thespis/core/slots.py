@@ -76,6 +76,7 @@ _TABLE = {
     "thespis.learners.model_based.imagination:RolloutLength": "FixedRolloutLength LinearRolloutLength",
     "thespis.learners.model_based.termination:Termination": "LearnedTermination HealthyRange",
     "thespis.learners.multi_agent.parameter_sharing:ParameterSharing": "SharedParameters Independent PeriodicReset",
+    "thespis.learners.off_policy.actor_regularizers:ActorRegularizer": "BehaviorCloning",
     "thespis.learners.off_policy.categorical_q:TargetDistribution": "MemberDistribution MixtureDistribution",
     "thespis.learners.off_policy.causal_entropy:EntropyBonus": "CausalEntropy",
     "thespis.learners.off_policy.discrete_q:MemberExploration": "PerStep PerEpisode",

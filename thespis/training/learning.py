@@ -1,7 +1,8 @@
 """Learning from a block of experience: what all loops do between two blocks of acting, per seed.
 
 A **block** is the feed's number of ticks of all environments, followed by its updates. First the block is stored and
-the curriculum learns from it; then method and feedback are updated on batches of their feeds.
+the curriculum learns from it; then method and feedback are updated on batches of their feeds. A curriculum that needs
+the critic's estimates of a rollout from which the method learns waits for the method, which may report them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def learn_block(
         own_key = fold(root, "feedback_store", num_ticks)
         own = own_store.add_with_key(learner.feedback_store, steps, num_ticks, own_key)
     written = num_ticks + steps.reward.shape[0]
-    curriculum, curriculum_report = _update_curriculum(components, learner, steps, stats, root, num_ticks)
+    update_curriculum = functools.partial(_update_curriculum, components, learner, steps, stats, root, num_ticks)
+    waits = train and components.curriculum.needs_critique and store.feed.is_fresh  # the update judges these steps too
+    curriculum, curriculum_report = (learner.curriculum, Report({})) if waits else update_curriculum()
     learner = LearnerState(learner.method, learner.feedback, curriculum, stored, own)
     metric_sums = prevent_inlining(add_episodes)(metric_sums, stats)
     if not train:
@@ -72,11 +75,15 @@ def learn_block(
         args = components.without_data, method, feedback, batch, own_batches
         method, feedback, report, signal = update_once(*args, *keys)
         revised = store.revise(revised, batch, report)
-        return (method, feedback, revised, add_metrics(tally, report, signal, curriculum_report)), None
+        tally = add_metrics(tally, report, signal, curriculum_report)
+        return (method, feedback, revised, tally), report.critique if waits else None
 
     indices = num_updates + jnp.arange(store.feed.num_updates)
     carry = learner.method, learner.feedback, store.revisable(stored), metric_sums
-    (method, feedback, revised, metric_sums), _ = jax.lax.scan(update, carry, indices)
+    (method, feedback, revised, metric_sums), critiques = jax.lax.scan(update, carry, indices)
+    if waits:
+        curriculum, curriculum_report = update_curriculum(jax.tree.map(lambda x: x[0], critiques))
+        metric_sums = add_curriculum_metrics(metric_sums, curriculum_report, store.feed.num_updates)
     return LearnerState(method, feedback, curriculum, store.with_revised(stored, revised), own), metric_sums
 
 
@@ -125,19 +132,24 @@ def _update_curriculum(
     stats: EpisodeStats,
     root: Key[Array, ""],
     num_ticks: Int[Array, ""],
+    critique: Critique | None = None,
 ) -> tuple[PyTree, Report]:
-    """Update the curriculum on a block ``[time, env]``, with the policy and the critic that collected it."""
+    """Update the curriculum on a block ``[time, env]``, with the policy and the critic that collected it.
 
-    needs_critique = components.curriculum.needs_critique
+    ``critique``: the critic's estimates, if the method has reported them; ``None``: they are computed where needed.
+    """
+
+    must_judge = components.curriculum.needs_critique and critique is None
 
     @prevent_inlining
-    def update(components, policy, critic, curriculum, steps, stats, key):
-        critique = judge_rollout(components.method, critic, steps) if needs_critique else None
+    def update(components, policy, critic, curriculum, steps, critique, stats, key):
+        if must_judge:
+            critique = judge_rollout(components.method, critic, steps)
         return components.curriculum.update(curriculum, steps, critique, dataclasses.replace(stats, policy=policy), key)
 
     key, policy = fold(root, "curriculum", num_ticks), components.method.policy(learner.method, Mode.EXPLORE)
-    critic = learner.method if needs_critique else ()  # an argument, though unused, is copied before it is updated
-    return update(components.without_data, policy, critic, learner.curriculum, steps, stats, key)
+    critic = learner.method if must_judge else ()  # an argument, though unused, is copied before it is updated
+    return update(components.without_data, policy, critic, learner.curriculum, steps, critique, stats, key)
 
 
 def judge_rollout(method: Method, state: PyTree, steps: Transition) -> Critique:
@@ -187,6 +199,8 @@ def update_components(
         steps = dataclasses.replace(scored.steps, channels=rewards.channels)
         scored = dataclasses.replace(scored, steps=steps)
     method, report = components.method.update(method, scored, method_key)
+    if not components.curriculum.needs_critique:
+        report = dataclasses.replace(report, critique=None)
     if isinstance(components.feedback, UsesLogProbs):
         batch, own_batches = _with_log_probs(components, method, batch, own_batches)
     if own_batches is None:
@@ -243,10 +257,15 @@ def add_metrics(
 ) -> MetricSums:
     """Add one update to the metric sums."""
     metrics = merge_metrics(report, feedback_report, curriculum_report)
-    sums = {k: metric_sums.sums[k] + metrics[k] for k in metric_sums.sums}
-    return MetricSums(
-        sums, metric_sums.num_updates + 1, metric_sums.num_episodes, metric_sums.return_sum, metric_sums.length_sum
-    )
+    sums = {k: v + metrics[k] if k in metrics else v for k, v in metric_sums.sums.items()}
+    return dataclasses.replace(metric_sums, sums=sums, num_updates=metric_sums.num_updates + 1)
+
+
+def add_curriculum_metrics(metric_sums: MetricSums, report: Report, num_updates: int) -> MetricSums:
+    """Add the curriculum's metrics to the sums, which have been added to ``num_updates`` times without them."""
+    metrics = merge_metrics(Report({}), Report({}), report)
+    sums = {k: v + num_updates * metrics[k] if k in metrics else v for k, v in metric_sums.sums.items()}
+    return dataclasses.replace(metric_sums, sums=sums)
 
 
 def add_episodes(metric_sums: MetricSums, stats: EpisodeStats) -> MetricSums:

@@ -193,6 +193,7 @@ def check_method(method: Method, spec: EnvSpec, *, seed: int | Key[Array, ""] = 
     result = run_once(inputs)
     _check_values(spec, result, inputs.views)
     _check_repeats(result, run_once(inputs))
+    _check_reported_critique(result)
     _check_rows(spec, result, inputs, run_once, rng)
     _check_restored(result, inputs, run_once)
     if not bool(np.all(result.batch.mask)):
@@ -334,6 +335,13 @@ def _check_repeats(result: MethodRunResult, again: MethodRunResult) -> None:
         assert_same_bits(acted, again.actor_outputs[mode], f"act ({mode}) is repeatable")
     assert_same_bits(result.critique, again.critique, "judge is repeatable")
     assert_same_bits((result.updated_state, result.report), (again.updated_state, again.report), "update is repeatable")
+
+
+def _check_reported_critique(result: MethodRunResult) -> None:
+    """A critique in the report, ``[time, row]``, is that of the state before the update."""
+    law, reported = "a reported critique is that of judge", result.report.critique
+    if reported is not None:
+        assert_close(jax.tree.map(lambda x: x[..., 0], reported), result.critique, law, 1e-4)
 
 
 def _check_rows(

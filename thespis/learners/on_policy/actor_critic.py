@@ -333,7 +333,12 @@ class RolloutProcessor(eqx.Module):
         mask = jnp.ones(steps.reward.shape, bool)
         steps = eqx.tree_at(lambda s: s.extras, steps, {"log_prob": jnp.zeros(steps.reward.shape)})
         batch = Batch(steps, mask, network.init_memory(1), jnp.zeros((), "int32"))
-        rollout = self.compute_advantages(network, normalizer_states, batch)
-        unit = self.reward_normalizer.reward_scale(normalizer_states[1])
-        value, advantage = rollout.value[:, 0] * unit, rollout.advantage[:, 0] * unit
+        critique = self.critique(normalizer_states, self.compute_advantages(network, normalizer_states, batch))
+        value, advantage = critique.value[:, 0], critique.advantage[:, 0]
         return Critique(value=value, advantage=advantage, discount=self.discount)
+
+    def critique(self, normalizer_states: NormalizerStates, rollout: RolloutWithAdvantages) -> Critique:
+        """Values and advantages of a rollout ``[time, row]``, in the environment's units of reward."""
+        unit = self.reward_normalizer.reward_scale(normalizer_states[1])
+        discount = jnp.broadcast_to(jnp.asarray(self.discount, "float32"), rollout.value.shape[1:])
+        return Critique(value=rollout.value * unit, advantage=rollout.advantage * unit, discount=discount)

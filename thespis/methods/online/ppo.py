@@ -74,12 +74,14 @@ class PPO(OnPolicyMethod):
 
     def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
         """All epochs of minibatch updates on one rollout."""
-        rollout = self.rollout_processor().compute_advantages(state.network, state.normalizer_states, batch)
+        processor = self.rollout_processor()
+        rollout = processor.compute_advantages(state.network, state.normalizer_states, batch)
+        critique = processor.critique(state.normalizer_states, rollout)
         normalized = (self.advantage_normalizer or NO_NORMALIZER).normalize_batch(rollout.advantage, rollout.alive)
         rollout = eqx.tree_at(lambda v: v.advantage, rollout, normalized)
         loss = functools.partial(self._loss, old_network=state.network, index=batch.update_index)
         state, metrics = self.update_minibatches(state, batch, rollout, loss, self.num_epochs, self.minibatch_size, key)
-        return state, Report(metrics)
+        return state, Report(metrics, critique=critique)
 
     def _loss(
         self,

@@ -24,6 +24,7 @@ from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Rep
 from thespis.critics.hypernetwork import ConcatCritic, CriticArchitecture
 from thespis.critics.value_functions import QFunction, critic_observation, evaluate_ensemble, init_ensemble
 from thespis.data.feeds import Replay
+from thespis.learners.off_policy.actor_regularizers import ActorRegularizer
 from thespis.learners.off_policy.critic_updates import NStepBatch, fit_critics, n_step_batch
 from thespis.learners.optim.optimizers import (
     LearningRate,
@@ -74,6 +75,8 @@ class TD3(DPGMethod):
     """Number of critics in the ensemble; the minimum of their values counts."""
     policy_delay: int = eqx.field(static=True, default=2)
     """Critic updates per update of the actor and the target networks."""
+    actor_regularizer: ActorRegularizer | None = None
+    """Loss of the actor beside the critic's value: None or BehaviorCloning (TD3+BC: for data and demonstrations)."""
     critic: CriticArchitecture = ConcatCritic()
     """Critic architecture: ConcatCritic or HypernetworkCritic."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
@@ -147,14 +150,16 @@ class TD3(DPGMethod):
         # batch.update_index is the same for all seeds, so under vmap this stays a branch and half the work is saved
         delayed = jax.lax.cond(
             (batch.update_index + 1) % self.policy_delay == 0,
-            lambda delayed: self._delayed_update(delayed, critics, data),
+            lambda delayed: self._delayed_update(delayed, critics, data, batch),
             lambda delayed: delayed,
             state.delayed,
         )
         state = TD3State(delayed, critics, critic_opt, state.num_updates + 1)
         return state, report.with_metrics({"actor_loss": delayed.actor_loss})
 
-    def _delayed_update(self, delayed: TD3DelayedState, critics: QFunction, data: NStepBatch) -> TD3DelayedState:
+    def _delayed_update(
+        self, delayed: TD3DelayedState, critics: QFunction, data: NStepBatch, batch: Batch
+    ) -> TD3DelayedState:
         first = jax.tree.map(lambda x: x[:1], critics)
 
         def actor_loss(actor):
@@ -162,8 +167,20 @@ class TD3(DPGMethod):
             loss = -masked_mean(value(data.view.observation, data.critic_observation), data.alive)
             return loss, loss
 
+        def regularized_loss(actor):
+            actions = jax.vmap(actor)(data.view.observation)
+            both = jnp.stack([actions, data.action], axis=1)
+            values = jax.vmap(lambda o, actions: evaluate_ensemble(first, o, actions)[0])(data.critic_observation, both)
+            loss = self.actor_regularizer.actor_loss(
+                values[:, 0], actions, values[:, 1], data.action, data.alive, jnp.asarray(batch.is_from("demos"))
+            )
+            return loss, loss
+
         actor, opt, loss, _ = gradient_step(
-            build_optimizer(self.optimizer, self.learning_rate), actor_loss, delayed.actor, delayed.actor_opt_state
+            build_optimizer(self.optimizer, self.learning_rate),
+            regularized_loss if self.actor_regularizer else actor_loss,
+            delayed.actor,
+            delayed.actor_opt_state,
         )
         target_actor = polyak_update(delayed.target_actor, actor, self.tau)
         return TD3DelayedState(actor, target_actor, polyak_update(delayed.target_critics, critics, self.tau), opt, loss)
