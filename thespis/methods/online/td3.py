@@ -9,6 +9,7 @@ Source: Fujimoto et al., 2018, algorithm 1. Each measure can be switched off: ``
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -167,18 +168,21 @@ class TD3(DPGMethod):
             loss = -masked_mean(value(data.view.observation, data.critic_observation), data.alive)
             return loss, loss
 
-        def regularized_loss(actor):
+        def regularized_loss(actor, regularizer: ActorRegularizer):
             actions = jax.vmap(actor)(data.view.observation)
             both = jnp.stack([actions, data.action], axis=1)
             values = jax.vmap(lambda o, actions: evaluate_ensemble(first, o, actions)[0])(data.critic_observation, both)
-            loss = self.actor_regularizer.actor_loss(
+            loss = regularizer.actor_loss(
                 values[:, 0], actions, values[:, 1], data.action, data.alive, jnp.asarray(batch.is_from("demos"))
             )
             return loss, loss
 
+        regularizer = self.actor_regularizer
+        objective = actor_loss if regularizer is None else functools.partial(regularized_loss, regularizer=regularizer)
+
         actor, opt, loss, _ = gradient_step(
             build_optimizer(self.optimizer, self.learning_rate),
-            regularized_loss if self.actor_regularizer else actor_loss,
+            objective,
             delayed.actor,
             delayed.actor_opt_state,
         )
