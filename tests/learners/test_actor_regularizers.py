@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from method_cases import replay
 from small_envs import Walk
 from synthetic_batches import quick_key
 
+import thespis
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch
 from thespis.learners.off_policy.actor_regularizers import BehaviorCloning
@@ -87,3 +89,48 @@ def test_td3_clones_demonstrations_and_leaves_the_critics_alone(q_filter):
         assert demos < errors(plain, 600)[0]
     else:
         assert demos < 0.01 and own > 0.1
+
+
+def swing_up_torque(observation: np.ndarray) -> np.ndarray:
+    """A pendulum's torque by hand: pump energy until it is nearly upright, then hold it there."""
+    cos, sin, speed = observation
+    angle, energy = np.arctan2(sin, cos), 0.5 * speed**2 + 10 * (cos - 1)
+    if cos > 0.9 or (cos > 0.7 and abs(speed) < 2):
+        return np.clip([-(12 * angle + 3 * speed)], -2, 2).astype("float32")
+    return np.array([-2 * np.sign(speed) * np.sign(energy) if speed else 2.0], "float32")
+
+
+@pytest.mark.slow
+def test_from_good_and_bad_episodes_it_learns_what_cloning_alone_does_not(tmp_path):
+    """Half of the episodes are a controller's (return -150), half random (-1,200), as in mixed data of D4RL."""
+    env, rng = gymnasium.make("Pendulum-v1"), np.random.default_rng(0)
+    rows = []
+    for episode in range(40):
+        observation, _ = env.reset(seed=episode)
+        over = False
+        while not over:
+            action = rng.uniform(-2, 2, 1).astype("float32") if episode % 2 else swing_up_torque(observation)
+            following, reward, terminated, truncated, _ = env.step(action)
+            rows.append((observation, action, np.float32(reward), terminated, truncated, following))
+            observation, over = following, terminated or truncated
+    names = ("observation", "action", "reward", "terminated", "truncated", "next_observation")
+    np.savez(
+        tmp_path / "mixed.npz", **{name: np.array(x) for name, x in zip(names, zip(*rows, strict=True), strict=True)}
+    )
+    cloning = {"actor_regularizer": "BehaviorCloning", "actor_regularizer.alpha": 10.0, "discount": 0.95}
+    returns = {}
+    for method, settings in (("bc", {}), ("td3", cloning)):
+        run = thespis.train(
+            method,
+            env="Pendulum-v1",
+            data=str(tmp_path / "mixed.npz"),
+            steps=10_000,
+            seeds=2,
+            episodes=10,
+            preset=None,
+            evaluate_every=0,
+            out=tmp_path / method,
+            settings=settings | {"hidden_sizes": "64,64", "learning_rate": 1e-3},
+        )
+        returns[method] = np.mean(run.final_scores["greedy"]["scores"])
+    assert returns["td3"] > returns["bc"] + 400

@@ -13,6 +13,7 @@ from small_envs import VECTOR
 
 import thespis
 from thespis.core.contracts import Mode
+from thespis.core.laws.components import check_method
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import Batch, EnvSpec, View
 from thespis.core.spaces import Discrete
@@ -22,7 +23,8 @@ from thespis.learners.off_policy.categorical_q import MemberDistribution, catego
 from thespis.learners.off_policy.critic_updates import n_step_batch
 from thespis.methods.online.c51 import C51
 from thespis.methods.online.dqn import DQN
-from thespis.nets.noisy import DrawnLinear, NoisyLinear, NoisyNetwork, draw_noise
+from thespis.nets.mlp import Linear
+from thespis.nets.noisy import DrawnLinear, NetworkNoise, NoisyLayer, NoisyLinear, NoisyNetwork, draw_noise
 
 KEY, ROWS = jax.random.key(0), 24
 SPEC = EnvSpec("choices", VECTOR, Discrete(4), has_action_mask=True)
@@ -161,6 +163,53 @@ def test_double_q_of_distributions_chooses_by_the_online_network():
 
 
 REPLAY = Replay(buffer_size=20_000, batch_size=64, learning_starts=500, num_envs=4, num_updates=2)
+
+
+class UniformLinear(NoisyLayer):
+    """A layer of one's own whose outputs have uniform noise of a learned size."""
+
+    mean: Linear
+    size: jax.Array
+
+    def __call__(self, x):
+        return self.mean(x)
+
+    def draw(self, key):
+        noise = jax.random.uniform(key, self.size.shape, minval=-1.0)
+        return eqx.tree_at(lambda linear: linear.bias, self.mean, self.mean.bias + noise * self.size)
+
+
+class NoiseOfOutputs(NetworkNoise):
+    """Uniform noise in every layer, of an initial size."""
+
+    size: float = 3.0
+
+    def add_noise(self, network):
+        def leaf(layer):
+            return UniformLinear(layer, jnp.full_like(layer.bias, self.size)) if is_linear(layer) else layer
+
+        def is_linear(x):
+            return isinstance(x, Linear)
+
+        return jax.tree.map(leaf, network, is_leaf=is_linear)
+
+
+def test_noise_of_ones_own_explores_and_learns():
+    """It is drawn for every row while exploring, not in greedy play, and it obeys the laws of a method."""
+    method = dataclasses.replace(NOISY, noisy=NoiseOfOutputs(), dueling=False)
+    state, rows = method.init(SPEC, KEY), 64
+    view = View(jnp.tile(jnp.asarray([0.3, -1.0, 2.0]), (rows, 1)), jnp.ones((rows, 4), bool))
+
+    def choices(mode):
+        policy = method.policy(state, mode)
+        return set(np.asarray(jax.jit(method.act)(policy, method.init_memory(policy, rows), view, KEY)[0]).tolist())
+
+    assert len(choices(Mode.EXPLORE)) > 1 == len(choices(Mode.EXPLOIT))
+    before, after = state, jax.jit(method.update)(state, one_step_batch(), KEY)[0]
+    assert (after.critic.body.mlp.layers[0].size != before.critic.body.mlp.layers[0].size).any()
+    check_method(method, SPEC)
+
+
 CARTPOLE = {"hidden_sizes": (64, 64), "target_update_interval": 250, "noisy": NoisyNetwork()}
 
 

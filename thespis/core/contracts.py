@@ -178,7 +178,7 @@ class Curriculum(Protocol[State]):
     name: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
     needs_critique: ClassVar[bool]
-    """Whether :meth:`update` needs the critic's estimates: a pass through the critic, unless the method reports them."""
+    """Whether :meth:`update` needs the critic's estimates: a pass through the critic if the method reports none."""
     draws_per_rollout: ClassVar[bool]
     """Whether every block of a rollout begins with fresh draws in all environments, which then play the same level
     again where an episode ends early. Else every episode is drawn on its own."""

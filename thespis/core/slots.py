@@ -97,6 +97,7 @@ _TABLE = {
     "thespis.methods.online.drq_v2:Augmentation": "RandomShift",
     "thespis.methods.online.n_step_q:Bootstrap": "QLearning Sarsa",
     "thespis.nets.recurrent:RecurrentCore": "thespis.nets.body:GRU thespis.nets.lstm:LSTM thespis.nets.elstm:ELSTM",
+    "thespis.nets.noisy:NetworkNoise": "NoisyNetwork",
     "thespis.nets.set_attention:SetEncoder": "SetAttention",
     "thespis.nets.cnn:ImageEncoder": "NatureCNN MinAtarCNN ImpalaCNN thespis.nets.resnet:ResNet",
     "thespis.papers.a_lol.method:ImportanceRatio": "SequenceRatio TokenRatio",

@@ -166,43 +166,42 @@ def judge_pairs(
     every environment the interval of the difference, at the look's error rate, lies within the margin: ``margins``, one
     for each environment in the units of the measure, or :data:`LEVEL_MARGIN` standard deviations.
     """
-    verdict = None
+    decided = None
     for look in looks:
         if len(a) < look.num_pairs:
             break
         left, right = a[: look.num_pairs], b[: look.num_pairs]
-        verdict = _judge_look(left, right, look, margins)
-        if verdict.verdict != UNDECIDED:
+        combined = combined_differences(left, right)
+        p_value, verdict = sign_flip_p_value(combined), UNDECIDED
+        if p_value <= look.error_rate:
+            verdict = SHOWN if combined.mean() > 0 else CONTRADICTED
+        elif _are_level(left, right, look.error_rate, margins):
+            verdict = LEVEL
+        decided = look, left, right, combined, p_value, verdict
+        if verdict != UNDECIDED:
             break
-    return verdict
-
-
-def _judge_look(
-    a: Float[np.ndarray, "pair env"], b: Float[np.ndarray, "pair env"], look: Look, margins: Sequence[float] | None
-) -> PairedVerdict:
-    combined = combined_differences(a, b)
-    p_value = sign_flip_p_value(combined)
-    if p_value <= look.error_rate:
-        verdict = SHOWN if combined.mean() > 0 else CONTRADICTED
-    else:
-        within = [
-            _is_level(x, y, look.error_rate, None if margins is None else margins[i])
-            for i, (x, y) in enumerate(zip(a.T, b.T, strict=True))
-        ]
-        verdict = LEVEL if all(within) else UNDECIDED
-    estimates = tuple(paired_estimate(x, y) for x, y in zip(a.T, b.T, strict=True))
+    if decided is None:
+        return None
+    look, left, right, combined, p_value, verdict = decided
+    estimates = tuple(paired_estimate(x, y) for x, y in zip(left.T, right.T, strict=True))
     to_decide = pairs_to_show(float(combined.mean()), float(combined.std(ddof=1))) if verdict == UNDECIDED else None
     return PairedVerdict(verdict, look.num_pairs, look.error_rate, p_value, estimates, to_decide)
 
 
-def _is_level(a: np.ndarray, b: np.ndarray, error_rate: float, margin: float | None) -> bool:
-    """Whether the interval of the difference lies within the margin, in natural units or in deviations of seeds."""
-    estimate = paired_estimate(a, b, error_rate)
-    if margin is not None:
-        return max(map(abs, estimate.interval)) <= margin
-    if estimate.effect_interval is None:  # no seed differs from another
-        return estimate.mean == 0
-    return max(map(abs, estimate.effect_interval)) <= LEVEL_MARGIN
+def _are_level(
+    a: Float[np.ndarray, "pair env"],
+    b: Float[np.ndarray, "pair env"],
+    error_rate: float,
+    margins: Sequence[float] | None,
+) -> bool:
+    """Whether in every environment the interval of the difference lies within the margin."""
+    deviations = np.sqrt((a.var(axis=0, ddof=1) + b.var(axis=0, ddof=1)) / 2)
+    limits = LEVEL_MARGIN * deviations if margins is None else np.asarray(margins)
+    differences = (a - b).T
+    if any(abs(difference.mean()) > margin for difference, margin in zip(differences, limits, strict=True)):
+        return False  # whatever the intervals
+    intervals = (mean_interval(difference, error_rate) for difference in differences)
+    return all(max(map(abs, interval)) <= margin for interval, margin in zip(intervals, limits, strict=True))
 
 
 def pairs_to_show(mean: float, deviation: float, power: float = 0.8, error_rate: float = ERROR_RATE) -> int | None:

@@ -16,6 +16,7 @@ matrices with noise are never formed, as a product with factorised noise is that
 
 from __future__ import annotations
 
+import abc
 from typing import TypeVar
 
 import equinox as eqx
@@ -29,7 +30,15 @@ from thespis.nets.mlp import Linear
 Network = TypeVar("Network", bound=PyTree)
 
 
-class NoisyLinear(eqx.Module):
+class NoisyLayer(eqx.Module):
+    """A layer whose parameters are random: called as it is, it uses their means. Abstract."""
+
+    @abc.abstractmethod
+    def draw(self, key: Key[Array, ""]) -> eqx.Module:
+        """The layer with fresh noise. Parameters of an ensemble have a leading axis, and members noise of their own."""
+
+
+class NoisyLinear(NoisyLayer):
     """Linear layer with Gaussian parameters; called without drawn noise, it uses their means.
 
     Standard deviations may become negative: only their magnitude matters.
@@ -52,6 +61,15 @@ class NoisyLinear(eqx.Module):
         """Mean biases."""
         return self.mean.bias
 
+    def draw(self, key: Key[Array, ""]) -> DrawnLinear:
+        """The layer with factorised noise."""
+        in_key, out_key = jax.random.split(key)
+        shape = self.mean.weight.shape
+        in_noise = scale_noise(jax.random.normal(in_key, shape[:-1]))
+        return DrawnLinear(
+            self.mean, self.std, in_noise, scale_noise(jax.random.normal(out_key, (*shape[:-2], shape[-1])))
+        )
+
 
 class DrawnLinear(eqx.Module):
     """A :class:`NoisyLinear` with drawn noise, one number (after ``f``) for each input and each output."""
@@ -71,7 +89,15 @@ class DrawnLinear(eqx.Module):
         return self.mean.bias
 
 
-class NoisyNetwork(eqx.Module):
+class NetworkNoise(eqx.Module):
+    """Slot: which layers of a network are random, and how, to explore in place of random actions."""
+
+    @abc.abstractmethod
+    def add_noise(self, network: Network) -> Network:
+        """The network with a :class:`NoisyLayer` in place of layers that are to be random; means as they were."""
+
+
+class NoisyNetwork(NetworkNoise):
     """Noisy network (Fortunato et al., 2018): every linear layer has learned noise.
 
     As a setting, it takes the place of epsilon-greedy exploration: noise is drawn for every row and step while acting
@@ -95,7 +121,7 @@ class NoisyNetwork(eqx.Module):
 
 def has_noise(network: PyTree) -> bool:
     """Whether a network has noisy layers."""
-    return any(isinstance(x, NoisyLinear) for x in jax.tree.leaves(network, is_leaf=_is_noisy))
+    return any(isinstance(x, NoisyLayer) for x in jax.tree.leaves(network, is_leaf=_is_noisy))
 
 
 def draw_noise(network: Network, key: Key[Array, ""]) -> Network:
@@ -104,18 +130,11 @@ def draw_noise(network: Network, key: Key[Array, ""]) -> Network:
     Members of an ensemble, whose parameters have a leading axis, get noise of their own.
     """
     layers, tree = jax.tree.flatten(network, is_leaf=_is_noisy)
-    noisy = [i for i, layer in enumerate(layers) if isinstance(layer, NoisyLinear)]
+    noisy = [i for i, layer in enumerate(layers) if isinstance(layer, NoisyLayer)]
     if not noisy:
         return network
     for i, layer_key in zip(noisy, jax.random.split(key, len(noisy)), strict=True):
-        in_key, out_key = jax.random.split(layer_key)
-        shape = layers[i].mean.weight.shape
-        layers[i] = DrawnLinear(
-            layers[i].mean,
-            layers[i].std,
-            scale_noise(jax.random.normal(in_key, shape[:-1])),
-            scale_noise(jax.random.normal(out_key, (*shape[:-2], shape[-1]))),
-        )
+        layers[i] = layers[i].draw(layer_key)
     return jax.tree.unflatten(tree, layers)
 
 
@@ -125,4 +144,4 @@ def scale_noise(x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
 
 
 def _is_noisy(x: PyTree) -> bool:
-    return isinstance(x, NoisyLinear)
+    return isinstance(x, NoisyLayer)

@@ -49,7 +49,7 @@ from thespis.learners.off_policy.discrete_q import (
     PerEpisode,
 )
 from thespis.learners.optim.optimizers import LearningRate, Optimizer, OptimizerFactory, build_optimizer
-from thespis.nets.noisy import NoisyNetwork, draw_noise
+from thespis.nets.noisy import NetworkNoise, draw_noise
 
 
 class C51(EpsilonGreedy, DiscreteQMethod):
@@ -71,7 +71,7 @@ class C51(EpsilonGreedy, DiscreteQMethod):
     """When the exploring ensemble member changes: PerEpisode or PerStep."""
     double_q: bool = eqx.field(static=True, default=False)
     """Double Q-learning: the online network chooses the next action, the target network evaluates it."""
-    noisy: NoisyNetwork | None = None
+    noisy: NetworkNoise | None = None
     """Exploration by noisy layers: None (epsilon-greedy) or NoisyNetwork."""
     v_min: float = eqx.field(static=True, default=-10.0)
     """Smallest discounted return that can be represented."""

@@ -38,7 +38,7 @@ from thespis.learners.off_policy.discrete_q import (
     legal_q_values,
 )
 from thespis.learners.optim.optimizers import LearningRate, Optimizer, OptimizerFactory, build_optimizer
-from thespis.nets.noisy import NoisyNetwork, draw_noise
+from thespis.nets.noisy import NetworkNoise, draw_noise
 from thespis.objectives.value_losses import double_q_value, huber_loss
 
 
@@ -53,7 +53,7 @@ class DQN(EpsilonGreedy, DiscreteQMethod):
     """TD error, in units of reward, beyond which the Huber loss is linear; a large value gives the squared error."""
     double_q: bool = eqx.field(static=True, default=True)
     """Double Q-learning: the online network chooses the next action, the target network evaluates it."""
-    noisy: NoisyNetwork | None = None
+    noisy: NetworkNoise | None = None
     """Exploration by noisy layers: None (epsilon-greedy) or NoisyNetwork."""
     target_network: TargetUpdate = PeriodicCopy()
     """Target network update: PeriodicCopy, or IteratedTargets (a chain of networks, several Bellman updates at
