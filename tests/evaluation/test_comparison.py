@@ -38,7 +38,37 @@ def test_comparisons_are_strict_json():
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     assert data["groups"][0]["scores"] == HIGH.tolist()
     assert data["groups"][1]["interval"] is None
-    assert set(data["pairs"][0]) == {"a", "b", "probability", "interval", "verdict", "sentence"}
+    names = {"a", "b", "probability", "interval", "verdict", "sentence", "paired", "pairs_to_show"}
+    assert set(data["pairs"][0]) == names and data["pairs"][0]["paired"] is None
+
+
+def test_equal_seeds_are_compared_pair_by_pair():
+    """Groups that overlap are told apart by their differences, whatever the order of their seeds."""
+    seeds, order = [3, 1, 4, 5, 9, 2, 6], [6, 0, 5, 1, 4, 2, 3]
+    low = np.array([10.0, 400.0, 90.0, 200.0, 33.0, 250.0, 120.0])
+    high = low + np.array([4.0, 6.0, 5.0, 3.0, 7.0, 5.0, 5.0])
+    shuffled = {"a": [seeds[i] for i in order], "b": seeds}
+    pair = compare_groups({"a": high[order], "b": low}, seeds=shuffled).pairs[0]
+    assert compare_groups({"a": high[order], "b": low}).pairs[0].verdict == "not distinguishable"
+    assert pair.verdict == "better" and pair.paired.mean == pytest.approx(5.0) and pair.paired.num_pairs == 7
+    assert pair.paired_sentence.startswith("difference of 7 pairs of equal seeds: 5 (95% interval 4.000 to 6.000")
+    worse = compare_groups({"b": low, "a": high[order]}, seeds=shuffled).pairs[0]
+    assert worse.verdict == "worse" and worse.sentence == "b is worse than a"
+
+
+def test_pairs_that_do_not_decide_say_how_many_would():
+    rng = np.random.default_rng(2)
+    groups = {"a": rng.normal(0.3, 1, 10), "b": rng.normal(0, 1, 10)}
+    pair = compare_groups(groups, seeds={"a": range(10), "b": range(10)}).pairs[0]
+    assert pair.sentence == "a and b are not distinguishable with this many seeds (10 pairs)"
+    assert pair.paired_sentence.endswith(f"if it is real, about {pair.pairs_to_show} pairs show it")
+    assert pair.pairs_to_show > 10
+
+
+def test_few_equal_seeds_are_no_pairs():
+    seeds = {"a": range(6), "b": range(1, 7)}  # five in common
+    pair = compare_groups({"a": HIGH, "b": LOW}, seeds=seeds).pairs[0]
+    assert pair.paired is None and pair.paired_sentence == "" and pair.verdict == "better"
 
 
 def test_one_group_is_refused():

@@ -1,8 +1,10 @@
 """Comparison of groups of runs: which is better, and whether there are enough seeds to say so.
 
 Runs of the same settings on the same environment form a group; a seed's score is its mean return over the
-episodes of the final evaluation. The verdict on a pair is *better* or *worse* only if the interval of
-the probability of improvement excludes one half.
+episodes of the final evaluation. Groups that share at least six seeds are compared pair by pair, as equal seeds have
+equal environments and starts: the verdict is *better* or *worse* only if the interval of the mean difference excludes 0
+(:mod:`thespis.evaluation.paired`). For other groups, the interval of the probability of improvement must exclude one
+half.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from numpy.typing import ArrayLike
 
 from thespis.core.errors import UserError
 from thespis.envs.return_bounds import return_bounds
+from thespis.evaluation import formatting
 from thespis.evaluation.formatting import HELD_OUT_SCORES
+from thespis.evaluation.paired import ERROR_RATE, PairedEstimate, min_pairs, paired_estimate, pairs_to_show
 from thespis.evaluation.run_view import flatten_config
 from thespis.evaluation.statistics import Interval, bootstrap_interval, iqm, probability_of_improvement
 from thespis.runs.store import RunDirectory
@@ -69,6 +73,25 @@ class PairComparison:
     interval: Interval | None
     verdict: str
     sentence: str
+    paired: PairedEstimate | None = None
+    """Differences of equal seeds; ``None`` with fewer than 6 of them."""
+    pairs_to_show: int | None = None
+    """Pairs with which a test would find a difference as large as this one with a probability of 0.8."""
+
+    @property
+    def paired_sentence(self) -> str:
+        """The differences of equal seeds in words; empty without them."""
+        if self.paired is None:
+            return ""
+        low, high = self.paired.interval
+        mean, interval = formatting.format_number(self.paired.mean), formatting.format_interval((low, high))
+        text = f"difference of {self.paired.num_pairs} pairs of equal seeds: {mean} (95% interval {interval}"
+        if self.paired.effect is not None:
+            text += f"; {formatting.format_number(self.paired.effect, 2)} standard deviations"
+        text += f"; p {formatting.format_number(self.paired.p_value, 2)})"
+        if low <= 0.0 <= high and self.pairs_to_show is not None:
+            text += f"; if it is real, about {self.pairs_to_show:,} pairs show it"
+        return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,10 +106,15 @@ class RunComparison:
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
-def compare_groups(groups: Mapping[str, ArrayLike], bounds: Interval | None = None) -> RunComparison:
+def compare_groups(
+    groups: Mapping[str, ArrayLike],
+    bounds: Interval | None = None,
+    seeds: Mapping[str, Sequence[int]] | None = None,
+) -> RunComparison:
     """Compare groups of scores ``[seed]``, which lie within ``bounds`` if given, by name.
 
-    Raises :class:`UserError` for fewer than two groups.
+    ``seeds``: the seed of each score; scores of equal seeds are compared pair by pair. Raises :class:`UserError` for
+    fewer than two groups.
     """
     if len(groups) < 2:
         raise UserError(f"there is nothing to compare: all runs are of one kind ({', '.join(groups) or 'none'})")
@@ -95,19 +123,39 @@ def compare_groups(groups: Mapping[str, ArrayLike], bounds: Interval | None = No
         GroupSummary(name, tuple(values.tolist()), iqm(values), bootstrap_interval(values, bounds=bounds))
         for name, values in scores.items()
     )
-    pairs = tuple(_compare_pair(a, b, scores[a], scores[b]) for a, b in itertools.combinations(scores, 2))
-    return RunComparison(summaries, pairs)
+    pairs = [_compare_pair(a, b, scores[a], scores[b]) for a, b in itertools.combinations(scores, 2)]
+    if seeds is not None:
+        by_seed = {name: dict(zip(seeds[name], values, strict=True)) for name, values in scores.items()}
+        pairs = [_with_differences(pair, by_seed[pair.a], by_seed[pair.b]) for pair in pairs]
+    return RunComparison(summaries, tuple(pairs))
+
+
+def _with_differences(pair: PairComparison, a: dict[int, float], b: dict[int, float]) -> PairComparison:
+    """The comparison with the differences of the seeds that both groups have."""
+    common = [seed for seed in a if seed in b]
+    if len(common) < min_pairs(ERROR_RATE):
+        return pair
+    left, right = np.array([(a[seed], b[seed]) for seed in common]).T
+    paired = paired_estimate(left, right)
+    needed = pairs_to_show(paired.mean, float((left - right).std(ddof=1)))
+    side = (paired.interval[0] > 0) - (paired.interval[1] < 0)
+    verdict, sentence = _verdict(pair.a, pair.b, side, f"{len(common)} pairs")
+    return dataclasses.replace(pair, verdict=verdict, sentence=sentence, paired=paired, pairs_to_show=needed)
 
 
 def _compare_pair(a: str, b: str, a_scores: np.ndarray, b_scores: np.ndarray) -> PairComparison:
     probability, limits = probability_of_improvement(a_scores, b_scores)
-    if limits is None or limits[0] <= 0.5 <= limits[1]:
-        verdict = "not distinguishable"
-        sentence = f"{a} and {b} are not distinguishable with this many seeds ({len(a_scores)} and {len(b_scores)})"
-    else:
-        verdict = "better" if limits[0] > 0.5 else "worse"
-        sentence = f"{a} is {verdict} than {b}"
-    return PairComparison(a, b, probability, limits, verdict, sentence)
+    side = 0 if limits is None else (limits[0] > 0.5) - (limits[1] < 0.5)
+    counts = f"{len(a_scores)} and {len(b_scores)}"
+    return PairComparison(a, b, probability, limits, *_verdict(a, b, side, counts))
+
+
+def _verdict(a: str, b: str, side: int, counts: str) -> tuple[str, str]:
+    """The verdict and its sentence; ``side``: 1 where ``a`` is better, -1 where it is worse, 0 where one cannot say."""
+    if side == 0:
+        return "not distinguishable", f"{a} and {b} are not distinguishable with this many seeds ({counts})"
+    verdict = "better" if side > 0 else "worse"
+    return verdict, f"{a} is {verdict} than {b}"
 
 
 def group_runs(run_dirs: Sequence[str | Path], mode: str = "greedy") -> list[RunGroup]:

@@ -109,7 +109,8 @@ def _comparison_section(groups: list[RunGroup], runs: dict[Path, RunView]) -> st
         verdict = html_page.verdict_box([f"All runs have the same settings, {group.name}: {seeds} together."])
         pairs = ""
     else:
-        comparison = compare_groups({group.name: np.array(group.scores) for group in groups}, bounds)
+        scores = {group.name: np.array(group.scores) for group in groups}
+        comparison = compare_groups(scores, bounds, {group.name: group.seeds for group in groups})
         summaries = comparison.groups
         verdict = html_page.verdict_box([f"{pair.sentence}." for pair in comparison.pairs])
         pairs = _pair_table(comparison)
@@ -151,14 +152,15 @@ def _comparison_figure(lines: Sequence[LearningCurve], summaries: Sequence[Group
 
 
 def _pair_table(comparison: RunComparison) -> str:
-    return html_page.table(
-        ["", "probability of improvement", "95% interval", "verdict"],
-        [
-            [f"{p.a} over {p.b}", f"{p.probability:.2f}", _format_share_interval(p.interval), p.verdict]
-            for p in comparison.pairs
-        ],
-        numeric_columns=(1, 2),
-    )
+    headings = ["", "probability of improvement", "95% interval", "mean difference of equal seeds", "95% interval"]
+    rows = []
+    for p in comparison.pairs:
+        difference = ("–", "too few equal seeds")
+        if p.paired is not None:
+            difference = formatting.format_number(p.paired.mean), formatting.format_interval(p.paired.interval)
+        probability = f"{p.probability:.2f}", _format_share_interval(p.interval)
+        rows.append([f"{p.a} over {p.b}", *probability, *difference, p.verdict])
+    return html_page.table([*headings, "verdict"], rows, numeric_columns=(1, 2, 3, 4))
 
 
 def _format_share_interval(interval: tuple[float, float] | None) -> str:

@@ -39,7 +39,11 @@ class CompareCommand:
         mode = "sampled" if self.sampled else "greedy"
         groups = group_runs(self.directories, mode)
         bounds = groups[0].bounds if groups else None
-        comparison = compare_groups({group.name: np.array(group.scores) for group in groups}, bounds)
+        comparison = compare_groups(
+            {group.name: np.array(group.scores) for group in groups},
+            bounds,
+            {group.name: group.seeds for group in groups},
+        )
         if self.plot:
             from thespis.evaluation.report import write_comparison_plot
 
@@ -69,3 +73,5 @@ def _print_comparison(out: CommandOutput, comparison: RunComparison, title: str)
         out.print(
             Text(f"probability that a seed of {pair.a} beats one of {pair.b}: {pair.probability:.2f} ({interval})")
         )
+        if pair.paired_sentence:
+            out.print(Text(pair.paired_sentence))
