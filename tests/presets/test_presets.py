@@ -11,6 +11,7 @@ from thespis.api import build_config
 from thespis.core.errors import UserError
 from thespis.envs.compiled.gymnax import ENV_NAMES
 from thespis.envs.registry import resolve_env
+from thespis.learners.off_policy.actor_regularizers import BehaviorCloning
 from thespis.learners.optim.optimizers import LinearSchedule
 from thespis.methods.online.dqn import DQN
 from thespis.methods.online.ppo import PPO
@@ -60,6 +61,9 @@ def test_environments_of_this_package_are_known_by_their_whole_name():
     assert apply("ppo", "thespis:maze").preset is None, "it is asked for by its name"
     levels = apply("ppo", "thespis:maze", preset="ppo/levels").method
     assert levels.share_body and levels.memory.hidden_size == 256
+    assert apply("td3", "Hopper-v5").preset["name"] == "td3/Hopper-v5"
+    cloning = apply("td3", "Hopper-v5", preset="td3/demonstrations").method
+    assert cloning.actor_regularizer == BehaviorCloning(0.1) and cloning.layer_norm
     points = find_preset("auto", "sac", "gymnasium:gymnasium_robotics:PointMaze_UMaze-v3")
     assert points.settings["feed.relabel"] == "HindsightFuture"
 
