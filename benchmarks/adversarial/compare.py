@@ -25,8 +25,17 @@ CASES: dict[str, dict[str, Any]] = {
     "gail-cartpole": {"algorithm": "gail", "env": "CartPole-v1", "expert": ("ppo", 100_000), "episodes": 1},
     "gail-pendulum": {"algorithm": "gail", "env": "Pendulum-v1", "expert": ("sac", 20_000), "episodes": 10},
     "airl-pendulum": {"algorithm": "airl", "env": "Pendulum-v1", "expert": ("sac", 20_000), "episodes": 10},
+    "gail-halfcheetah": {
+        "algorithm": "gail",
+        "env": "HalfCheetah-v5",
+        "peer_env": "HalfCheetah-v4",
+        "expert": ("sac", 60_000),
+        "episodes": 10,
+    },
 }
-"""Algorithm, environment, the expert's method and steps, and the number of its episodes."""
+"""Algorithm, environment, the expert's method and steps, and the number of its episodes.
+
+The library's version of Gymnasium has no v5 of HalfCheetah, whose dynamics and reward are those of v4."""
 STEPS, NUM_ENVS, NUM_STEPS, BATCH, UPDATES = 200_000, 8, 128, 256, 4
 
 
@@ -75,7 +84,7 @@ def theirs(case: dict[str, Any], data: Path, seed: int, out: Path) -> dict[str, 
     ppo = {"n_steps": NUM_STEPS, "batch_size": 64, "n_epochs": 10, "gamma": 0.95, "learning_rate": 3e-4}
     work = {
         "algorithm": case["algorithm"],
-        "env": case["env"],
+        "env": case.get("peer_env", case["env"]),
         "data": str(data / "data.npz"),
         "steps": STEPS,
         "seed": seed,
