@@ -51,7 +51,7 @@ def test_equal_seeds_are_compared_pair_by_pair():
     pair = compare_groups({"a": high[order], "b": low}, seeds=shuffled).pairs[0]
     assert compare_groups({"a": high[order], "b": low}).pairs[0].verdict == "not distinguishable"
     assert pair.verdict == "better" and pair.paired.mean == pytest.approx(5.0) and pair.paired.num_pairs == 7
-    assert pair.paired_sentence.startswith("difference of 7 pairs of equal seeds: 5 (95% interval 4.000 to 6.000")
+    assert pair.paired_sentence.startswith("mean difference of 7 pairs of equal seeds: 5 (95% interval 4.000 to 6.000")
     worse = compare_groups({"b": low, "a": high[order]}, seeds=shuffled).pairs[0]
     assert worse.verdict == "worse" and worse.sentence == "b is worse than a"
 

@@ -85,7 +85,7 @@ class PairComparison:
             return ""
         low, high = self.paired.interval
         mean, interval = formatting.format_number(self.paired.mean), formatting.format_interval((low, high))
-        text = f"difference of {self.paired.num_pairs} pairs of equal seeds: {mean} (95% interval {interval}"
+        text = f"mean difference of {self.paired.num_pairs} pairs of equal seeds: {mean} (95% interval {interval}"
         if self.paired.effect is not None:
             text += f"; {formatting.format_number(self.paired.effect, 2)} standard deviations"
         text += f"; p {formatting.format_number(self.paired.p_value, 2)})"

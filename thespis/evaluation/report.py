@@ -152,15 +152,16 @@ def _comparison_figure(lines: Sequence[LearningCurve], summaries: Sequence[Group
 
 
 def _pair_table(comparison: RunComparison) -> str:
-    headings = ["", "probability of improvement", "95% interval", "mean difference of equal seeds", "95% interval"]
     rows = []
     for p in comparison.pairs:
-        difference = ("–", "too few equal seeds")
+        difference = "too few equal seeds"
         if p.paired is not None:
-            difference = formatting.format_number(p.paired.mean), formatting.format_interval(p.paired.interval)
-        probability = f"{p.probability:.2f}", _format_share_interval(p.interval)
-        rows.append([f"{p.a} over {p.b}", *probability, *difference, p.verdict])
-    return html_page.table([*headings, "verdict"], rows, numeric_columns=(1, 2, 3, 4))
+            interval = formatting.format_interval(p.paired.interval)
+            difference = f"{formatting.format_number(p.paired.mean)} ({interval})"
+        probability = f"{p.probability:.2f} ({_format_share_interval(p.interval)})"
+        rows.append([f"{p.a} over {p.b}", probability, difference, p.verdict])
+    headings = ["", "probability of improvement", "mean difference of equal seeds", "verdict"]
+    return html_page.table(headings, rows, numeric_columns=(1, 2))
 
 
 def _format_share_interval(interval: tuple[float, float] | None) -> str:
