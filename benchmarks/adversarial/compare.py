@@ -75,7 +75,7 @@ def ours(case: dict[str, Any], data: Path, seed: int, out: Path) -> dict[str, fl
         episodes=20,
     )
     timing, final = (json.loads((run.path / name).read_text()) for name in ("timing.json", "final.json"))
-    seconds = timing["program"] + timing["compile"]
+    seconds = sum(timing.get(phase, 0.0) for phase in ("compile", "program", "acting", "environment", "learning"))
     return {"seconds": seconds, "return": statistics.mean(final["greedy"]["scores"][0])}
 
 
