@@ -6,6 +6,7 @@ is the protocol of the network that on-policy learning needs, for one agent or f
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -334,8 +335,7 @@ class RolloutProcessor(eqx.Module):
         steps = eqx.tree_at(lambda s: s.extras, steps, {"log_prob": jnp.zeros(steps.reward.shape)})
         batch = Batch(steps, mask, network.init_memory(1), jnp.zeros((), "int32"))
         critique = self.critique(normalizer_states, self.compute_advantages(network, normalizer_states, batch))
-        value, advantage = critique.value[:, 0], critique.advantage[:, 0]
-        return Critique(value=value, advantage=advantage, discount=self.discount)
+        return dataclasses.replace(jax.tree.map(lambda x: x[..., 0], critique), discount=self.discount)
 
     def critique(self, normalizer_states: NormalizerStates, rollout: RolloutWithAdvantages) -> Critique:
         """Values and advantages of a rollout ``[time, row]``, in the environment's units of reward."""
