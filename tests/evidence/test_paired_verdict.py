@@ -7,12 +7,11 @@ import pytest
 from simulated_scores import draw_scores
 
 from thespis.evaluation.paired import min_pairs
+from thespis.evidence.claims import CONTRADICTED, SHOWN
 from thespis.evidence.paired_verdict import (
-    CONTRADICTED,
     DEFAULT_LOOKS,
     LEVEL,
     SHORT_LOOKS,
-    SHOWN,
     UNDECIDED,
     judge_pairs,
     plan_looks,

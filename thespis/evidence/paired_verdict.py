@@ -21,9 +21,10 @@ from thespis.evaluation.paired import (
     pairs_to_show,
     sign_flip_p_value,
 )
+from thespis.evidence.claims import CONTRADICTED, SHOWN
 
-SHOWN, CONTRADICTED, LEVEL, UNDECIDED, NOT_APPLICABLE = "shown", "contradicted", "level", "undecided", "not applicable"
-"""Verdicts: better, worse, practically equal, none of these at the largest number of pairs, cannot be tried here."""
+LEVEL, UNDECIDED = "level", "undecided"
+"""Verdicts beside shown and contradicted: practically equal, and none of these at the largest number of pairs."""
 
 LEVEL_MARGIN = 0.3
 """Effect size within which two arms count as level, unless a trial declares a margin of its own."""

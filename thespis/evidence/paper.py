@@ -20,12 +20,10 @@ from thespis.core import renames
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.records import Citation
+from thespis.evaluation.paired import ERROR_RATE
 from thespis.evidence.claims import Claim
 from thespis.feedback.registry import FEEDBACKS
 from thespis.runs.config import from_config, to_config
-
-ERROR_RATE = 0.05
-"""Upper bound on the probability that a claim is decided if both arms are equal."""
 
 
 @dataclasses.dataclass(frozen=True)

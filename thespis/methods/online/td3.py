@@ -9,7 +9,6 @@ Source: Fujimoto et al., 2018, algorithm 1. Each measure can be switched off: ``
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -161,14 +160,13 @@ class TD3(DPGMethod):
     def _delayed_update(
         self, delayed: TD3DelayedState, critics: QFunction, data: NStepBatch, batch: Batch
     ) -> TD3DelayedState:
-        first = jax.tree.map(lambda x: x[:1], critics)
+        first, regularizer = jax.tree.map(lambda x: x[:1], critics), self.actor_regularizer
 
         def actor_loss(actor):
-            value = jax.vmap(lambda o, critic_input: evaluate_ensemble(first, critic_input, actor(o)[None])[0, 0])
-            loss = -masked_mean(value(data.view.observation, data.critic_observation), data.alive)
-            return loss, loss
-
-        def regularized_loss(actor, regularizer: ActorRegularizer):
+            if regularizer is None:
+                value = jax.vmap(lambda o, critic_input: evaluate_ensemble(first, critic_input, actor(o)[None])[0, 0])
+                loss = -masked_mean(value(data.view.observation, data.critic_observation), data.alive)
+                return loss, loss
             actions = jax.vmap(actor)(data.view.observation)
             both = jnp.stack([actions, data.action], axis=1)
             values = jax.vmap(lambda o, actions: evaluate_ensemble(first, o, actions)[0])(data.critic_observation, both)
@@ -177,14 +175,8 @@ class TD3(DPGMethod):
             )
             return loss, loss
 
-        regularizer = self.actor_regularizer
-        objective = actor_loss if regularizer is None else functools.partial(regularized_loss, regularizer=regularizer)
-
         actor, opt, loss, _ = gradient_step(
-            build_optimizer(self.optimizer, self.learning_rate),
-            objective,
-            delayed.actor,
-            delayed.actor_opt_state,
+            build_optimizer(self.optimizer, self.learning_rate), actor_loss, delayed.actor, delayed.actor_opt_state
         )
         target_actor = polyak_update(delayed.target_actor, actor, self.tau)
         return TD3DelayedState(actor, target_actor, polyak_update(delayed.target_critics, critics, self.tau), opt, loss)
