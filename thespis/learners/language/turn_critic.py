@@ -77,8 +77,9 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
 
     buffer_size: int = eqx.field(static=True, default=1024)
     """Number of latest dialogues that are stored."""
-    num_gradient_steps: int = eqx.field(static=True, default=20)
-    """Gradient steps of the critic on each batch."""
+    num_gradient_steps: int = eqx.field(static=True, default=50)
+    """Gradient steps of the critic on each batch. With too few the policy follows the critic's errors, and may settle
+    on wrong responses."""
     batch_size: int = eqx.field(static=True, default=32)
     """Dialogues per gradient step, from the buffer and from the newest batch each."""
     learning_rate: Number = 1e-3

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import equinox as eqx
+
 from thespis.core.records import Citation
+from thespis.data.feeds import Episodes
 from thespis.learners.language.advantage_estimators import AdvantageEstimator, NoBaseline, RewardToGo
 from thespis.learners.language.lm_policy_gradient import LMPolicyGradient
 from thespis.learners.language.policy_losses import FixedLength, LossReduction, PolicyGradient, PolicyLoss
@@ -32,6 +35,9 @@ class ArCHer(LMPolicyGradient):
     """Policy loss of the tokens: PolicyGradient, ClippedSurrogate or NegativeAwareLoss."""
     loss_reduction: LossReduction = FixedLength()
     """Average of the token losses: FixedLength, TokenMean or SequenceMean."""
+    feed: Episodes = eqx.field(static=True, default=Episodes(group_size=1, num_envs=64))
+    """Feed of dialogues: num_envs, max_steps (turns; 0: the environment's). No dialogue is compared with others of its
+    group, so that all of them may begin differently (group_size=1)."""
 
     name: ClassVar[str] = "archer"
     citations: ClassVar[tuple[Citation, ...]] = (
