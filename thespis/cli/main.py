@@ -21,6 +21,7 @@ from typing import Any, NoReturn, cast
 import tyro
 
 from thespis.cli.commands.arena import ArenaCommand
+from thespis.cli.commands.bench import BenchCommand
 from thespis.cli.commands.benchmark import BenchmarkCommand
 from thespis.cli.commands.chat import ChatCommand
 from thespis.cli.commands.collect import CollectCommand
@@ -32,6 +33,7 @@ from thespis.cli.commands.export import ExportCommand
 from thespis.cli.commands.list import ListCommand
 from thespis.cli.commands.new import NewCommand
 from thespis.cli.commands.papers import PapersCommand
+from thespis.cli.commands.plan import PlanCommand
 from thespis.cli.commands.play import PlayCommand
 from thespis.cli.commands.record import RecordCommand
 from thespis.cli.commands.report import ReportCommand
@@ -68,6 +70,8 @@ COMMANDS: dict[str, type] = {
     "serve": ServeCommand,
     "papers": PapersCommand,
     "reproduce": ReproduceCommand,
+    "plan": PlanCommand,
+    "bench": BenchCommand,
     "benchmark": BenchmarkCommand,
     "list": ListCommand,
     "new": NewCommand,

@@ -40,6 +40,8 @@ class PairedEstimate:
     """Mean difference, in the units of the measure."""
     interval: Interval
     """Interval of the mean difference at the level of 1 minus the error rate."""
+    deviation: float
+    """Standard deviation of seeds: the root mean square of both groups'."""
     effect: float | None
     """Effect size; ``None`` if no seed differs from another within an arm."""
     effect_interval: Interval | None
@@ -63,7 +65,7 @@ def paired_estimate(a: ArrayLike, b: ArrayLike, error_rate: float = ERROR_RATE) 
     effect, effect_interval = None, None
     if deviation > 0:
         effect, effect_interval = mean / deviation, (interval[0] / deviation, interval[1] / deviation)
-    return PairedEstimate(n, mean, interval, effect, effect_interval, sign_flip_p_value(differences))
+    return PairedEstimate(n, mean, interval, deviation, effect, effect_interval, sign_flip_p_value(differences))
 
 
 def sign_flip_p_value(differences: Float[np.ndarray, " pair"]) -> float:

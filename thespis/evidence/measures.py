@@ -165,6 +165,17 @@ def overestimation() -> Measure:
     return Measure("over-estimation of the critic", lambda run: _value_errors(run, lambda error: error.mean()), False)
 
 
+def relative_overestimation() -> Measure:
+    """Over-estimation as a share of the range of realised returns, from the lowest to the highest of all episodes."""
+
+    def shares(run: Run) -> Float[np.ndarray, " seed"]:
+        realised = np.asarray(_require_calibration(run)["realised"], np.float64)
+        realised = realised[np.isfinite(realised)]
+        return overestimation().compute(run) / max(float(np.ptp(realised)), 1e-12)
+
+    return Measure("over-estimation of the critic as a share of the range of returns", shares, False)
+
+
 def calibration_error() -> Measure:
     """Mean absolute difference of the critic's prediction and the realised discounted return."""
     return Measure("error of the critic", lambda run: _value_errors(run, lambda error: np.abs(error).mean()), False)
@@ -238,10 +249,15 @@ def _forward_fill(values: Float[np.ndarray, "seed row"]) -> Float[np.ndarray, "s
     return np.take_along_axis(values, np.where(last < 0, first, last), axis=1)
 
 
-def _value_errors(run: Run, reduce: Callable[[np.ndarray], float]) -> Float[np.ndarray, " seed"]:
+def _require_calibration(run: Run) -> dict[str, Any]:
     pairs = _require_final(run)["calibration"]
     if pairs is None:
         raise UserError(f"{run.path}: {run.config['method_name']} has no critic to compare with returns")
+    return pairs
+
+
+def _value_errors(run: Run, reduce: Callable[[np.ndarray], float]) -> Float[np.ndarray, " seed"]:
+    pairs = _require_calibration(run)
     predicted, realised = (np.asarray(pairs[name], np.float64) for name in ("predicted", "realised"))
     seed = np.asarray(pairs["seed"])
     errors = [predicted[seed == i] - realised[seed == i] for i in range(len(run.config["seeds"]))]

@@ -9,7 +9,7 @@ from typing import Any
 from thespis.core.errors import UserError
 from thespis.evaluation import formatting
 from thespis.evidence import record
-from thespis.evidence.paper import Paper, digest, upgrade_declaration
+from thespis.evidence.paper import PairedTrial, Paper, digest, upgrade_declaration
 from thespis.runtime import disk
 
 _INDEX_HEADER = """# Papers
@@ -19,11 +19,18 @@ Every paper below is implemented here, and its claim was tested in a trial that 
 - `thespis papers` lists all papers; `thespis papers ID` shows the parts of one and how to use them;
 - `thespis reproduce ID` trains the arms of its miniature, a small version of the experiment, and prints the verdict.
 
-*Shown*: every inequality holds over its whole confidence interval. *Contradicted*: the opposite of at least one does.
-*Not shown*: anything else. The inequalities, the budget and the rule for adding seeds are fixed in the paper's file
-before the first run, and no verdict is edited. Where arms are compared, the estimate is the probability that a seed of
-the first arm does better; 0.5 is no difference. A miniature can show that an effect exists, but seldom how large it is
-in the paper. `thespis papers --write docs` generates this page and the page of each paper.
+*Protocol 2*: seeds of two arms are compared pair by pair on a bench whose controls have passed. One headline is the
+verdict: *shown* or *contradicted* by an exact test, *level* if the arms are practically equal, *undecided* if there
+were too few pairs. Mechanisms and context are tabled beside it ([how](adding-a-paper.md)).
+
+*Protocol 1*, an earlier one: every inequality had to hold over its whole confidence interval; *contradicted* if the
+opposite of at least one does, *not shown* for anything else. Most of these trials could not have shown anything,
+with so few seeds or in environments in which nothing differs: they are being repeated. The estimate is the
+probability that a seed of the first arm does better; 0.5 is no difference.
+
+Claims, budget and the rule for adding seeds are fixed in the paper's file before the first run, and no verdict is
+edited. A miniature can show that an effect exists, but seldom how large it is in the paper. `thespis papers --write
+docs` generates this page and the page of each paper.
 """
 
 
@@ -36,6 +43,11 @@ def verdict_status(paper: Paper, record: dict[str, Any] | None) -> str:
     except UserError:
         is_current = False
     return record["verdict"] if is_current else "outdated"
+
+
+def protocol_number(paper: Paper) -> int:
+    """The protocol of a paper's trial: 1 or 2."""
+    return 2 if isinstance(paper.miniature, PairedTrial) else 1
 
 
 def write_pages(papers: Sequence[Paper], evidence: Path, directory: Path) -> None:
@@ -51,11 +63,10 @@ def write_pages(papers: Sequence[Paper], evidence: Path, directory: Path) -> Non
 def render_pages(papers: Sequence[Paper], evidence: Path) -> dict[str, str]:
     """Every page in Markdown, by its path below the docs directory."""
     records = {paper.id: record.read_record(evidence, paper.id) for paper in papers}
-    rows = ["| id | paper | verdict |", "| --- | --- | --- |"]
-    rows += [
-        f"| [{paper.id}](papers/{paper.id}.md) | {_citation_text(paper)} | {verdict_status(paper, records[paper.id])} |"
-        for paper in papers
-    ]
+    rows = ["| id | paper | verdict | protocol |", "| --- | --- | --- | ---: |"]
+    for paper in papers:
+        verdict, protocol = verdict_status(paper, records[paper.id]), protocol_number(paper)
+        rows.append(f"| [{paper.id}](papers/{paper.id}.md) | {_citation_text(paper)} | {verdict} | {protocol} |")
     index = {"papers.md": "\n".join([_INDEX_HEADER, *rows, ""])}
     return index | {f"papers/{paper.id}.md": _paper_page(paper, records[paper.id]) for paper in papers}
 
@@ -73,20 +84,69 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None) -> str:
     arm_steps = "".join(f" ({arm.name}: {arm.steps:,})" for arm in trial.arms if arm.steps)
     lines += [
         f"Miniature: {', '.join(trial.envs)}, {trial.steps:,} steps per seed{arm_steps}, "
-        f"at most {trial.max_looks * trial.seeds_per_look} seeds per arm. Verdict: "
+        f"at most {trial.most_seeds} seeds per arm. Verdict: "
         f"**{verdict_status(paper, record)}**.",
         "",
     ]
-    lines += _findings_table(record) if record else [f"- {claim.sentence}" for claim in trial.claims]
+    lines += (
+        _findings_table(record) if record else [f"- {kind}: {claim.sentence}" for kind, claim in trial.named_claims]
+    )
     lines += ["", paper.remarks] if paper.remarks else []
+    if paper.fidelity:
+        lines += ["", "Compared with the authors' code or listing:", ""]
+        lines += ["| point | authors | here |", "| --- | --- | --- |"]
+        lines += [f"| {one.point} | {one.authors} | {one.ours} |" for one in paper.fidelity]
     lines += ["", f"![scores of every arm](../../evidence/{paper.id}.svg)"] if record else []
     return "\n".join([*lines, ""])
 
 
 def _findings_table(record: dict[str, Any]) -> list[str]:
+    counts = f"{len(record['seeds'])} seeds per arm, {record['minutes']:.1f} minutes"
+    if record.get("protocol") == 2:
+        rows = ["| claim | environment | difference | in sd of seeds | pairs | verdict |"]
+        rows += ["| --- | --- | ---: | ---: | ---: | --- |"]
+        rows += ["| " + " | ".join(cells) + " |" for cells in claim_cells(record)]
+        return [*rows, "", f"{counts}. Intervals have a level of 95%.", "", *_score_tables(record)]
     rows = ["| inequality | verdict | estimate | interval |", "| --- | --- | --- | --- |"]
     for finding in record["findings"]:
         interval = formatting.format_interval(finding["interval"]) if finding["interval"] else "exact"
         rows.append(f"| {finding['claim']} | {finding['verdict']} | {finding['estimate']:.3g} | {interval} |")
-    counts = f"{len(record['seeds'])} seeds per arm, {record['minutes']:.1f} minutes"
     return [*rows, "", f"{counts}, {record['level']:.1%} confidence intervals."]
+
+
+def claim_cells(record: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The rows of a paired trial's table of claims: one for each claim and environment."""
+    rows = []
+    for finding in record["findings"]:
+        claim, verdict = f"{finding['kind']}: {finding['claim']}", finding["verdict"]
+        if finding["pairs_to_decide"] is not None:
+            verdict += f" ({finding['pairs_to_decide']} pairs would decide)"
+        pairs = str(finding["pairs"])
+        if not finding["envs"]:
+            value = f"{finding['estimate']:.3g}"
+            if finding["interval"]:
+                value += f" ({formatting.format_interval(finding['interval'])})"
+            rows.append((claim, "all", value, "", pairs, verdict))
+        for number, one in enumerate(finding["envs"]):
+            difference = _with_interval(one["mean"], one["interval"])
+            effect = "" if one["effect"] is None else _with_interval(one["effect"], one["effect_interval"])
+            place = one["env"].rpartition(":")[2]
+            texts = (claim, place, difference, effect, pairs, verdict)
+            rows.append(texts if number == 0 else ("", place, difference, effect, "", ""))
+    return rows
+
+
+def _with_interval(value: float, interval: Sequence[float]) -> str:
+    return f"{formatting.format_number(value)} ({formatting.format_interval(list(interval))})"
+
+
+def _score_tables(record: dict[str, Any]) -> list[str]:
+    """The interquartile means of all arms, a row for each arm and measure."""
+    envs = record["declaration"]["envs"]
+    lines = ["| arm | measure | " + " | ".join(env.rpartition(":")[2] for env in envs) + " |"]
+    lines += ["| --- | --- |" + " ---: |" * len(envs)]
+    for measure in record["measures"]:
+        for arm, results in measure["arms"].items():
+            values = [formatting.format_number(results[env]["iqm"]) for env in envs]
+            lines.append(f"| {arm} | {measure['name']} | " + " | ".join(values) + " |")
+    return [*lines, "", "Interquartile means over seeds."]

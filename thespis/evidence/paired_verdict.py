@@ -84,27 +84,41 @@ def judge_pairs(
     """The verdict on scores of two arms, larger ones better; ``None`` with fewer pairs than the first look needs.
 
     The looks are taken in turn on the first pairs, up to the first that decides; pairs beyond its number do not count.
-    *Shown* and *contradicted*: the test of all environments together rejects, and its sign says which. *Level*: in
-    every environment the interval of the difference, at the look's error rate, lies within the margin: ``margins``, one
-    for each environment in the units of the measure, or :data:`LEVEL_MARGIN` standard deviations.
+    ``margins``: as in :func:`judge_look`.
     """
-    decided = None
+    verdict = None
     for look in looks:
         if len(a) < look.num_pairs:
             break
-        left, right = a[: look.num_pairs], b[: look.num_pairs]
-        combined = combined_differences(left, right)
-        p_value, verdict = sign_flip_p_value(combined), UNDECIDED
-        if p_value <= look.error_rate:
-            verdict = SHOWN if combined.mean() > 0 else CONTRADICTED
-        elif _are_level(left, right, look.error_rate, margins):
-            verdict = LEVEL
-        decided = look, left, right, combined, p_value, verdict
-        if verdict != UNDECIDED:
+        verdict = judge_look(a, b, look, margins)
+        if verdict.verdict != UNDECIDED:
             break
-    if decided is None:
-        return None
-    look, left, right, combined, p_value, verdict = decided
+    return verdict
+
+
+def judge_look(
+    a: Float[np.ndarray, "pair env"],
+    b: Float[np.ndarray, "pair env"],
+    look: Look,
+    margins: Sequence[float] | None = None,
+) -> PairedVerdict:
+    """The verdict of one look on its first pairs.
+
+    *Shown* and *contradicted*: the test of all environments together rejects, and its sign says which. *Level*: in
+    every environment the interval of the difference, at the look's error rate, lies within the margin: ``margins``, one
+    for each environment in the units of the measure, or :data:`LEVEL_MARGIN` standard deviations.
+
+    Raises ``ValueError`` for too few pairs.
+    """
+    if len(a) < look.num_pairs:
+        raise ValueError(f"{len(a)} pairs are too few for a look at {look.num_pairs}")
+    left, right = a[: look.num_pairs], b[: look.num_pairs]
+    combined = combined_differences(left, right)
+    p_value, verdict = sign_flip_p_value(combined), UNDECIDED
+    if p_value <= look.error_rate:
+        verdict = SHOWN if combined.mean() > 0 else CONTRADICTED
+    elif _are_level(left, right, look.error_rate, margins):
+        verdict = LEVEL
     estimates = tuple(paired_estimate(x, y) for x, y in zip(left.T, right.T, strict=True))
     to_decide = pairs_to_show(float(combined.mean()), float(combined.std(ddof=1))) if verdict == UNDECIDED else None
     return PairedVerdict(verdict, look.num_pairs, look.error_rate, p_value, estimates, to_decide)

@@ -1,10 +1,15 @@
-"""Declarations of papers and their trials: arms to train, measures, and the inequalities that would show the claim.
+"""Declarations of papers and their trials: arms to train, measures, and the claims on them.
 
-A declaration holds everything that decides a verdict and is committed before its evidence. The rule for seeds is
-the same for all papers: ``seeds_per_look`` seeds of every arm are trained, all claims are evaluated, and another batch
-is added until every claim is decided or ``max_looks`` batches are spent. Each look tests at level
-``ERROR_RATE / max_looks`` (Bonferroni), so that a claim whose arms do not differ is decided, either way, with a
-probability of at most ``ERROR_RATE``.
+A declaration holds everything that decides a verdict and is committed before its evidence.
+
+Protocol 2 (:class:`PairedTrial`): one headline decides. Arms have equal seeds and are compared pair by pair; claims are
+judged at planned looks that share an error rate of 5%, until headline and mechanisms are decided
+(:mod:`thespis.evidence.paired_verdict`).
+
+Protocol 1 (:class:`Trial`): ``seeds_per_look`` seeds of every arm are trained, all claims are evaluated, and another
+batch is added until every claim is decided or ``max_looks`` batches are spent. Each look tests at level ``ERROR_RATE /
+max_looks`` (Bonferroni), so that a claim whose arms do not differ is decided, either way, with a probability of at most
+``ERROR_RATE``.
 """
 
 from __future__ import annotations
@@ -12,8 +17,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thespis.core import renames
@@ -22,8 +28,13 @@ from thespis.core.errors import UserError
 from thespis.core.records import Citation
 from thespis.evaluation.paired import ERROR_RATE
 from thespis.evidence.claims import Claim
+from thespis.evidence.comparisons import Comparison
+from thespis.evidence.paired_verdict import SHORT_LOOKS, Look
 from thespis.feedback.registry import FEEDBACKS
 from thespis.runs.config import from_config, to_config
+
+CLAIM, HEADLINE, MECHANISM, CONTEXT = "claim", "headline", "mechanism", "context"
+"""Kinds of claims: that of protocol 1, and those of protocol 2."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,45 +61,37 @@ class Arm:
         return (self.env if isinstance(self.env, str) else self.env[env]) or env
 
 
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """A comparison of arms. Scores are per training seed, on every environment."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arms:
+    """Arms that are trained in the same environments for as many steps, with the same seeds."""
 
     arms: tuple[Arm, ...]
     envs: tuple[str, ...]
     steps: int
     """Environment steps per seed."""
-    claims: tuple[Claim, ...]
-    """Claims that together make up the paper's claim."""
-    seeds_per_look: int = 5
-    """Seeds of every arm per batch."""
-    max_looks: int = 2
-    """Maximum number of batches."""
-    num_episodes: int = 20
+    num_episodes: int
     """Episodes per seed of the final evaluation."""
     sequential_seeds: bool = False
     """Train seeds one after the other instead of in parallel, so that each has its own training time."""
 
     def __post_init__(self):
-        """Raise ``ValueError`` for claims on unknown arms, arms of equal names, or missing claims or environments."""
+        """Raise ``ValueError`` for arms of equal names, or missing environments."""
         names = [arm.name for arm in self.arms]
-        unknown = {name for claim in self.claims for name in claim.arms} - set(names)
-        if unknown or len(set(names)) < len(names) or not self.claims or not self.envs:
-            raise ValueError(
-                f"a trial needs arms with different names, an environment, and claims on these arms; unknown: {unknown}"
-            )
+        if len(set(names)) < len(names) or not self.envs:
+            raise ValueError(f"a trial needs arms with different names, and an environment; its arms: {names}")
 
-    @property
-    def confidence_level(self) -> float:
-        """Confidence level of the intervals at each look."""
-        return 1 - ERROR_RATE / self.max_looks
+    def check_claims(self, claims: Sequence[Claim | Comparison]) -> None:
+        """Raise ``ValueError`` for no claims, or for claims on unknown arms."""
+        unknown = {name for claim in claims for name in claim.arms} - {arm.name for arm in self.arms}
+        if unknown or not claims:
+            raise ValueError(f"a trial needs claims on its arms; unknown arms: {unknown}")
 
     def arm(self, name: str) -> Arm:
         """The arm called ``name``."""
         return next(arm for arm in self.arms if arm.name == name)
 
-    def declaration(self) -> dict[str, Any]:
-        """Everything that decides the verdict, as JSON-able data."""
+    def training_declaration(self) -> dict[str, Any]:
+        """Everything that decides what is trained and how it is evaluated, as JSON-able data."""
         return {
             "arms": {
                 arm.name: {"method": to_config(arm.method), "options": to_config(dict(arm.options))}
@@ -98,10 +101,48 @@ class Trial:
             },
             "envs": list(self.envs),
             "steps": self.steps,
-            "batch": self.seeds_per_look,
-            "looks": self.max_looks,
             "episodes": self.num_episodes,
             "apart": self.sequential_seeds,
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trial(Arms):
+    """A comparison of arms by protocol 1, in which every claim has to hold. Scores are per seed and environment."""
+
+    claims: tuple[Claim, ...]
+    """Claims that together make up the paper's claim."""
+    seeds_per_look: int = 5
+    """Seeds of every arm per batch."""
+    max_looks: int = 2
+    """Maximum number of batches."""
+    num_episodes: int = 20
+
+    def __post_init__(self):
+        """Raise ``ValueError`` for claims on unknown arms, arms of equal names, or missing claims or environments."""
+        super().__post_init__()
+        self.check_claims(self.claims)
+
+    @property
+    def named_claims(self) -> tuple[tuple[str, Claim], ...]:
+        """All claims, each with its kind: one kind."""
+        return tuple((CLAIM, claim) for claim in self.claims)
+
+    @property
+    def most_seeds(self) -> int:
+        """The largest number of seeds of an arm."""
+        return self.max_looks * self.seeds_per_look
+
+    @property
+    def confidence_level(self) -> float:
+        """Confidence level of the intervals at each look."""
+        return 1 - ERROR_RATE / self.max_looks
+
+    def declaration(self) -> dict[str, Any]:
+        """Everything that decides the verdict, as JSON-able data."""
+        return self.training_declaration() | {
+            "batch": self.seeds_per_look,
+            "looks": self.max_looks,
             "claims": [claim.sentence for claim in self.claims],
         }
 
@@ -109,6 +150,85 @@ class Trial:
     def digest(self) -> str:
         """Hash of the declaration: twelve hexadecimal digits."""
         return digest(self.declaration())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairedTrial(Arms):
+    """A comparison of arms by protocol 2: pairs of equal seeds, one headline that decides, and claims beside it."""
+
+    headline: Comparison | Claim
+    """The paper's main claim, which is the verdict."""
+    mechanisms: tuple[Comparison | Claim, ...] = ()
+    """What the paper says that its part does to values, variance, data ..., each with a verdict of its own."""
+    context: tuple[Comparison | Claim, ...] = ()
+    """Other comparisons: ablations, bounds, and rivals that the paper does not have. They decide nothing, and no pairs
+    are added for them."""
+    bench: str = ""
+    """Name and version of the bench that the trial stands on."""
+    looks: tuple[Look, ...] = SHORT_LOOKS
+    """When claims are judged, and at which level."""
+    first_seed: int = 0
+    """First of the seeds: 0, or that of a fresh block where a trial is repeated after a defect."""
+    num_episodes: int = 100
+
+    def __post_init__(self):
+        """Raise ``ValueError`` for claims on unknown arms or of equal sentences, or arms of equal names."""
+        super().__post_init__()
+        claims = [claim for _, claim in self.named_claims]
+        self.check_claims(claims)
+        if len({claim.sentence for claim in claims}) < len(claims):
+            raise ValueError("a trial makes each claim once")
+
+    @property
+    def named_claims(self) -> tuple[tuple[str, Comparison | Claim], ...]:
+        """All claims, each with its kind: headline, mechanism or context."""
+        return (
+            (HEADLINE, self.headline),
+            *((MECHANISM, claim) for claim in self.mechanisms),
+            *((CONTEXT, claim) for claim in self.context),
+        )
+
+    @property
+    def most_seeds(self) -> int:
+        """The largest number of seeds of an arm."""
+        return self.looks[-1].num_pairs
+
+    @property
+    def chunk_size(self) -> int:
+        """Seeds that train together: the largest number of which all looks have a multiple."""
+        return math.gcd(*(look.num_pairs for look in self.looks))
+
+    def declaration(self) -> dict[str, Any]:
+        """Everything that decides the verdicts, as JSON-able data."""
+        return self.training_declaration() | {
+            "protocol": 2,
+            "bench": self.bench,
+            "looks": [[look.num_pairs, look.error_rate] for look in self.looks],
+            "first_seed": self.first_seed,
+            "claims": [[kind, claim.sentence, _margins(claim)] for kind, claim in self.named_claims],
+        }
+
+    @property
+    def digest(self) -> str:
+        """Hash of the declaration: twelve hexadecimal digits."""
+        return digest(self.declaration())
+
+
+def _margins(claim: Comparison | Claim) -> list[float] | None:
+    """The margins within which a comparison is level; ``None``: those of the protocol, or no comparison."""
+    margins = claim.margins if isinstance(claim, Comparison) else None
+    return None if margins is None else list(margins)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fidelity:
+    """One point in which our implementation was compared with the authors'."""
+
+    point: str
+    authors: str
+    """What the authors' code or listing does."""
+    ours: str = "the same"
+    """What ours does, and why, where it differs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,14 +247,16 @@ class Paper:
     """Parts that implement it, ``module:Class``."""
     command: str
     """A command that trains it, or another method with one of its parts."""
-    miniature: Trial
+    miniature: Trial | PairedTrial
     """The small trial; takes minutes on two cores."""
-    full: Trial | None = None
+    full: Trial | PairedTrial | None = None
     """The trial with the paper's own environments and budget, where it can be run at all."""
     remarks: str = ""
     """Differences between miniature and paper; for a claim not shown, the likely cause."""
+    fidelity: tuple[Fidelity, ...] = ()
+    """Comparison of the implementation with the authors' code or listing, point by point."""
 
-    def trial(self, full: bool) -> Trial:
+    def trial(self, full: bool) -> Trial | PairedTrial:
         """The miniature or the full-size trial. Raises :class:`UserError` if there is no such trial."""
         if full and self.full is None:
             raise UserError(f"{self.id} has no full-size trial: leave out --full")

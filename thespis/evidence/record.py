@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import platform
 import subprocess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,8 @@ from thespis.core.errors import UserError
 from thespis.evaluation.statistics import bootstrap_interval, iqm
 from thespis.evidence.claims import overall_verdict
 from thespis.evidence.measures import Measure
-from thespis.evidence.paper import Paper, Trial
-from thespis.evidence.runner import TrialOutcome, TrialRuns
+from thespis.evidence.paper import PairedTrial, Paper, Trial
+from thespis.evidence.runner import PairedOutcome, TrialOutcome, TrialRuns
 from thespis.runs.serialization import to_jsonable
 from thespis.runs.system_info import describe_device, package_versions
 from thespis.runtime import disk
@@ -25,6 +27,7 @@ from thespis.runtime import disk
 def make_record(paper: Paper, full: bool, outcome: TrialOutcome, declared_in: str | None) -> dict[str, Any]:
     """The content of ``evidence/<id>.json``, which is never edited by hand."""
     trial = paper.trial(full)
+    assert isinstance(trial, Trial)
     return {
         "id": paper.id,
         "claim": paper.claim,
@@ -52,12 +55,64 @@ def make_record(paper: Paper, full: bool, outcome: TrialOutcome, declared_in: st
     }
 
 
-def trial_measures(trial: Trial) -> list[Measure]:
+def make_paired_record(paper: Paper, full: bool, outcome: PairedOutcome, declared_in: str | None) -> dict[str, Any]:
+    """The content of ``evidence/<id>.json`` for a paired trial, which is never edited by hand."""
+    trial = paper.trial(full)
+    assert isinstance(trial, PairedTrial)
+    return {
+        "id": paper.id,
+        "claim": paper.claim,
+        "trial": "full" if full else "miniature",
+        "protocol": 2,
+        "bench": trial.bench,
+        "verdict": outcome.verdict,
+        "findings": ruling_rows(trial, outcome),
+        "looks": outcome.num_looks,
+    } | trial_content(trial, outcome, declared_in)
+
+
+def ruling_rows(trial: PairedTrial, outcome: PairedOutcome) -> list[dict[str, Any]]:
+    """The rulings on all claims, as JSON-able data."""
+    rows = []
+    for (kind, _), ruling in zip(trial.named_claims, outcome.rulings, strict=True):
+        row = {
+            "kind": kind,
+            "claim": ruling.sentence,
+            "verdict": ruling.verdict,
+            "pairs": ruling.num_pairs,
+            "p_value": ruling.p_value,
+            "pairs_to_decide": ruling.pairs_to_decide,
+            "estimate": ruling.value,
+            "interval": ruling.interval,
+        }
+        envs = [
+            {"env": one.env, "differences": one.differences} | dataclasses.asdict(one.paired)
+            for one in ruling.estimates
+        ]
+        rows.append(row | {"envs": envs})
+    return rows
+
+
+def trial_content(trial: PairedTrial, outcome: PairedOutcome, declared_in: str | None) -> dict[str, Any]:
+    """What every record of a paired trial has: seeds, scores, declaration, time, machine and versions."""
+    return {
+        "seeds": outcome.runs.seeds(),
+        "measures": [_measure_table(trial, outcome.runs, measure) for measure in trial_measures(trial)],
+        "declaration": trial.declaration(),
+        "digest": trial.digest,
+        "declared_in": declared_in,
+        "minutes": outcome.seconds / 60,
+        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "device": describe_device()},
+        "versions": package_versions(),
+    }
+
+
+def trial_measures(trial: Trial | PairedTrial) -> list[Measure]:
     """All measures of the trial's claims, without duplicates."""
-    return list({measure.name: measure for claim in trial.claims for measure in claim.measures}.values())
+    return list({measure.name: measure for _, claim in trial.named_claims for measure in claim.measures}.values())
 
 
-def _measure_table(trial: Trial, runs: TrialRuns, measure: Measure) -> dict[str, Any]:
+def _measure_table(trial: Trial | PairedTrial, runs: TrialRuns, measure: Measure) -> dict[str, Any]:
     """One measure: scores of every seed, their IQM and its interval, per arm (where defined) and environment."""
     arms: dict[str, dict[str, Any]] = {}
     for arm in trial.arms:
@@ -73,11 +128,9 @@ def _score_summary(scores: np.ndarray, bounds: tuple[float, float] | None) -> di
     return {"scores": scores.tolist(), "iqm": iqm(scores), "interval": interval}
 
 
-def declaration_commit(paper: Paper) -> str | None:
-    """The commit with the paper's current declaration; ``None`` if it is not committed."""
-    from thespis.papers.registry import paper_module
-
-    file = Path(str(paper_module(paper.id).__file__))
+def declaration_commit(module: ModuleType) -> str | None:
+    """The commit with the current text of a module that declares a paper or a bench; ``None`` if not committed."""
+    file = Path(str(module.__file__))
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(file.parent), *arguments, "--", file.name]

@@ -1,13 +1,14 @@
 """Execution of trials: batches of seeds of every arm, with all claims evaluated after each, until all are decided.
 
-Each job is an ordinary run in its own directory, named after its arm's declaration, so that finished runs are not
-repeated, interrupted ones are resumed, and runs with another declaration are not used.
+Each job is an ordinary run in its own directory, named after its method, environment, settings and seeds: finished runs
+are not repeated, interrupted ones are resumed, runs with other settings are not used, and equal arms of several papers
+train once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from jaxtyping import Float
 from thespis import api
 from thespis.evaluation.run import Run
 from thespis.evidence.claims import NOT_SHOWN, Finding
+from thespis.evidence.comparisons import Ruling, judge_claim
 from thespis.evidence.measures import Measure
-from thespis.evidence.paper import Arm, Trial, digest
+from thespis.evidence.paired_verdict import UNDECIDED
+from thespis.evidence.paper import CONTEXT, Arm, Arms, PairedTrial, Trial, digest
 from thespis.runs.config import to_config
 from thespis.runs.events import Callback
 
@@ -42,8 +45,15 @@ class TrialJob:
 class TrialRuns:
     """The finished runs of a trial, by arm and environment, in the order of their seeds."""
 
-    trial: Trial
+    trial: Trial | PairedTrial
     runs: dict[tuple[str, str], list[Run]] = dataclasses.field(default_factory=dict)
+    computed: dict[tuple[Path, str], np.ndarray] = dataclasses.field(default_factory=dict)
+    """Scores of runs, by path and measure."""
+
+    @property
+    def envs(self) -> tuple[str, ...]:
+        """The environments, in the order of the scores' second axis."""
+        return self.trial.envs
 
     def add(self, job: TrialJob, run: Run) -> None:
         """Add a finished run."""
@@ -56,17 +66,24 @@ class TrialRuns:
 
     def scores(self, arm: str, measure: Measure) -> Float[np.ndarray, "seed env *rest"]:
         """Scores of ``measure`` for every seed of an arm on every environment."""
-        envs = [np.concatenate([measure.compute(run) for run in self.runs[arm, env]]) for env in self.trial.envs]
+        envs = [np.concatenate([self._run_scores(run, measure) for run in self.runs[arm, env]]) for env in self.envs]
         return np.stack(envs, axis=1)
 
-    def findings(self) -> list[Finding]:
-        """Findings on all claims over the seeds so far."""
-        return [claim.evaluate(self, self.trial.confidence_level) for claim in self.trial.claims]
+    def _run_scores(self, run: Run, measure: Measure) -> Float[np.ndarray, "seed *rest"]:
+        name = run.path, measure.name
+        if name not in self.computed:
+            self.computed[name] = measure.compute(run)
+        return self.computed[name]
+
+    def seconds(self) -> float:
+        """Seconds of training and evaluation, including runs that were already finished."""
+        paths = {run.path: run for runs in self.runs.values() for run in runs}
+        return sum(run.directory.read_json("timing.json")["total"] for run in paths.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class TrialOutcome:
-    """Result of a trial."""
+    """Result of a trial by protocol 1."""
 
     runs: TrialRuns
     findings: list[Finding]
@@ -75,29 +92,73 @@ class TrialOutcome:
     """Seconds of training and evaluation, including runs that were already finished."""
 
 
-def run_trial(trial: Trial, directory: Path, make_callbacks: Callable[[TrialJob], list[Callback]]) -> TrialOutcome:
+@dataclasses.dataclass(frozen=True)
+class PairedOutcome:
+    """Result of a paired trial: a ruling for each of its claims, in their order."""
+
+    runs: TrialRuns
+    rulings: list[Ruling]
+    num_looks: int
+    seconds: float
+    """Seconds of training and evaluation, including runs that were already finished."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the headline."""
+        return self.rulings[0].verdict
+
+
+MakeCallbacks = Callable[["TrialJob"], list[Callback]]
+
+
+def run_trial(trial: Trial, directory: Path, make_callbacks: MakeCallbacks) -> TrialOutcome:
     """Train until every claim is decided or all looks are spent; ``make_callbacks`` gives the callbacks of each run.
 
     Raises :class:`TrialInterrupted` if a run was stopped; the same call resumes it.
     """
     trial_runs, findings, look = TrialRuns(trial), [], 0
     while look < trial.max_looks and (not findings or any(finding.verdict == NOT_SHOWN for finding in findings)):
-        for job in _trial_jobs(trial, look):
-            trial_runs.add(job, _find_or_train(trial, job, directory, make_callbacks(job)))
-        findings, look = trial_runs.findings(), look + 1
-    seconds = sum(run.directory.read_json("timing.json")["total"] for runs in trial_runs.runs.values() for run in runs)
-    return TrialOutcome(trial_runs, findings, look, seconds)
+        seeds = range(look * trial.seeds_per_look, (look + 1) * trial.seeds_per_look)
+        _train_arms(trial_runs, seeds, trial.seeds_per_look, directory, make_callbacks)
+        findings = [claim.evaluate(trial_runs, trial.confidence_level) for claim in trial.claims]
+        look += 1
+    return TrialOutcome(trial_runs, findings, look, trial_runs.seconds())
 
 
-def _trial_jobs(trial: Trial, look: int) -> Iterator[TrialJob]:
-    seeds = tuple(range(look * trial.seeds_per_look, (look + 1) * trial.seeds_per_look))
-    groups = [(seed,) for seed in seeds] if trial.sequential_seeds else [seeds]
-    jobs = [(group, arm, env) for group in groups for arm in trial.arms for env in trial.envs]
-    for number, (group, arm, env) in enumerate(jobs, 1):
-        yield TrialJob(arm, env, group, number, len(jobs))
+def run_paired_trial(trial: PairedTrial, directory: Path, make_callbacks: MakeCallbacks) -> PairedOutcome:
+    """Train until headline and mechanisms are decided or all looks are spent, as :func:`run_trial` does.
+
+    A claim that was decided at a look is not judged again.
+    """
+    runs, num_pairs, num_looks = TrialRuns(trial), 0, 0
+    rulings: dict[int, Ruling] = {}
+    for look in trial.looks:
+        seeds = range(trial.first_seed + num_pairs, trial.first_seed + look.num_pairs)
+        _train_arms(runs, seeds, trial.chunk_size, directory, make_callbacks)
+        num_pairs, num_looks = look.num_pairs, num_looks + 1
+        for i, (_, claim) in enumerate(trial.named_claims):
+            if i not in rulings or rulings[i].verdict == UNDECIDED:
+                rulings[i] = judge_claim(claim, runs, look)
+        deciding = (rulings[i].verdict for i, (kind, _) in enumerate(trial.named_claims) if kind != CONTEXT)
+        if UNDECIDED not in deciding:
+            break
+    return PairedOutcome(runs, [rulings[i] for i in sorted(rulings)], num_looks, runs.seconds())
 
 
-def _find_or_train(trial: Trial, job: TrialJob, directory: Path, callbacks: list[Callback]) -> Run:
+def _train_arms(
+    runs: TrialRuns, seeds: Sequence[int], chunk_size: int, directory: Path, make_callbacks: MakeCallbacks
+) -> None:
+    """Train or load the runs of all arms with these seeds, in chunks that train together."""
+    trial = runs.trial
+    size = 1 if trial.sequential_seeds else chunk_size
+    chunks = [tuple(seeds[i : i + size]) for i in range(0, len(seeds), size)]
+    jobs = [(chunk, arm, env) for chunk in chunks for arm in trial.arms for env in trial.envs]
+    for number, (chunk, arm, env) in enumerate(jobs, 1):
+        job = TrialJob(arm, env, chunk, number, len(jobs))
+        runs.add(job, _find_or_train(trial, job, directory, make_callbacks(job)))
+
+
+def _find_or_train(trial: Arms, job: TrialJob, directory: Path, callbacks: list[Callback]) -> Run:
     """The run of a job: loaded, resumed or trained."""
     path = directory / _run_name(trial, job)
     if (path / "run.json").exists():
@@ -122,9 +183,9 @@ def _find_or_train(trial: Trial, job: TrialJob, directory: Path, callbacks: list
     return run
 
 
-def _run_name(trial: Trial, job: TrialJob) -> str:
-    """Name of the run's directory, which changes with everything that changes results."""
+def _run_name(trial: Arms, job: TrialJob) -> str:
+    """Name of the run's directory, which changes with all that changes results, and does not with the arm's name."""
     arm, steps = job.arm, job.arm.steps or trial.steps
     settings = [to_config(arm.method), to_config(dict(arm.options)), steps, trial.num_episodes]
     env = job.arm.env_for(job.env).replace(":", "-").replace("/", "-")
-    return f"{job.arm.name}-{env}-{digest(settings)}-seeds-{job.seeds[0]}-{job.seeds[-1]}".replace(" ", "-")
+    return f"{arm.method.name}-{env}-{digest(settings)}-seeds-{job.seeds[0]}-{job.seeds[-1]}".replace(" ", "-")

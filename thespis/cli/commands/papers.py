@@ -16,7 +16,7 @@ from thespis.cli.output import CommandOutput
 if TYPE_CHECKING:
     from thespis.evidence.paper import Paper
 
-VerdictLabel = Literal["shown", "not shown", "contradicted", "outdated", "none yet"]
+VerdictLabel = Literal["shown", "contradicted", "level", "undecided", "not shown", "outdated", "none yet"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,18 +54,21 @@ class PapersCommand:
         rows = [self._paper_row(paper) for paper in papers]
         rows = [row for row in rows if self.family in (None, row["family"]) and self.verdict in (None, row["verdict"])]
         table = Table(title="Papers", title_justify="left", title_style="bold")
-        for header in ("id", "family", "verdict", "seeds", "minutes"):
-            table.add_column(header, justify="right" if header in ("seeds", "minutes") else "left", overflow="fold")
+        for header in ("id", "family", "verdict", "protocol", "seeds", "minutes"):
+            table.add_column(
+                header, justify="right" if header in ("protocol", "seeds", "minutes") else "left", overflow="fold"
+            )
         for row in rows:
             minutes = "" if row["minutes"] is None else f"{row['minutes']:.1f}"
-            table.add_row(row["id"], row["family"], row["verdict"], str(row["seeds"] or ""), minutes)
+            cells = row["id"], row["family"], row["verdict"], str(row["protocol"]), str(row["seeds"] or ""), minutes
+            table.add_row(*cells)
         out.print(table)
         out.write_result(rows)
         return 0
 
     def _paper_row(self, paper: Paper) -> dict[str, Any]:
         from thespis.evidence import record
-        from thespis.evidence.pages import verdict_status
+        from thespis.evidence.pages import protocol_number, verdict_status
 
         evidence_record = record.read_record(Path(self.evidence), paper.id)
         return {
@@ -73,6 +76,7 @@ class PapersCommand:
             "title": paper.citation.title,
             "family": paper.family,
             "verdict": verdict_status(paper, evidence_record),
+            "protocol": protocol_number(paper),
             "seeds": len(evidence_record["seeds"]) if evidence_record else None,
             "minutes": evidence_record["minutes"] if evidence_record else None,
         }
@@ -90,7 +94,7 @@ class PapersCommand:
             ("does", paper.summary),
         ]
         rows += [("claim", paper.claim), *(("part", part) for part in paper.parts), ("use", paper.command)]
-        rows += [("test", claim.sentence) for claim in paper.miniature.claims]
+        rows += [(kind, claim.sentence) for kind, claim in paper.miniature.named_claims]
         rows += [("verdict", self._paper_row(paper)["verdict"])]
         rows += [("remarks", paper.remarks)] if paper.remarks else []
         for name, text in rows:

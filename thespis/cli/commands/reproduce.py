@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +16,6 @@ from thespis.cli.train_session import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from thespis.evidence.paper import Paper
-    from thespis.evidence.runner import TrialJob
-    from thespis.runs.events import Callback
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,38 +61,43 @@ class ReproduceCommand:
         return 0
 
     def _reproduce_paper(self, out: CommandOutput, paper: Paper) -> dict[str, Any]:
-        from thespis.evidence import figure, record
-        from thespis.evidence.runner import run_trial
+        from thespis.cli.trial_progress import train_with_progress
+        from thespis.evidence import figure, paired_figure, record
+        from thespis.evidence.paper import PairedTrial
+        from thespis.evidence.runner import run_paired_trial, run_trial
+        from thespis.papers.registry import paper_module
 
-        trial = paper.trial(self.full)
+        trial, runs = paper.trial(self.full), Path(self.runs)
         out.print(Text(f"{paper.id}: {paper.claim}", style="bold"))
-        commit = record.declaration_commit(paper)
+        commit = record.declaration_commit(paper_module(paper.id))
         if commit is None:
             print_stderr(
                 f"warning: the declaration of {paper.id} is not committed: it cannot be shown to precede the results"
             )
-        with contextlib.ExitStack() as displays:  # restores the terminal also after an error
-            outcome = run_trial(trial, Path(self.runs), lambda job: self._progress_listeners(out, job, displays))
-        new_record = record.make_record(paper, self.full, outcome, commit)
-        path = record.write_record(Path(self.evidence), new_record, figure.plot_record(new_record))
+        if isinstance(trial, PairedTrial):
+            self._check_bench(trial.bench)
+            outcome = train_with_progress(out, self.quiet, lambda make: run_paired_trial(trial, runs, make))
+            new_record = record.make_paired_record(paper, self.full, outcome, commit)
+            image = paired_figure.plot_paired_record(new_record)
+        else:
+            outcome = train_with_progress(out, self.quiet, lambda make: run_trial(trial, runs, make))
+            new_record = record.make_record(paper, self.full, outcome, commit)
+            image = figure.plot_record(new_record)
+        path = record.write_record(Path(self.evidence), new_record, image)
         print_record(out, new_record)
         out.print(f"evidence: {path} and {path.with_suffix('.svg').name}")
         return new_record
 
-    def _progress_listeners(
-        self, out: CommandOutput, piece: TrialJob, displays: contextlib.ExitStack
-    ) -> list[Callback]:
-        if self.quiet:
-            return []
-        from thespis.cli.progress import LiveDisplay
+    def _check_bench(self, label: str) -> None:
+        """Warn of a bench that is not admitted: its verdicts do not count."""
+        from thespis.evidence.bench import admission_status, read_admission
+        from thespis.evidence.benches import load_bench
 
-        out.print(
-            Text(
-                f"{piece.arm.name} on {piece.env}, seeds {piece.seeds[0]}-{piece.seeds[-1]}"
-                f" ({piece.number} of {piece.total})"
-            )
-        )
-        return [displays.enter_context(LiveDisplay(out.console))]
+        if label:
+            name = label.rpartition(" ")[0]
+            status = admission_status(load_bench(name), read_admission(Path(self.evidence), name))
+            if status != "admitted":
+                print_stderr(f"warning: bench {label} is {status}, so no verdict counts: thespis bench check {name}")
 
 
 def print_record(out: CommandOutput, record: dict[str, Any]) -> None:
@@ -117,6 +119,10 @@ def print_record(out: CommandOutput, record: dict[str, Any]) -> None:
                     seeds,
                 )
         out.print(table)
+    if record.get("protocol") == 2:
+        out.print(_claims_table(record))
+        out.print(Text(f"{record['id']}: {record['verdict']}", style="bold"))
+        return
     for finding in record["findings"]:
         interval = (
             f" ({record['level']:.1%} interval {formatting.format_interval(finding['interval'])})"
@@ -125,6 +131,18 @@ def print_record(out: CommandOutput, record: dict[str, Any]) -> None:
         )
         out.print(Text(f"{finding['verdict']}: {finding['claim']}: {finding['estimate']:.3g}{interval}"))
     out.print(Text(f"{record['id']}: {record['verdict']}", style="bold"))
+
+
+def _claims_table(record: dict[str, Any]) -> Table:
+    """Every claim of a paired trial, in each environment."""
+    from thespis.evidence.pages import claim_cells
+
+    table = Table(title="Claims", title_justify="left", title_style="bold")
+    for header in ("claim", "environment", "difference", "in sd of seeds", "pairs", "verdict"):
+        table.add_column(header, justify="left" if header in ("claim", "environment", "verdict") else "right")
+    for cells in claim_cells(record):
+        table.add_row(*cells)
+    return table
 
 
 def _verdict_table(records: list[dict[str, Any]]) -> Table:

@@ -1,0 +1,207 @@
+"""Paired trials: rulings on real runs and on made-up scores, looks, records, figures and pages."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import thespis
+from thespis.core.records import Citation
+from thespis.data.feeds import Rollouts
+from thespis.evidence import record
+from thespis.evidence.claims import CONTRADICTED, SHOWN, EqualParameters, MinimumScore
+from thespis.evidence.comparisons import Comparison, LowerSpread, NoWorse, judge_claim
+from thespis.evidence.measures import Measure, final_return
+from thespis.evidence.pages import claim_cells, render_pages, verdict_status
+from thespis.evidence.paired_figure import plot_paired_record
+from thespis.evidence.paired_verdict import LEVEL, UNDECIDED, plan_looks
+from thespis.evidence.paper import Arm, Fidelity, PairedTrial, Paper
+from thespis.evidence.runner import run_paired_trial
+from thespis.methods.online.a2c import A2C
+
+SMALL = A2C(hidden_sizes=(8,), feed=Rollouts(num_steps=16, num_envs=4), discount=0.9)
+ENV = "gymnax:CartPole-v1"
+SCORE = Measure("score", lambda run: np.zeros(1))
+COST = dataclasses.replace(SCORE, name="cost", larger_is_better=False)
+TRIAL = PairedTrial(
+    arms=(Arm("one", SMALL), Arm("two", SMALL), Arm("slow", dataclasses.replace(SMALL, learning_rate=1e-5))),
+    envs=(ENV,),
+    steps=640,
+    headline=Comparison("one", "slow", final_return()),
+    mechanisms=(EqualParameters("one", "two", 0.0),),
+    context=(NoWorse("two", "slow", final_return(), margin=500.0),),
+    looks=plan_looks((8, 16)),
+    num_episodes=2,
+)
+PAPER = Paper(
+    "made-up",
+    "Made up",
+    Citation("Made up", "Nobody", 2026, "none"),
+    "tests",
+    "Does nothing.",
+    "Nothing.",
+    ("thespis.methods.online.a2c:A2C",),
+    "thespis train a2c --env CartPole-v1",
+    TRIAL,
+    fidelity=(Fidelity("optimizer", "RMSProp"),),
+)
+
+
+class MadeUpScores(SimpleNamespace):
+    """Scores that are given, for every arm, in two environments."""
+
+    envs = ("easy", "hard")
+
+    def scores(self, arm, measure):
+        return vars(self)[arm]
+
+
+def made_up(effect_easy=0.0, effect_hard=0.0, spread=1.0, pairs=40):
+    rng = np.random.default_rng(0)
+    shared = 3 * rng.normal(size=(pairs, 2))
+    a, b = (shared + scale * rng.normal(size=(pairs, 2)) for scale in (spread, 1.0))
+    return MadeUpScores(a=a + np.array([effect_easy, effect_hard]), b=b)
+
+
+TWO_LOOKS = plan_looks((20, 40))
+
+
+def ruling(claim, results, looks=TWO_LOOKS):
+    for look in looks:
+        last = judge_claim(claim, results, look)
+        if last.verdict != UNDECIDED:
+            break
+    return last
+
+
+def test_comparisons_follow_the_sign_of_the_measure_and_name_the_environments():
+    results = made_up(2.0, 2.0)
+    assert ruling(Comparison("a", "b", SCORE), results).verdict == SHOWN
+    against = ruling(Comparison("a", "b", COST), results)
+    assert against.verdict == CONTRADICTED and against.num_pairs == 20 and against.p_value < 0.001
+    assert [one.env for one in against.estimates] == ["easy", "hard"] and against.estimates[0].paired.mean < -1
+    differences = -(results.a - results.b)[:20, 0]
+    np.testing.assert_allclose(against.estimates[0].differences, differences)
+    assert Comparison("a", "b", COST).sentence == "a has a smaller cost than b"
+    only = Comparison("a", "b", SCORE, envs=("hard",))
+    assert only.sentence == "a has a larger score than b in hard"
+    assert ruling(only, made_up(-5.0, 2.0)).verdict == SHOWN
+    assert [one.env for one in ruling(only, made_up(-5.0, 2.0)).estimates] == ["hard"]
+
+
+def test_margins_of_their_own_and_undecided_comparisons():
+    results = made_up(0.2, 0.2)
+    undecided = ruling(Comparison("a", "b", SCORE, margins=(0.05, 0.05)), results)
+    assert undecided.verdict == UNDECIDED and undecided.num_pairs == 40 and undecided.pairs_to_decide > 40
+    assert ruling(Comparison("a", "b", SCORE, margins=(1.5, 1.5)), results).verdict == LEVEL
+
+
+def test_no_worse_adds_its_margin_for_the_test_alone():
+    worse = made_up(-1.0, -1.0)
+    within = ruling(NoWorse("a", "b", SCORE, margin=2.5), worse)
+    assert within.verdict == SHOWN and within.estimates[0].paired.mean < -0.4
+    assert ruling(NoWorse("a", "b", SCORE, margin=0.1), worse).verdict == CONTRADICTED
+    cost = ruling(NoWorse("a", "b", COST, margin=2.5), made_up(1.0, 1.0))
+    assert cost.verdict == SHOWN and "at most 2.5 above" in cost.sentence
+    # a margin that is just the difference decides nothing, and does not make arms level
+    near = ruling(NoWorse("a", "b", SCORE, margin=0.9, margins=(9.0, 9.0)), made_up(-0.9, -0.9))
+    assert near.verdict == UNDECIDED
+
+
+def test_spreads_are_compared_around_each_arms_median():
+    rng = np.random.default_rng(2)
+    narrow, wide = rng.normal(size=(40, 2)), 100 + 5 * rng.normal(size=(40, 2))
+    results = MadeUpScores(a=narrow, b=wide)
+    assert ruling(LowerSpread("a", "b", SCORE), results).verdict == SHOWN
+    assert ruling(LowerSpread("b", "a", SCORE), results).verdict == CONTRADICTED
+
+
+def test_claims_without_pairs_are_ruled_at_the_level_of_the_look():
+    results = MadeUpScores(a=np.full((20, 2), 3.0) + np.random.default_rng(3).normal(size=(20, 2)))
+    assert ruling(MinimumScore("a", SCORE, 1.0), results, plan_looks((20,))).verdict == SHOWN
+    assert ruling(MinimumScore("a", SCORE, 3.0), results, plan_looks((20,))).verdict == UNDECIDED
+    assert ruling(MinimumScore("a", SCORE, 9.0), results, plan_looks((20,))).verdict == CONTRADICTED
+
+
+def test_mistakes_in_a_declaration_are_refused():
+    with pytest.raises(ValueError, match="three"):
+        dataclasses.replace(TRIAL, headline=Comparison("one", "three", final_return()))
+    with pytest.raises(ValueError, match="once"):
+        dataclasses.replace(TRIAL, context=(TRIAL.headline,))
+    with pytest.raises(ValueError, match="different names"):
+        dataclasses.replace(TRIAL, arms=(*TRIAL.arms, TRIAL.arms[0]))
+
+
+def test_everything_that_decides_is_in_the_declaration():
+    digests = {TRIAL.digest}
+    margins = dataclasses.replace(TRIAL.headline, margins=(1.0,))
+    for change in (
+        {"first_seed": 40},
+        {"bench": "other 1"},
+        {"looks": plan_looks((8, 24))},
+        {"headline": margins},
+        {"headline": TRIAL.context[0], "context": (TRIAL.headline,)},
+        {"num_episodes": 3},
+    ):
+        digests.add(dataclasses.replace(TRIAL, **change).digest)
+    assert len(digests) == 7 and TRIAL.chunk_size == 8 and TRIAL.most_seeds == 16
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("thespis.train_run.write_report", lambda runs, out: out)
+        yield run_paired_trial(TRIAL, tmp_path_factory.mktemp("runs"), lambda job: [])
+
+
+def test_looks_add_pairs_until_headline_and_mechanisms_are_decided(outcome):
+    headline, mechanism, context = outcome.rulings
+    assert outcome.verdict == headline.verdict and headline.verdict in (UNDECIDED, SHOWN, LEVEL, CONTRADICTED)
+    assert mechanism.verdict == SHOWN and mechanism.value == 0.0 and mechanism.num_pairs == 8
+    assert context.verdict == SHOWN and context.num_pairs == 8  # not judged again at the second look
+    num_looks = 1 if headline.num_pairs == 8 else 2
+    assert outcome.num_looks == num_looks and outcome.runs.seeds() == list(range(8 * num_looks))
+    assert outcome.seconds > 0
+
+
+def test_equal_arms_share_their_runs(outcome):
+    one, two, slow = (outcome.runs.runs[arm, ENV][0].path for arm in ("one", "two", "slow"))
+    assert one == two != slow and one.name.startswith("a2c-gymnax-CartPole-v1-")
+
+
+def test_a_fresh_block_of_seeds(outcome, tmp_path, monkeypatch):
+    monkeypatch.setattr("thespis.train_run.write_report", lambda runs, out: out)
+    equal = TRIAL.mechanisms[0]
+    trial = PairedTrial(
+        arms=TRIAL.arms[:2], envs=(ENV,), steps=64, headline=equal, looks=plan_looks((6,)), first_seed=16
+    )
+    assert run_paired_trial(trial, tmp_path, lambda job: []).runs.seeds() == [16, 17, 18, 19, 20, 21]
+
+
+def test_the_record_its_figure_and_its_page(outcome, tmp_path):
+    written = record.make_paired_record(PAPER, False, outcome, None)
+    path = record.write_record(tmp_path, written, plot_paired_record(written))
+    assert path.with_suffix(".svg").read_bytes().startswith(b"<?xml")
+    loaded = record.read_record(tmp_path, "made-up")
+    assert loaded == json.loads(json.dumps(written)) and loaded["protocol"] == 2
+    assert [finding["kind"] for finding in loaded["findings"]] == ["headline", "mechanism", "context"]
+    scores = loaded["measures"][0]["arms"]
+    pairs = loaded["findings"][0]["pairs"]
+    differences = np.array(scores["one"][ENV]["scores"]) - np.array(scores["slow"][ENV]["scores"])
+    np.testing.assert_allclose(loaded["findings"][0]["envs"][0]["differences"], differences[:pairs])
+    assert verdict_status(PAPER, loaded) == loaded["verdict"]
+    changed = dataclasses.replace(PAPER, miniature=dataclasses.replace(TRIAL, first_seed=16))
+    assert verdict_status(changed, loaded) == "outdated" and verdict_status(PAPER, None) == "none yet"
+    page = render_pages([PAPER], tmp_path)["papers/made-up.md"]
+    assert "| optimizer | RMSProp | the same |" in page and "headline: one has a larger final greedy return" in page
+    cells = claim_cells(loaded)
+    assert [len(row) for row in cells] == [6, 6, 6] and cells[1][2] == "0"
+
+
+def test_arms_on_equal_seeds_have_equal_starts(outcome):
+    """Equal arms have equal scores seed by seed, and the first episodes of two arms begin alike."""
+    one, two = (outcome.runs.scores(arm, final_return()) for arm in ("one", "two"))
+    np.testing.assert_array_equal(one, two)
+    assert thespis.load(outcome.runs.runs["slow", ENV][0].path).config["seeds"] == list(range(8))

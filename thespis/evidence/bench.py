@@ -1,0 +1,209 @@
+"""Benches: environments, budgets and tuned baselines that a family of papers shares, admitted by controls.
+
+A bench judges papers only once it has passed, on tuning seeds, which no verdict uses:
+
+- a positive control: a known, large effect of the same kind comes out as shown;
+- a negative control: an arm and its copy with other random numbers come out as level or undecided;
+- headroom: the baseline lies between 30% and 80% of the way from random play to the best known;
+- symptoms: what the papers of the bench mend can be measured in the baseline.
+
+Random play is that of the runs' own final evaluation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thespis.core.errors import UserError
+from thespis.evaluation.statistics import iqm
+from thespis.evidence.claims import SHOWN
+from thespis.evidence.comparisons import Comparison
+from thespis.evidence.measures import Measure
+from thespis.evidence.paired_verdict import LEVEL, SHORT_LOOKS, UNDECIDED, Look
+from thespis.evidence.paper import Arm, PairedTrial, digest
+from thespis.evidence.runner import PairedOutcome, TrialRuns
+from thespis.runtime import disk
+
+FIRST_TUNING_SEED = 1_000
+"""Seeds from here on are for tuning and for controls, those below for verdicts."""
+
+HEADROOM = (0.3, 0.8)
+"""Share of the way from random play to the best known within which a baseline has to lie."""
+
+MIN_DIFFERENT = 0.9
+"""Share of the scores of a negative control's arms that have to differ."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Headroom:
+    """How far a baseline has come: from the mean return of random play (0) to that of a reference (1)."""
+
+    baseline: str
+    reference: str
+    """The arm that is as good as is known: another method, a longer run, or more information."""
+    measure: Measure
+    """A final return, whose counterpart of random play every run has."""
+
+    def shares(self, runs: TrialRuns) -> dict[str, float]:
+        """The share for each environment."""
+        low = {env: _random_return(runs, self.baseline, env) for env in runs.envs}
+        now, best = (runs.scores(arm, self.measure) for arm in (self.baseline, self.reference))
+        return {env: (iqm(now[:, i]) - low[env]) / (iqm(best[:, i]) - low[env]) for i, env in enumerate(runs.envs)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Symptom:
+    """What a family's papers mend, measured in the baseline: at least ``threshold``."""
+
+    arm: str
+    measure: Measure
+    threshold: float
+    envs: tuple[str, ...] = ()
+    """Environments that must have it; by default all."""
+
+    def sizes(self, runs: TrialRuns) -> dict[str, float]:
+        """The interquartile mean of the measure for each of the environments."""
+        scores = runs.scores(self.arm, self.measure)
+        return {env: iqm(scores[:, runs.envs.index(env)]) for env in self.envs or runs.envs}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Environments, budgets and baselines of a family of papers, with the controls that admit it."""
+
+    name: str
+    version: int
+    summary: str
+    """What it is and what it can show, in a sentence or two."""
+    envs: tuple[str, ...]
+    steps: int
+    num_episodes: int = 100
+    arms: tuple[Arm, ...]
+    """Arms of the controls, among them the tuned baseline."""
+    positive: Comparison
+    negative: Comparison
+    headroom: Headroom
+    symptoms: tuple[Symptom, ...]
+    tuning: str
+    """How the baselines were tuned: which values, how many trials per arm, on which seeds."""
+    looks: tuple[Look, ...] = SHORT_LOOKS
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"{self.name} {self.version}"
+
+    @property
+    def controls(self) -> PairedTrial:
+        """The trial of the controls, on tuning seeds."""
+        return PairedTrial(
+            arms=self.arms,
+            envs=self.envs,
+            steps=self.steps,
+            num_episodes=self.num_episodes,
+            headline=self.positive,
+            context=(self.negative,),
+            looks=self.looks,
+            first_seed=FIRST_TUNING_SEED,
+        )
+
+    def trial(self, **claims: Any) -> PairedTrial:
+        """A trial on this bench: ``arms``, ``headline``, and what else differs from the bench's own values."""
+        defaults = {
+            "envs": self.envs,
+            "steps": self.steps,
+            "num_episodes": self.num_episodes,
+            "looks": self.looks,
+            "bench": self.label,
+        }
+        return PairedTrial(**(defaults | claims))
+
+    def declaration(self) -> dict[str, Any]:
+        """Everything that decides whether the bench is admitted, as JSON-able data."""
+        return self.controls.declaration() | {
+            "bench": self.label,
+            "headroom": [self.headroom.baseline, self.headroom.reference, self.headroom.measure.name, *HEADROOM],
+            "symptoms": [[s.arm, s.measure.name, s.threshold, list(s.envs)] for s in self.symptoms],
+        }
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Hash of the declaration: twelve hexadecimal digits."""
+        return digest(self.declaration())
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One condition of a bench's admission: what was found, and whether it passed."""
+
+    name: str
+    found: str
+    passed: bool
+
+
+def check_bench(bench: Bench, outcome: PairedOutcome) -> list[Check]:
+    """The conditions of admission, from the finished controls."""
+    positive, negative = outcome.rulings
+    checks = [
+        Check(f"positive control: {positive.sentence}", positive.verdict, positive.verdict == SHOWN),
+        Check(f"negative control: {negative.sentence}", negative.verdict, negative.verdict in (LEVEL, UNDECIDED)),
+    ]
+    scores = [outcome.runs.scores(arm, bench.negative.measure) for arm in bench.negative.arms]
+    differs = float((scores[0] != scores[1]).mean())
+    name = f"negative control: {bench.negative.b} has other random numbers, so that at least 90% of its scores differ"
+    checks.append(Check(name, f"{differs:.0%}", differs >= MIN_DIFFERENT))
+    low, high = HEADROOM
+    way = f"of the way from random play to {bench.headroom.reference}"
+    for env, share in bench.headroom.shares(outcome.runs).items():
+        name = f"headroom: {bench.headroom.baseline} is between {low:.0%} and {high:.0%} {way} in {env}"
+        checks.append(Check(name, f"{share:.0%}", low <= share <= high))
+    for symptom in bench.symptoms:
+        for env, size in symptom.sizes(outcome.runs).items():
+            name = f"symptom: {symptom.measure.name} of {symptom.arm} at least {symptom.threshold:g} in {env}"
+            checks.append(Check(name, f"{size:.3g}", size >= symptom.threshold))
+    return checks
+
+
+def write_admission(directory: Path, content: dict[str, Any]) -> Path:
+    """Write the record of a bench's controls, and return its path."""
+    path = directory / "benches" / f"{content['name']}.json"
+    with disk.as_user_error("evidence", path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with disk.atomic_write(path) as file:
+            file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+    return path
+
+
+def read_admission(directory: Path, name: str) -> dict[str, Any] | None:
+    """The record of a bench's controls; ``None`` if there is none. Raises :class:`UserError` for a damaged one."""
+    path = directory / "benches" / f"{name}.json"
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}): run `thespis bench check {name}` again") from error
+
+
+def admission_status(bench: Bench, admission: dict[str, Any] | None) -> str:
+    """``admitted``, ``refused``, ``outdated`` (the bench has changed since) or ``not checked``."""
+    if admission is None:
+        return "not checked"
+    if admission["digest"] != bench.digest:
+        return "outdated"
+    return "admitted" if admission["admitted"] else "refused"
+
+
+def _random_return(runs: TrialRuns, arm: str, env: str) -> float:
+    """Mean return of uniformly random actions, of the final evaluation of an arm's runs."""
+    finals = [run.final_scores for run in runs.runs[arm, env]]
+    scores = [final["random"]["scores"] for final in finals if final is not None and final.get("random")]
+    if not scores:
+        raise UserError(f"the runs of {arm} in {env} have no random play to compare with")
+    return float(np.mean(np.concatenate([np.ravel(x) for x in scores])))

@@ -1,0 +1,63 @@
+"""Bench of off-policy methods for continuous control whose critics over-estimate.
+
+The cart-pole swing-up and the reacher, each with eight action dimensions without effect and normal noise on every
+reward. There a maximum over a critic's errors is far too large (Thrun and Schwartz 1993), as in the MuJoCo tasks of
+Fujimoto et al. 2018, and 40,000 steps take a second or two per seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from thespis.data.feeds import Replay
+from thespis.envs.compiled.dummy_actions import DummyActions
+from thespis.envs.compiled.noisy_reward import NoisyReward
+from thespis.envs.compiled.reacher import Reacher
+from thespis.envs.compiled.swing_up import SwingUp
+from thespis.evidence.bench import Bench, Headroom, Symptom
+from thespis.evidence.comparisons import Comparison
+from thespis.evidence.measures import final_return, relative_overestimation
+from thespis.evidence.paired_verdict import DEFAULT_LOOKS
+from thespis.evidence.paper import Arm
+from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.sac import SAC
+from thespis.methods.online.td3 import TD3
+
+NOISY_SWING_UP = NoisyReward(DummyActions(SwingUp()), 0.5)
+NOISY_REACHER = NoisyReward(DummyActions(Reacher(time_limit=200)), 0.5)
+SWING_UP_ENV, REACHER_ENV = (f"{__name__}:{name}" for name in ("NOISY_SWING_UP", "NOISY_REACHER"))
+STEPS = 40_000
+SETTINGS: dict[str, Any] = {
+    "hidden_sizes": (64, 64),
+    "discount": 0.97,
+    "feed": Replay(batch_size=64, learning_starts=1_000),
+}
+"""Settings of all methods. With this discount rewards 152 steps ahead have a weight below 1%."""
+
+BASELINE = DDPG(**SETTINGS, critic_learning_rate=1e-3, actor_learning_rate=1e-3)
+TUNED_TD3 = TD3(**SETTINGS, learning_rate=1e-3)
+TUNED_SAC = SAC(**SETTINGS, learning_rate=1e-3)
+_COPY = dataclasses.replace(BASELINE, actor_learning_rate=1.000001e-3)
+_NO_TARGETS = dataclasses.replace(BASELINE, tau=1.0)
+
+BENCH = Bench(
+    name="off-policy-control",
+    version=1,
+    summary="Swing-up and reacher with dummy actions and noisy rewards: off-policy actor-critics, and methods against "
+    "over-estimation.",
+    envs=(SWING_UP_ENV, REACHER_ENV),
+    steps=STEPS,
+    arms=(
+        Arm("DDPG", BASELINE),
+        Arm("DDPG again", _COPY),
+        Arm("DDPG without target networks", _NO_TARGETS),
+        Arm("SAC, five times as long", TUNED_SAC, steps=5 * STEPS),
+    ),
+    positive=Comparison("DDPG", "DDPG without target networks", final_return()),
+    negative=Comparison("DDPG", "DDPG again", final_return()),
+    headroom=Headroom("DDPG", "SAC, five times as long", final_return()),
+    symptoms=(Symptom("DDPG", relative_overestimation(), 0.2),),
+    tuning="",
+    looks=DEFAULT_LOOKS,
+)
