@@ -1,8 +1,8 @@
 """Bench of off-policy methods for continuous control whose critics over-estimate.
 
-The cart-pole swing-up and the reacher, each with eight action dimensions without effect and normal noise on every
-reward. There a maximum over a critic's errors is far too large (Thrun and Schwartz 1993), as in the MuJoCo tasks of
-Fujimoto et al. 2018, and 40,000 steps take a second or two per seed.
+The cart-pole swing-up and the reacher, with ten and eight action dimensions without effect and normal noise on every
+reward. There a maximum over a critic's errors is too large (Thrun and Schwartz 1993), as in the MuJoCo tasks of
+Fujimoto et al. 2018, and 40,000 steps take a few seconds per seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.td3 import TD3
 
-NOISY_SWING_UP = NoisyReward(DummyActions(SwingUp()), 0.5)
+NOISY_SWING_UP = NoisyReward(DummyActions(SwingUp(), 10), 0.5)
 NOISY_REACHER = NoisyReward(DummyActions(Reacher(time_limit=200)), 0.5)
 SWING_UP_ENV, REACHER_ENV = (f"{__name__}:{name}" for name in ("NOISY_SWING_UP", "NOISY_REACHER"))
 STEPS = 40_000
@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
 """Settings of all methods. With this discount rewards 152 steps ahead have a weight below 1%."""
 
 BASELINE = DDPG(**SETTINGS, critic_learning_rate=1e-3, actor_learning_rate=1e-3)
-TUNED_TD3 = TD3(**SETTINGS, learning_rate=1e-3)
+TUNED_TD3 = TD3(**SETTINGS, learning_rate=3e-3)
 TUNED_SAC = SAC(**SETTINGS, learning_rate=1e-3)
 _COPY = dataclasses.replace(BASELINE, actor_learning_rate=1.000001e-3)
 _NO_TARGETS = dataclasses.replace(BASELINE, tau=1.0)
@@ -52,12 +52,18 @@ BENCH = Bench(
         Arm("DDPG", BASELINE),
         Arm("DDPG again", _COPY),
         Arm("DDPG without target networks", _NO_TARGETS),
-        Arm("SAC, five times as long", TUNED_SAC, steps=5 * STEPS),
+        Arm("SAC, twice as long", TUNED_SAC, steps=2 * STEPS),
     ),
     positive=Comparison("DDPG", "DDPG without target networks", final_return()),
     negative=Comparison("DDPG", "DDPG again", final_return()),
-    headroom=Headroom("DDPG", "SAC, five times as long", final_return()),
-    symptoms=(Symptom("DDPG", relative_overestimation(), 0.2),),
-    tuning="",
+    headroom=Headroom("DDPG", "SAC, twice as long", final_return()),
+    symptoms=(
+        Symptom("DDPG", relative_overestimation(), 0.2, envs=(REACHER_ENV,)),
+        Symptom("DDPG", relative_overestimation(), 0.1, envs=(SWING_UP_ENV,)),
+    ),
+    tuning="Learning rates of DDPG, TD3 and SAC: four values each (3e-4, 1e-3, 3e-3, 1e-2), on seeds 1,100 to 1,109 of "
+    "the swing-up and 1,100 to 1,104 of the reacher, by the return of greedy play after 40,000 steps. The number of "
+    "dummy actions of the swing-up, for headroom and symptom of DDPG: 8, 10, 11, 12 and 16; with 11 and more it hardly "
+    "learns.",
     looks=DEFAULT_LOOKS,
 )
