@@ -89,8 +89,9 @@ coverage: $(VENV)/for-tests
 	$(BIN)/coverage run -m pytest -n $(WORKERS) $(TESTS); status=$$?; $(BIN)/coverage combine --quiet; \
 	  $(BIN)/coverage report --skip-covered --sort=cover | tail -n 40; exit $$status
 
-# Every paper's miniature; what is finished is kept, so it goes on where it was stopped.
+# Every bench's controls and every paper's miniature; what is finished is kept, so it goes on where it was stopped.
 reproduce: $(VENV)/for-tests
+	$(BIN)/thespis bench check all
 	$(BIN)/thespis reproduce all $(REPRODUCE)
 	$(BIN)/thespis papers --write docs
 

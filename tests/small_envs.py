@@ -126,6 +126,24 @@ class Stacks(eqx.Module):
         return jnp.broadcast_to(pixels.astype("uint8"), (4, 3))
 
 
+class Lottery(eqx.Module):
+    """Episodes of one step that pay the number that their reset drew: returns say which episodes are played."""
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec("lottery", Box((1,)), Discrete(2), time_limit=1)
+
+    def reset(self, params, key):
+        prize = jax.random.uniform(key)
+        return prize, TimeStep(prize[None], jnp.zeros(()), jnp.zeros((), bool), jnp.zeros((), bool))
+
+    def step(self, state, action, key):
+        return state, TimeStep(state[None], state, jnp.ones((), bool), jnp.zeros((), bool))
+
+
+LOTTERY = Lottery()
+
+
 class Crew(eqx.Module):
     """A multi-agent :class:`Walk` with two groups: two ``movers`` and one ``x``, which observes more.
 

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import thespis
 from thespis.core.records import Citation
 from thespis.data.feeds import Rollouts
-from thespis.evidence import record
+from thespis.evidence import record, runner
 from thespis.evidence.claims import CONTRADICTED, SHOWN, EqualParameters, MinimumScore
-from thespis.evidence.comparisons import Comparison, LowerSpread, NoWorse, judge_claim
+from thespis.evidence.comparisons import Comparison, LowerSpread, NoWorse, Ruling, judge_claim
 from thespis.evidence.measures import Measure, final_return
 from thespis.evidence.pages import claim_cells, render_pages, verdict_status
 from thespis.evidence.paired_figure import plot_paired_record
@@ -20,6 +19,7 @@ from thespis.evidence.paired_verdict import LEVEL, UNDECIDED, plan_looks
 from thespis.evidence.paper import Arm, Fidelity, PairedTrial, Paper
 from thespis.evidence.runner import run_paired_trial
 from thespis.methods.online.a2c import A2C
+from thespis.methods.online.ppo import PPO
 
 SMALL = A2C(hidden_sizes=(8,), feed=Rollouts(num_steps=16, num_envs=4), discount=0.9)
 ENV = "gymnax:CartPole-v1"
@@ -166,6 +166,23 @@ def test_looks_add_pairs_until_headline_and_mechanisms_are_decided(outcome):
     assert outcome.seconds > 0
 
 
+@pytest.mark.parametrize(("undecided", "num_looks"), [("context", 1), ("mechanism", 2), ("headline", 2)])
+def test_only_headline_and_mechanisms_ask_for_more_pairs(monkeypatch, tmp_path, undecided, num_looks):
+    """What is decided is not judged again."""
+    judged, kinds = [], {claim: kind for kind, claim in TRIAL.named_claims}
+
+    def judge(claim, results, look):
+        judged.append((kinds[claim], look.num_pairs))
+        return Ruling(claim.sentence, UNDECIDED if kinds[claim] == undecided else SHOWN, look.num_pairs)
+
+    monkeypatch.setattr(runner, "_train_arms", lambda *arguments: None)
+    monkeypatch.setattr(runner, "judge_claim", judge)
+    result = run_paired_trial(TRIAL, tmp_path, lambda job: [])
+    assert result.num_looks == num_looks and result.rulings[0].num_pairs in (8, 16)
+    first = [("headline", 8), ("mechanism", 8), ("context", 8)]
+    assert judged == first + [(undecided, 16)] * (num_looks - 1)
+
+
 def test_equal_arms_share_their_runs(outcome):
     one, two, slow = (outcome.runs.runs[arm, ENV][0].path for arm in ("one", "two", "slow"))
     assert one == two != slow and one.name.startswith("a2c-gymnax-CartPole-v1-")
@@ -200,8 +217,23 @@ def test_the_record_its_figure_and_its_page(outcome, tmp_path):
     assert [len(row) for row in cells] == [6, 6, 6] and cells[1][2] == "0"
 
 
-def test_arms_on_equal_seeds_have_equal_starts(outcome):
-    """Equal arms have equal scores seed by seed, and the first episodes of two arms begin alike."""
-    one, two = (outcome.runs.scores(arm, final_return()) for arm in ("one", "two"))
-    np.testing.assert_array_equal(one, two)
-    assert thespis.load(outcome.runs.runs["slow", ENV][0].path).config["seeds"] == list(range(8))
+def test_arms_on_equal_seeds_play_the_same_episodes(tmp_path, monkeypatch):
+    """Evaluation episodes of two methods that act differently, and the first training episodes, are the same."""
+    monkeypatch.setattr("thespis.train_run.write_report", lambda runs, out: out)
+    lottery = "small_envs:LOTTERY"
+    trial = PairedTrial(
+        arms=(Arm("one", SMALL), Arm("other", PPO(hidden_sizes=(4,), feed=SMALL.feed, minibatch_size=64))),
+        envs=(lottery,),
+        steps=64,
+        headline=Comparison("one", "other", final_return()),
+        looks=plan_looks((6,)),
+        num_episodes=3,
+    )
+    result = run_paired_trial(trial, tmp_path, lambda job: [])
+    (one,), (other,) = (result.runs.runs[arm, lottery] for arm in ("one", "other"))
+    for mode in ("greedy", "sampled"):
+        scores = one.final_scores[mode]["scores"]
+        np.testing.assert_array_equal(scores, other.final_scores[mode]["scores"])
+        assert len(set(np.ravel(scores))) == 18
+    np.testing.assert_array_equal(*(run.metrics()["episode_return"] for run in (one, other)))
+    assert result.verdict == LEVEL

@@ -82,10 +82,12 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None) -> str:
     lines += [f"- Claim: {paper.claim}", f"- Parts: {parts}", f"- Use: `{paper.command}`", ""]
     trial = paper.miniature
     arm_steps = "".join(f" ({arm.name}: {arm.steps:,})" for arm in trial.arms if arm.steps)
+    place = ", ".join(trial.envs)
+    if isinstance(trial, PairedTrial) and trial.bench:
+        place = f"bench {trial.bench} ({', '.join(env.rpartition(':')[2] for env in trial.envs)})"
     lines += [
-        f"Miniature: {', '.join(trial.envs)}, {trial.steps:,} steps per seed{arm_steps}, "
-        f"at most {trial.most_seeds} seeds per arm. Verdict: "
-        f"**{verdict_status(paper, record)}**.",
+        f"Miniature: {place}, {trial.steps:,} steps per seed{arm_steps}, at most {trial.most_seeds} seeds per arm. "
+        f"Verdict: **{verdict_status(paper, record)}**.",
         "",
     ]
     lines += (

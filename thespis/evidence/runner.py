@@ -78,7 +78,7 @@ class TrialRuns:
     def seconds(self) -> float:
         """Seconds of training and evaluation, including runs that were already finished."""
         paths = {run.path: run for runs in self.runs.values() for run in runs}
-        return sum(run.directory.read_json("timing.json")["total"] for run in paths.values())
+        return float(sum(run.directory.read_json("timing.json")["total"] for run in paths.values()))
 
 
 @dataclasses.dataclass(frozen=True)
