@@ -161,13 +161,20 @@ def check_bench(bench: Bench, outcome: PairedOutcome) -> list[Check]:
     low, high = HEADROOM
     way = f"of the way from random play to {bench.headroom.reference}"
     for env, share in bench.headroom.shares(outcome.runs).items():
-        name = f"headroom: {bench.headroom.baseline} is between {low:.0%} and {high:.0%} {way} in {env}"
+        name = f"headroom: {bench.headroom.baseline} is between {low:.0%} and {high:.0%} {way} in {short_name(env)}"
         checks.append(Check(name, f"{share:.0%}", low <= share <= high))
     for symptom in bench.symptoms:
         for env, size in symptom.sizes(outcome.runs).items():
-            name = f"symptom: {symptom.measure.name} of {symptom.arm} at least {symptom.threshold:g} in {env}"
+            name = (
+                f"symptom: {symptom.measure.name} of {symptom.arm} at least {symptom.threshold:g} in {short_name(env)}"
+            )
             checks.append(Check(name, f"{size:.3g}", size >= symptom.threshold))
     return checks
+
+
+def short_name(env: str) -> str:
+    """An environment's name without its module."""
+    return env.rpartition(":")[2]
 
 
 def write_admission(directory: Path, content: dict[str, Any]) -> Path:
