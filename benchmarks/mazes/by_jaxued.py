@@ -84,6 +84,7 @@ def main() -> None:
     config = {
         "project": "mazes",
         "run_name": "mazes",
+        "group_name": "mazes",
         "seed": args.seed,
         "mode": "train",
         "checkpoint_save_interval": 0,

@@ -120,26 +120,34 @@ def claim_cells(record: dict[str, Any]) -> list[tuple[str, ...]]:
     """The rows of a paired trial's table of claims: one for each claim and environment."""
     rows = []
     for finding in record["findings"]:
-        claim, verdict = f"{finding['kind']}: {finding['claim']}", finding["verdict"]
-        if finding["pairs_to_decide"] is not None:
-            verdict += f" ({finding['pairs_to_decide']} pairs would decide)"
-        pairs = str(finding["pairs"])
-        if not finding["envs"]:
-            value = f"{finding['estimate']:.3g}"
-            if finding["interval"]:
-                value += f" ({formatting.format_interval(finding['interval'])})"
-            rows.append((claim, "all", value, "", pairs, verdict))
-        for number, one in enumerate(finding["envs"]):
-            difference = _with_interval(one["mean"], one["interval"])
-            effect = "" if one["effect"] is None else _with_interval(one["effect"], one["effect_interval"])
-            place = one["env"].rpartition(":")[2]
-            texts = (claim, place, difference, effect, pairs, verdict)
+        claim = f"{finding['kind']}: {finding['claim']}"
+        for number, (place, difference, effect) in enumerate(estimate_texts(finding)):
+            texts = (claim, place, difference, effect, str(finding["pairs"]), verdict_text(finding))
             rows.append(texts if number == 0 else ("", place, difference, effect, "", ""))
     return rows
 
 
-def _with_interval(value: float, interval: Sequence[float]) -> str:
-    return f"{formatting.format_number(value)} ({formatting.format_interval(list(interval))})"
+def verdict_text(finding: dict[str, Any]) -> str:
+    """A claim's verdict and, if it is undecided, the pairs that would decide."""
+    more = finding["pairs_to_decide"]
+    return finding["verdict"] if more is None else f"{finding['verdict']} ({more} pairs would decide)"
+
+
+def estimate_texts(finding: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """For each environment of a claim: its name, the difference, and the difference in standard deviations of seeds."""
+    if not finding["envs"]:  # no comparison
+        value = formatting.format_number(finding["estimate"])
+        interval = f" ({formatting.format_interval(finding['interval'])})" if finding["interval"] else ""
+        return [("all", value + interval, "")]
+    texts = []
+    for one in finding["envs"]:
+        difference = f"{formatting.format_number(one['mean'])} ({formatting.format_interval(one['interval'])})"
+        effect = ""
+        if one["effect"] is not None:
+            low, high = one["effect_interval"]
+            effect = f"{one['effect']:.2f} ({low:.2f} to {high:.2f})".replace("-", "−")
+        texts.append((one["env"].rpartition(":")[2], difference, effect))
+    return texts
 
 
 def _score_tables(record: dict[str, Any]) -> list[str]:

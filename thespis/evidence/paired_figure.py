@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -11,50 +13,72 @@ from thespis.evidence.claims import CONTRADICTED, SHOWN
 from thespis.evidence.paired_verdict import LEVEL, LEVEL_MARGIN
 
 _COLORS = {SHOWN: SERIES_COLORS[0], CONTRADICTED: SERIES_COLORS[1], LEVEL: SERIES_COLORS[2]}
-_ROW_HEIGHT, _MAX_EFFECT = 0.44, 4.0
+_LINE, _ROW = 0.34, 0.62
+"""Height of a line of text and of a row of dots, in units of the vertical axis."""
+_INCHES_PER_UNIT, _TEXT_WIDTH = 0.46, 92
+_MIN_LIMIT, _MAX_LIMIT = 2.0, 8.0
+"""Smallest and largest end of the horizontal axis, in standard deviations."""
 
 
 def plot_paired_record(record: dict[str, Any], image_format: str = "svg") -> bytes:
     """The figure of a paired trial's record as bytes of an ``svg`` or ``png``.
 
-    One row for each claim and environment: a dot for every pair, the mean with its 95% interval, positive where the
-    first arm is better. Within the grey band arms count as level. Differences beyond four standard deviations are drawn
-    at the edge. Claims that are no comparisons have no row.
+    For each claim a row for each environment: a dot for every pair, the mean with its 95% interval, positive where the
+    first arm is better. Within the grey band arms count as level. What lies beyond the axis is drawn at its end. Claims
+    that are no comparisons have no rows.
     """
-    rows = [(finding, one) for finding in record["findings"] for one in finding["envs"]]
-    several = len(record["declaration"]["envs"]) > 1
-    with styled_figure((7.2, 1.1 + _ROW_HEIGHT * 1.5 * max(len(rows), 1))) as fig:
+    findings = [finding for finding in record["findings"] if finding["envs"]]
+    titles = [_title(finding) for finding in findings]
+    heights = [len(title) * _LINE + len(f["envs"]) * _ROW + 0.2 for title, f in zip(titles, findings, strict=True)]
+    limit = _axis_limit(findings)
+    with styled_figure((7.2, 1.1 + _INCHES_PER_UNIT * sum(heights))) as fig:
         fig.suptitle(f"{record['id']}: {record['verdict']}", x=0.01, ha="left", fontweight="bold")
         axes: Any = fig.subplots()
         axes.axvspan(-LEVEL_MARGIN, LEVEL_MARGIN, color=GRID_COLOR, zorder=0)
         axes.axvline(0, color=MUTED_COLOR, linewidth=0.7)
-        for row, (finding, one) in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
-            _draw_row(axes, row, finding["verdict"], one)
-            place = f", {one['env'].rpartition(':')[2]}" if several else ""
-            axes.annotate(
-                f"{finding['kind']}, {finding['verdict']}: {finding['claim']}{place}",
-                (0.005, row + 0.36),
-                xycoords=("axes fraction", "data"),
-                fontsize=8,
+        top, ticks = 0.0, []
+        for title, finding in zip(titles, findings, strict=True):
+            text = axes.annotate(
+                "\n".join(title), (0.0, top - 0.05), xycoords=("axes fraction", "data"), va="top", fontsize=8
             )
-        axes.set_xlim(-_MAX_EFFECT - 0.1, _MAX_EFFECT + 0.1)
-        axes.set_ylim(-0.5, len(rows) - 0.2)
-        axes.set_yticks([])
+            text.set_in_layout(False)
+            top -= len(title) * _LINE
+            for one in finding["envs"]:
+                _draw_row(axes, top - _ROW / 2, finding["verdict"], one, limit)
+                ticks.append((top - _ROW / 2, one["env"].rpartition(":")[2]))
+                top -= _ROW
+            top -= 0.2
+        axes.set_xlim(-1.03 * limit, 1.03 * limit)
+        axes.set_ylim(top, 0.1)
+        axes.set_yticks([y for y, _ in ticks], [name for _, name in ticks])
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("difference of pairs in standard deviations of seeds; right: the first arm is better")
         return render_figure(fig, image_format)
 
 
-def _draw_row(axes: Any, row: int, verdict: str, one: dict[str, Any]) -> None:
+def _title(finding: dict[str, Any]) -> list[str]:
+    """Lines of a claim's title."""
+    return textwrap.wrap(f"{finding['kind']}, {finding['verdict']}: {finding['claim']}", _TEXT_WIDTH)
+
+
+def _axis_limit(findings: list[dict[str, Any]]) -> float:
+    """The end of the axis: all intervals are within it, and nearly all pairs."""
+    sizes = [_MIN_LIMIT]
+    for one in (one for finding in findings for one in finding["envs"]):
+        sizes += [abs(end) for end in one["effect_interval"] or ()]
+        sizes.append(float(np.quantile(np.abs(_in_deviations(one)), 0.95)))
+    return min(_MAX_LIMIT, float(math.ceil(max(sizes))))
+
+
+def _draw_row(axes: Any, y: float, verdict: str, one: dict[str, Any], limit: float) -> None:
     color, differences = _COLORS.get(verdict, MUTED_COLOR), _in_deviations(one)
-    jitter = 0.1 * np.sin(np.arange(len(differences)) * 2.4)
-    limit = _MAX_EFFECT
-    axes.plot(differences.clip(-limit, limit), row + jitter, "o", color=color, alpha=0.3, markersize=3.5, mew=0)
+    jitter = 0.13 * np.sin(np.arange(len(differences)) * 2.4)
+    axes.plot(differences.clip(-limit, limit), y + jitter, "o", color=color, alpha=0.3, markersize=3.5, mew=0)
     if one["effect"] is not None:
         low, high = np.clip(one["effect_interval"], -limit, limit)
-        axes.plot([low, high], [row, row], color=color, linewidth=2.2)
-        axes.plot([np.clip(one["effect"], -limit, limit)], [row], "D", color=color, markersize=6)
+        axes.plot([low, high], [y, y], color=color, linewidth=2.2)
+        axes.plot([np.clip(one["effect"], -limit, limit)], [y], "D", color=color, markersize=6)
 
 
 def _in_deviations(one: dict[str, Any]) -> np.ndarray:

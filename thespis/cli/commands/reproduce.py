@@ -120,7 +120,7 @@ def print_record(out: CommandOutput, record: dict[str, Any]) -> None:
                 )
         out.print(table)
     if record.get("protocol") == 2:
-        out.print(_claims_table(record))
+        _print_claims(out, record)
         out.print(Text(f"{record['id']}: {record['verdict']}", style="bold"))
         return
     for finding in record["findings"]:
@@ -133,16 +133,15 @@ def print_record(out: CommandOutput, record: dict[str, Any]) -> None:
     out.print(Text(f"{record['id']}: {record['verdict']}", style="bold"))
 
 
-def _claims_table(record: dict[str, Any]) -> Table:
-    """Every claim of a paired trial, in each environment."""
-    from thespis.evidence.pages import claim_cells
+def _print_claims(out: CommandOutput, record: dict[str, Any]) -> None:
+    """Every claim of a paired trial, with its verdict, and a line for each environment."""
+    from thespis.evidence.pages import estimate_texts, verdict_text
 
-    table = Table(title="Claims", title_justify="left", title_style="bold")
-    for header in ("claim", "environment", "difference", "in sd of seeds", "pairs", "verdict"):
-        table.add_column(header, justify="left" if header in ("claim", "environment", "verdict") else "right")
-    for cells in claim_cells(record):
-        table.add_row(*cells)
-    return table
+    for finding in record["findings"]:
+        out.print(Text(f"{finding['kind']}: {finding['claim']}", style="bold"))
+        out.print(Text(f"  {verdict_text(finding)}, {finding['pairs']} pairs"))
+        for place, difference, effect in estimate_texts(finding):
+            out.print(Text(f"  {place}: {difference}" + (f"; in sd of seeds {effect}" if effect else "")))
 
 
 def _verdict_table(records: list[dict[str, Any]]) -> Table:

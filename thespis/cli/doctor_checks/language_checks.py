@@ -71,8 +71,8 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
         REINFORCE(**small, advantage_estimator=RewardToGo(LeaveOneOut())),
     ]
     slower: dict[str, Any] = small | {"learning_rate": 1e-3}
-    ungrouped = Episodes(_NUM_TURNS, group_size=1, num_envs=64)
-    archer = ArCHer(**(slower | {"feed": ungrouped}))
+    ungrouped: dict[str, Any] = slower | {"feed": Episodes(_NUM_TURNS, group_size=1, num_envs=64)}
+    archer = ArCHer(**ungrouped)
     online_methods += [LanguagePPO(**slower), SPIRAL(**small), archer, *_choice_methods()]
     checks: list[tuple[str, Callable[[], str]]] = [
         (f"{method.name} on echo", lambda method=method: _check_online(method)) for method in online_methods

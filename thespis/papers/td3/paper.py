@@ -59,7 +59,9 @@ PAPER = Paper(
     remarks="DDPG has the same network sizes as TD3, and its own learning rate, tuned with as many trials. Each of the "
     "three changes is removed alone. Without all three TD3 is DDPG: in a first run every score was the same. "
     "Overestimation is the mean of predicted minus realized discounted return where the latter is known, as a share of "
-    "the range of returns; a smaller value can also mean underestimation.",
+    "the range of returns; a smaller value can also mean underestimation. Undecided: the larger return. On 40 pairs it "
+    "is larger by 0.3 and 0.5 standard deviations (p = 0.036, where the last look asks for 0.025). Removing the delay "
+    "rather helps in so short a run, in which a delayed actor gets half as many updates: a longer one is to decide.",
     fidelity=(
         Fidelity("target", "minimum of two target critics at the target actor's action"),
         Fidelity("target noise", "standard deviation 0.2, clipped at 0.5, then actions clipped to their range"),
