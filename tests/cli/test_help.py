@@ -43,6 +43,8 @@ def test_help_takes_at_most_half_a_second():
 
 
 POSITIONAL = {
+    "action",
+    "names",
     "suite",
     "method",
     "directory",

@@ -68,5 +68,6 @@ def test_an_arm_may_replace_environments_of_the_trial():
         "other",
     ]
     assert [Arm("same", SAC()).env_for("other"), Arm("one", SAC(), env=ENV).env_for("other")] == ["other", ENV]
-    trial = Trial((arm, Arm("same", SAC())), (ENV, "other"), 1, (Superiority("held", "same", final_return()),))
+    arms, claims = (arm, Arm("same", SAC())), (Superiority("held", "same", final_return()),)
+    trial = Trial(arms=arms, envs=(ENV, "other"), steps=1, claims=claims)
     assert trial.declaration()["arms"]["held"]["env"] == arm.env and "env" not in trial.declaration()["arms"]["same"]

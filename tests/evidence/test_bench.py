@@ -11,7 +11,7 @@ import pytest
 from thespis.cli.main import run as run_command
 from thespis.core.errors import UserError
 from thespis.data.feeds import Rollouts
-from thespis.evidence import benches, record
+from thespis.evidence import record
 from thespis.evidence.bench import (
     FIRST_TUNING_SEED,
     Bench,
@@ -22,6 +22,7 @@ from thespis.evidence.bench import (
     read_admission,
     write_admission,
 )
+from thespis.evidence.benches import registry as benches
 from thespis.evidence.claims import CONTRADICTED, SHOWN
 from thespis.evidence.comparisons import Comparison, Ruling
 from thespis.evidence.measures import Measure, final_return, mean_metric
@@ -197,9 +198,10 @@ def test_verdict_seeds_are_no_tuning_seeds_and_the_bench_came_first(id):
     if evidence["verdict"] == CONTRADICTED:
         assert paper.fidelity, "a contradiction needs a comparison with the authors' code, point by point"
     admission = read_admission(EVIDENCE, name)
-    command = ["git", "-C", str(ROOT), "merge-base", "--is-ancestor", admission["declared_in"], evidence["declared_in"]]
-    if subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True).returncode == 0:
-        assert subprocess.run(command).returncode == 0, "the trial was declared before its bench"
+    git, commits = ["git", "-C", str(ROOT)], (admission["declared_in"], evidence["declared_in"])
+    if all(subprocess.run([*git, "cat-file", "-e", commit], capture_output=True).returncode == 0 for commit in commits):
+        order = subprocess.run([*git, "merge-base", "--is-ancestor", *commits])
+        assert order.returncode == 0, "the trial was declared before its bench"
 
 
 def test_commands(tmp_path, capfd, monkeypatch, outcome):

@@ -41,7 +41,7 @@ class BenchCommand:
     def run(self, out: CommandOutput) -> int:
         """Print the table of benches, or run controls."""
         from thespis.core.errors import UserError
-        from thespis.evidence import benches
+        from thespis.evidence.benches import registry as benches
         from thespis.evidence.runner import TrialInterrupted
 
         if self.action == "list":
@@ -63,7 +63,7 @@ class BenchCommand:
 
     def _list(self, out: CommandOutput) -> int:
         from thespis.evidence import bench as bench_module
-        from thespis.evidence import benches
+        from thespis.evidence.benches import registry as benches
 
         table = Table(title="Benches", title_justify="left", title_style="bold")
         for header in ("bench", "status", "headroom", "what it shows"):
@@ -85,7 +85,8 @@ class BenchCommand:
     def _check(self, out: CommandOutput, bench: Bench) -> dict[str, Any]:
         from thespis.cli.trial_progress import train_with_progress
         from thespis.evidence import bench as bench_module
-        from thespis.evidence import benches, record
+        from thespis.evidence import record
+        from thespis.evidence.benches import registry as benches
         from thespis.evidence.runner import run_paired_trial
 
         trial = bench.controls

@@ -34,7 +34,7 @@ class PlanCommand:
         from thespis.core.errors import UserError
         from thespis.evaluation.formatting import format_number
         from thespis.evidence.bench import read_admission
-        from thespis.evidence.benches import bench_names, load_bench
+        from thespis.evidence.benches.registry import bench_names, load_bench
         from thespis.evidence.paper import PairedTrial
         from thespis.evidence.planner import plan_trial
         from thespis.papers import registry

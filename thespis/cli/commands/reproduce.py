@@ -91,7 +91,7 @@ class ReproduceCommand:
     def _check_bench(self, label: str) -> None:
         """Warn of a bench that is not admitted: its verdicts do not count."""
         from thespis.evidence.bench import admission_status, read_admission
-        from thespis.evidence.benches import load_bench
+        from thespis.evidence.benches.registry import load_bench
 
         if label:
             name = label.rpartition(" ")[0]
