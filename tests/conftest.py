@@ -11,6 +11,7 @@ import inspect
 import itertools
 import os
 import sys
+import threading
 import zlib
 from pathlib import Path
 
@@ -184,7 +185,7 @@ def _share_lowering_contexts() -> None:
 
     create = mlir.make_ir_context
     contexts: list = []
-    numbers = itertools.count()
+    numbers, lock = itertools.count(), threading.Lock()
 
     def is_lowering() -> bool:
         try:
@@ -195,9 +196,10 @@ def _share_lowering_contexts() -> None:
     def shared_context():
         if is_lowering():
             return create()
-        if next(numbers) % PROGRAMS_PER_CONTEXT == 0:
-            contexts[:] = [create()]
-        return contexts[0]
+        with lock:  # another thread may ask while the first context is made
+            if next(numbers) % PROGRAMS_PER_CONTEXT == 0:
+                contexts[:] = [create()]
+            return contexts[0]
 
     mlir.make_ir_context = shared_context
 
