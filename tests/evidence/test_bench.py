@@ -17,14 +17,14 @@ from thespis.evidence.bench import (
     Bench,
     Headroom,
     Symptom,
+    admission_path,
     admission_status,
     check_bench,
     read_admission,
-    write_admission,
 )
 from thespis.evidence.benches import registry as benches
 from thespis.evidence.claims import CONTRADICTED, SHOWN
-from thespis.evidence.comparisons import Comparison, Ruling
+from thespis.evidence.comparisons import Comparison, PairedFinding
 from thespis.evidence.measures import Measure, final_return, mean_metric
 from thespis.evidence.paired_verdict import LEVEL, UNDECIDED, plan_looks
 from thespis.evidence.paper import Arm, PairedTrial
@@ -108,8 +108,8 @@ def test_headroom_is_measured_from_random_play(outcome):
 def test_every_condition_can_refuse_a_bench(outcome, monkeypatch, positive, negative, share, threshold, failed):
     monkeypatch.setattr(Headroom, "shares", lambda self, runs: {ENV: share})
     bench = dataclasses.replace(BENCH, symptoms=(Symptom("A2C", SIZE, threshold),))
-    rulings = [Ruling("p", positive, 6), Ruling("n", negative, 6)]
-    checks = check_bench(bench, PairedOutcome(outcome.runs, rulings, 1, 1.0))
+    findings = [PairedFinding("p", positive, 6), PairedFinding("n", negative, 6)]
+    checks = check_bench(bench, PairedOutcome(outcome.runs, findings, 1, 1.0))
     assert len(checks) == 5
     assert [check.name.partition(" ")[0].rstrip(":") for check in checks if not check.passed] == failed
 
@@ -123,7 +123,7 @@ def test_a_copy_that_does_not_differ_is_no_control(outcome):
 def test_admissions_are_read_back_and_outdated_with_the_bench(outcome, tmp_path):
     assert admission_status(BENCH, read_admission(tmp_path, "small")) == "not checked"
     content = admission_of(outcome)
-    write_admission(tmp_path, content)
+    record.write_json(admission_path(tmp_path, "small"), content)
     loaded = read_admission(tmp_path, "small")
     assert loaded == json.loads(json.dumps(content)) and admission_status(BENCH, loaded) == "admitted"
     assert admission_status(BENCH, loaded | {"admitted": False}) == "refused"
@@ -210,7 +210,7 @@ def test_commands(tmp_path, capfd, monkeypatch, outcome):
     directory = ["--evidence", str(tmp_path)]
     assert run_command(["bench", "--json", *directory]) == 0
     assert json.loads(capfd.readouterr().out)[0]["status"] == "not checked"
-    write_admission(tmp_path, admission_of(outcome) | made_up_admission(0.5))
+    record.write_json(admission_path(tmp_path, "small"), admission_of(outcome) | made_up_admission(0.5))
     assert run_command(["bench", "list", *directory]) == 0
     assert "admitted" in capfd.readouterr().out
     assert run_command(["plan", "small", "--effect", "0.8", *directory]) == 0

@@ -1,4 +1,4 @@
-"""Paired trials: rulings on real runs and on made-up scores, looks, records, figures and pages."""
+"""Paired trials: findings on real runs and on made-up scores, looks, records, figures and pages."""
 
 import dataclasses
 import json
@@ -6,17 +6,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from made_up_paper import made_up_paper
 
-from thespis.core.records import Citation
 from thespis.data.feeds import Rollouts
 from thespis.evidence import record, runner
 from thespis.evidence.claims import CONTRADICTED, SHOWN, EqualParameters, MinimumScore
-from thespis.evidence.comparisons import Comparison, LowerSpread, NoWorse, Ruling, judge_claim
+from thespis.evidence.comparisons import Comparison, LowerSpread, NoWorse, PairedFinding, judge_claim
 from thespis.evidence.measures import Measure, final_return
 from thespis.evidence.pages import claim_cells, render_pages, verdict_status
 from thespis.evidence.paired_figure import plot_paired_record
 from thespis.evidence.paired_verdict import LEVEL, UNDECIDED, plan_looks
-from thespis.evidence.paper import Arm, Fidelity, PairedTrial, Paper
+from thespis.evidence.paper import Arm, Fidelity, PairedTrial
 from thespis.evidence.runner import run_paired_trial
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ppo import PPO
@@ -35,18 +35,7 @@ TRIAL = PairedTrial(
     looks=plan_looks((8, 16)),
     num_episodes=2,
 )
-PAPER = Paper(
-    "made-up",
-    "Made up",
-    Citation("Made up", "Nobody", 2026, "none"),
-    "tests",
-    "Does nothing.",
-    "Nothing.",
-    ("thespis.methods.online.a2c:A2C",),
-    "thespis train a2c --env CartPole-v1",
-    TRIAL,
-    fidelity=(Fidelity("optimizer", "RMSProp"),),
-)
+PAPER = made_up_paper(TRIAL, fidelity=(Fidelity("optimizer", "RMSProp"),))
 
 
 class MadeUpScores(SimpleNamespace):
@@ -68,7 +57,7 @@ def made_up(effect_easy=0.0, effect_hard=0.0, spread=1.0, pairs=40):
 TWO_LOOKS = plan_looks((20, 40))
 
 
-def ruling(claim, results, looks=TWO_LOOKS):
+def judge_at_looks(claim, results, looks=TWO_LOOKS):
     for look in looks:
         last = judge_claim(claim, results, look)
         if last.verdict != UNDECIDED:
@@ -78,8 +67,8 @@ def ruling(claim, results, looks=TWO_LOOKS):
 
 def test_comparisons_follow_the_sign_of_the_measure_and_name_the_environments():
     results = made_up(2.0, 2.0)
-    assert ruling(Comparison("a", "b", SCORE), results).verdict == SHOWN
-    against = ruling(Comparison("a", "b", COST), results)
+    assert judge_at_looks(Comparison("a", "b", SCORE), results).verdict == SHOWN
+    against = judge_at_looks(Comparison("a", "b", COST), results)
     assert against.verdict == CONTRADICTED and against.num_pairs == 20 and against.p_value < 0.001
     assert [one.env for one in against.estimates] == ["easy", "hard"] and against.estimates[0].paired.mean < -1
     differences = -(results.a - results.b)[:20, 0]
@@ -87,26 +76,26 @@ def test_comparisons_follow_the_sign_of_the_measure_and_name_the_environments():
     assert Comparison("a", "b", COST).sentence == "a has a smaller cost than b"
     only = Comparison("a", "b", SCORE, envs=("hard",))
     assert only.sentence == "a has a larger score than b in hard"
-    assert ruling(only, made_up(-5.0, 2.0)).verdict == SHOWN
-    assert [one.env for one in ruling(only, made_up(-5.0, 2.0)).estimates] == ["hard"]
+    assert judge_at_looks(only, made_up(-5.0, 2.0)).verdict == SHOWN
+    assert [one.env for one in judge_at_looks(only, made_up(-5.0, 2.0)).estimates] == ["hard"]
 
 
 def test_margins_of_their_own_and_undecided_comparisons():
     results = made_up(0.2, 0.2)
-    undecided = ruling(Comparison("a", "b", SCORE, margins=(0.05, 0.05)), results)
+    undecided = judge_at_looks(Comparison("a", "b", SCORE, margins=(0.05, 0.05)), results)
     assert undecided.verdict == UNDECIDED and undecided.num_pairs == 40 and undecided.pairs_to_decide > 40
-    assert ruling(Comparison("a", "b", SCORE, margins=(1.5, 1.5)), results).verdict == LEVEL
+    assert judge_at_looks(Comparison("a", "b", SCORE, margins=(1.5, 1.5)), results).verdict == LEVEL
 
 
 def test_no_worse_adds_its_margin_for_the_test_alone():
     worse = made_up(-1.0, -1.0)
-    within = ruling(NoWorse("a", "b", SCORE, margin=2.5), worse)
+    within = judge_at_looks(NoWorse("a", "b", SCORE, margin=2.5), worse)
     assert within.verdict == SHOWN and within.estimates[0].paired.mean < -0.4
-    assert ruling(NoWorse("a", "b", SCORE, margin=0.1), worse).verdict == CONTRADICTED
-    cost = ruling(NoWorse("a", "b", COST, margin=2.5), made_up(1.0, 1.0))
+    assert judge_at_looks(NoWorse("a", "b", SCORE, margin=0.1), worse).verdict == CONTRADICTED
+    cost = judge_at_looks(NoWorse("a", "b", COST, margin=2.5), made_up(1.0, 1.0))
     assert cost.verdict == SHOWN and "at most 2.5 above" in cost.sentence
     # a margin that is just the difference decides nothing, and does not make arms level
-    near = ruling(NoWorse("a", "b", SCORE, margin=0.9, margins=(9.0, 9.0)), made_up(-0.9, -0.9))
+    near = judge_at_looks(NoWorse("a", "b", SCORE, margin=0.9, margins=(9.0, 9.0)), made_up(-0.9, -0.9))
     assert near.verdict == UNDECIDED
 
 
@@ -114,15 +103,15 @@ def test_spreads_are_compared_around_each_arms_median():
     rng = np.random.default_rng(2)
     narrow, wide = rng.normal(size=(40, 2)), 100 + 5 * rng.normal(size=(40, 2))
     results = MadeUpScores(a=narrow, b=wide)
-    assert ruling(LowerSpread("a", "b", SCORE), results).verdict == SHOWN
-    assert ruling(LowerSpread("b", "a", SCORE), results).verdict == CONTRADICTED
+    assert judge_at_looks(LowerSpread("a", "b", SCORE), results).verdict == SHOWN
+    assert judge_at_looks(LowerSpread("b", "a", SCORE), results).verdict == CONTRADICTED
 
 
 def test_claims_without_pairs_are_ruled_at_the_level_of_the_look():
     results = MadeUpScores(a=np.full((20, 2), 3.0) + np.random.default_rng(3).normal(size=(20, 2)))
-    assert ruling(MinimumScore("a", SCORE, 1.0), results, plan_looks((20,))).verdict == SHOWN
-    assert ruling(MinimumScore("a", SCORE, 3.0), results, plan_looks((20,))).verdict == UNDECIDED
-    assert ruling(MinimumScore("a", SCORE, 9.0), results, plan_looks((20,))).verdict == CONTRADICTED
+    assert judge_at_looks(MinimumScore("a", SCORE, 1.0), results, plan_looks((20,))).verdict == SHOWN
+    assert judge_at_looks(MinimumScore("a", SCORE, 3.0), results, plan_looks((20,))).verdict == UNDECIDED
+    assert judge_at_looks(MinimumScore("a", SCORE, 9.0), results, plan_looks((20,))).verdict == CONTRADICTED
 
 
 def test_mistakes_in_a_declaration_are_refused():
@@ -157,8 +146,8 @@ def outcome(tmp_path_factory):
 
 
 def test_looks_add_pairs_until_headline_and_mechanisms_are_decided(outcome):
-    headline, mechanism, context = outcome.rulings
-    assert outcome.verdict == headline.verdict and headline.verdict in (UNDECIDED, SHOWN, LEVEL, CONTRADICTED)
+    headline, mechanism, context = outcome.findings
+    assert outcome.verdict == headline.verdict
     assert mechanism.verdict == SHOWN and mechanism.value == 0.0 and mechanism.num_pairs == 8
     assert context.verdict == SHOWN and context.num_pairs == 8  # not judged again at the second look
     num_looks = 1 if headline.num_pairs == 8 else 2
@@ -173,12 +162,12 @@ def test_only_headline_and_mechanisms_ask_for_more_pairs(monkeypatch, tmp_path, 
 
     def judge(claim, results, look):
         judged.append((kinds[claim], look.num_pairs))
-        return Ruling(claim.sentence, UNDECIDED if kinds[claim] == undecided else SHOWN, look.num_pairs)
+        return PairedFinding(claim.sentence, UNDECIDED if kinds[claim] == undecided else SHOWN, look.num_pairs)
 
     monkeypatch.setattr(runner, "_train_arms", lambda *arguments: None)
     monkeypatch.setattr(runner, "judge_claim", judge)
     result = run_paired_trial(TRIAL, tmp_path, lambda job: [])
-    assert result.num_looks == num_looks and result.rulings[0].num_pairs in (8, 16)
+    assert result.num_looks == num_looks
     first = [("headline", 8), ("mechanism", 8), ("context", 8)]
     assert judged == first + [(undecided, 16)] * (num_looks - 1)
 

@@ -7,10 +7,10 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from made_up_paper import made_up_paper
 
 import thespis
 from thespis.core.errors import UserError
-from thespis.core.records import Citation
 from thespis.data.feeds import Rollouts
 from thespis.envs import registry
 from thespis.evaluation.cem_planner import planner_returns, random_returns
@@ -32,7 +32,7 @@ from thespis.evidence.measures import (
     training_seconds,
 )
 from thespis.evidence.pages import render_pages, verdict_status
-from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.paper import Arm, Trial
 from thespis.evidence.runner import TrialInterrupted, run_trial
 from thespis.methods.online.a2c import A2C
 
@@ -52,17 +52,7 @@ TRIAL = Trial(
     max_looks=2,
     num_episodes=2,
 )
-PAPER = Paper(
-    "made-up",
-    "Made up",
-    Citation("Made up", "Nobody", 2026, "none"),
-    "tests",
-    "Does nothing.",
-    "Nothing.",
-    ("thespis.methods.online.a2c:A2C",),
-    "thespis train a2c --env CartPole-v1",
-    TRIAL,
-)
+PAPER = made_up_paper(TRIAL)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,20 +1,45 @@
-"""Progress of trials in the terminal: a line and a live display for each run."""
+"""Trials in the terminal: one after the other, with a line and a live display for each run."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.text import Text
 
-from thespis.cli.output import CommandOutput
+from thespis.cli.output import CommandOutput, print_stderr
+from thespis.cli.train_session import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from thespis.evidence.runner import MakeCallbacks, TrialJob
     from thespis.runs.events import Callback
 
 Outcome = TypeVar("Outcome")
+
+
+def run_each(
+    out: CommandOutput,
+    names: Sequence[str],
+    run: Callable[[str], dict[str, Any]],
+    summarize: Callable[[list[dict[str, Any]]], int],
+) -> int:
+    """Run the trials with these names and write their records; the exit code is what ``summarize`` makes of them.
+
+    An interrupted trial is saved and ends the command.
+    """
+    from thespis.evidence.runner import TrialInterrupted
+
+    records = []
+    for name in names:
+        try:
+            records.append(run(name))
+        except TrialInterrupted:
+            print_stderr(f"{name} was interrupted and is saved; run the same command to continue")
+            return EXIT_INTERRUPTED
+    code = summarize(records)
+    out.write_result(records if len(records) > 1 else records[0])
+    return code
 
 
 def train_with_progress(out: CommandOutput, quiet: bool, train: Callable[[MakeCallbacks], Outcome]) -> Outcome:

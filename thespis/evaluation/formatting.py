@@ -112,3 +112,8 @@ def format_final_scores(final: dict[str, Any]) -> str:
 def episode_lengths(result: dict[str, Any]) -> list[float]:
     """Episode lengths of greedy or sampled play in final.json, over all seeds."""
     return [float(x) for row in result.get("lengths") or [] for x in row if x is not None]
+
+
+def short_env_name(env: str) -> str:
+    """An environment's name without its library or module."""
+    return env.rpartition(":")[2]

@@ -13,22 +13,21 @@ Random play is that of the runs' own final evaluation.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from thespis.core.errors import UserError
+from thespis.evaluation.formatting import short_env_name
 from thespis.evaluation.statistics import iqm
+from thespis.evidence import record
 from thespis.evidence.claims import SHOWN
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import Measure
 from thespis.evidence.paired_verdict import LEVEL, SHORT_LOOKS, UNDECIDED, Look
 from thespis.evidence.paper import Arm, PairedTrial, digest
 from thespis.evidence.runner import PairedOutcome, TrialRuns
-from thespis.runtime import disk
 
 FIRST_TUNING_SEED = 1_000
 """Seeds from here on are for tuning and for controls, those below for verdicts."""
@@ -53,8 +52,8 @@ class Headroom:
     def shares(self, runs: TrialRuns) -> dict[str, float]:
         """The share for each environment."""
         low = {env: _random_return(runs, self.baseline, env) for env in runs.envs}
-        now, best = (runs.scores(arm, self.measure) for arm in (self.baseline, self.reference))
-        return {env: (iqm(now[:, i]) - low[env]) / (iqm(best[:, i]) - low[env]) for i, env in enumerate(runs.envs)}
+        scores, best = (runs.scores(arm, self.measure) for arm in (self.baseline, self.reference))
+        return {env: (iqm(scores[:, i]) - low[env]) / (iqm(best[:, i]) - low[env]) for i, env in enumerate(runs.envs)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Bench:
 
     @property
     def label(self) -> str:
-        """Name and version."""
+        """Name and version of the bench, as in trials and records."""
         return f"{self.name} {self.version}"
 
     @property
@@ -132,7 +131,7 @@ class Bench:
             "symptoms": [[s.arm, s.measure.name, s.threshold, list(s.envs)] for s in self.symptoms],
         }
 
-    @functools.cached_property
+    @property
     def digest(self) -> str:
         """Hash of the declaration: twelve hexadecimal digits."""
         return digest(self.declaration())
@@ -140,16 +139,16 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One condition of a bench's admission: what was found, and whether it passed."""
+    """One condition of a bench's admission: what was measured, and whether it passed."""
 
     name: str
-    found: str
+    value: str
     passed: bool
 
 
 def check_bench(bench: Bench, outcome: PairedOutcome) -> list[Check]:
     """The conditions of admission, from the finished controls."""
-    positive, negative = outcome.rulings
+    positive, negative = outcome.findings
     checks = [
         Check(f"positive control: {positive.sentence}", positive.verdict, positive.verdict == SHOWN),
         Check(f"negative control: {negative.sentence}", negative.verdict, negative.verdict in (LEVEL, UNDECIDED)),
@@ -161,41 +160,38 @@ def check_bench(bench: Bench, outcome: PairedOutcome) -> list[Check]:
     low, high = HEADROOM
     way = f"of the way from random play to {bench.headroom.reference}"
     for env, share in bench.headroom.shares(outcome.runs).items():
-        name = f"headroom: {bench.headroom.baseline} is between {low:.0%} and {high:.0%} {way} in {short_name(env)}"
+        name = f"headroom: {bench.headroom.baseline} is between {low:.0%} and {high:.0%} {way} in {short_env_name(env)}"
         checks.append(Check(name, f"{share:.0%}", low <= share <= high))
     for symptom in bench.symptoms:
         for env, size in symptom.sizes(outcome.runs).items():
-            name = (
-                f"symptom: {symptom.measure.name} of {symptom.arm} at least {symptom.threshold:g} in {short_name(env)}"
-            )
+            what = f"{symptom.measure.name} of {symptom.arm}"
+            name = f"symptom: {what} at least {symptom.threshold:g} in {short_env_name(env)}"
             checks.append(Check(name, f"{size:.3g}", size >= symptom.threshold))
     return checks
 
 
-def short_name(env: str) -> str:
-    """An environment's name without its module."""
-    return env.rpartition(":")[2]
+def make_admission(bench: Bench, outcome: PairedOutcome, declared_in: str | None) -> dict[str, Any]:
+    """The content of ``evidence/benches/NAME.json``, which is never edited by hand."""
+    checks = check_bench(bench, outcome)
+    content = {
+        "name": bench.name,
+        "version": bench.version,
+        "admitted": all(check.passed for check in checks),
+        "checks": [dataclasses.asdict(check) for check in checks],
+        "findings": record.finding_rows(bench.controls, outcome),
+    }
+    content |= record.trial_content(bench.controls, outcome, declared_in)
+    return content | {"declaration": bench.declaration(), "digest": bench.digest}
 
 
-def write_admission(directory: Path, content: dict[str, Any]) -> Path:
-    """Write the record of a bench's controls, and return its path."""
-    path = directory / "benches" / f"{content['name']}.json"
-    with disk.as_user_error("evidence", path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with disk.atomic_write(path) as file:
-            file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
-    return path
+def admission_path(directory: Path, name: str) -> Path:
+    """The file of the record of a bench's controls."""
+    return directory / "benches" / f"{name}.json"
 
 
 def read_admission(directory: Path, name: str) -> dict[str, Any] | None:
     """The record of a bench's controls; ``None`` if there is none. Raises :class:`UserError` for a damaged one."""
-    path = directory / "benches" / f"{name}.json"
-    if not path.exists():
-        return None
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}): run `thespis bench check {name}` again") from error
+    return record.read_json(admission_path(directory, name), f"thespis bench check {name}")
 
 
 def admission_status(bench: Bench, admission: dict[str, Any] | None) -> str:

@@ -12,11 +12,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from thespis.evaluation.paired import PairedEstimate, paired_estimate
+from thespis.evaluation.paired import PairedEstimate
 from thespis.evaluation.statistics import Interval
 from thespis.evidence.claims import NOT_SHOWN, Claim, TrialScores
 from thespis.evidence.measures import Measure
-from thespis.evidence.paired_verdict import LEVEL, UNDECIDED, Look, judge_look
+from thespis.evidence.paired_verdict import UNDECIDED, Look, judge_look
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +30,8 @@ class EnvEstimate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ruling:
-    """Verdict on one claim of a paired trial, and what it rests on."""
+class PairedFinding:
+    """Finding on one claim of a paired trial: its verdict, and what it rests on."""
 
     sentence: str
     verdict: str
@@ -102,17 +102,21 @@ class Comparison:
         sign = 1 if self.measure.larger_is_better else -1
         return sign * a, sign * b
 
-    def judge(self, results: PairedScores, look: Look) -> Ruling:
-        """The ruling of one look. Raises ``ValueError`` for too few pairs."""
+    def judge(self, results: PairedScores, look: Look) -> PairedFinding:
+        """The finding of one look. Raises ``ValueError`` for too few pairs."""
         envs, n = self.envs or results.envs, look.num_pairs
         columns = [results.envs.index(env) for env in envs]
         left, right = self.compared(*(results.scores(arm, self.measure)[:n, columns] for arm in self.arms))
-        verdict = judge_look(left + self.offset, right, look, self.margins)
-        pairs = zip(envs, left.T, right.T, strict=True)
-        estimates = tuple(EnvEstimate(env, tuple((x - y).tolist()), paired_estimate(x, y)) for env, x, y in pairs)
-        decided = UNDECIDED if self.offset and verdict.verdict == LEVEL else verdict.verdict
-        return Ruling(
-            self.sentence, decided, n, estimates, p_value=verdict.p_value, pairs_to_decide=verdict.pairs_to_decide
+        judged = judge_look(left, right, look, self.margins, self.offset)
+        differences = (tuple(column) for column in (left - right).T.tolist())
+        estimates = tuple(map(EnvEstimate, envs, differences, judged.estimates))
+        return PairedFinding(
+            self.sentence,
+            judged.verdict,
+            n,
+            estimates,
+            p_value=judged.p_value,
+            pairs_to_decide=judged.pairs_to_decide,
         )
 
 
@@ -148,14 +152,16 @@ class NoWorse(Comparison):
 
     @property
     def offset(self) -> float:
-        """The margin."""
+        """The margin of non-inferiority, added for the test."""
         return self.margin
 
 
-def judge_claim(claim: Comparison | Claim, results: PairedScores, look: Look) -> Ruling:
-    """The ruling of one look on a claim: a comparison, or one of :mod:`thespis.evidence.claims`."""
+def judge_claim(claim: Comparison | Claim, results: PairedScores, look: Look) -> PairedFinding:
+    """The finding of one look on a claim: a comparison, or one of :mod:`thespis.evidence.claims`."""
     if isinstance(claim, Comparison):
         return claim.judge(results, look)
     finding = claim.evaluate(results, 1 - look.error_rate)
     verdict = UNDECIDED if finding.verdict == NOT_SHOWN else finding.verdict
-    return Ruling(finding.sentence, verdict, look.num_pairs, value=float(finding.estimate), interval=finding.interval)
+    return PairedFinding(
+        finding.sentence, verdict, look.num_pairs, value=float(finding.estimate), interval=finding.interval
+    )

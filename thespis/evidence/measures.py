@@ -166,7 +166,10 @@ def overestimation() -> Measure:
 
 
 def relative_overestimation() -> Measure:
-    """Over-estimation as a share of the range of realised returns, from the lowest to the highest of all episodes."""
+    """Over-estimation as a share of the range of realised returns, from the lowest to the highest of a run's episodes.
+
+    Seeds that train together share this range.
+    """
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
         realised = np.asarray(_require_calibration(run)["realised"], np.float64)

@@ -84,7 +84,7 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None) -> str:
     arm_steps = "".join(f" ({arm.name}: {arm.steps:,})" for arm in trial.arms if arm.steps)
     place = ", ".join(trial.envs)
     if isinstance(trial, PairedTrial) and trial.bench:
-        place = f"bench {trial.bench} ({', '.join(env.rpartition(':')[2] for env in trial.envs)})"
+        place = f"bench {trial.bench} ({', '.join(formatting.short_env_name(env) for env in trial.envs)})"
     lines += [
         f"Miniature: {place}, {trial.steps:,} steps per seed{arm_steps}, at most {trial.most_seeds} seeds per arm. "
         f"Verdict: **{verdict_status(paper, record)}**.",
@@ -97,7 +97,7 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None) -> str:
     if paper.fidelity:
         lines += ["", "Compared with the authors' code or listing:", ""]
         lines += ["| point | authors | here |", "| --- | --- | --- |"]
-        lines += [f"| {one.point} | {one.authors} | {one.ours} |" for one in paper.fidelity]
+        lines += [f"| {row.point} | {row.authors} | {row.ours} |" for row in paper.fidelity]
     lines += ["", f"![scores of every arm](../../evidence/{paper.id}.svg)"] if record else []
     return "\n".join([*lines, ""])
 
@@ -140,20 +140,21 @@ def estimate_texts(finding: dict[str, Any]) -> list[tuple[str, str, str]]:
         interval = f" ({formatting.format_interval(finding['interval'])})" if finding["interval"] else ""
         return [("all", value + interval, "")]
     texts = []
-    for one in finding["envs"]:
-        difference = f"{formatting.format_number(one['mean'])} ({formatting.format_interval(one['interval'])})"
+    for estimate in finding["envs"]:
+        interval = formatting.format_interval(estimate["interval"])
         effect = ""
-        if one["effect"] is not None:
-            low, high = one["effect_interval"]
-            effect = f"{one['effect']:.2f} ({low:.2f} to {high:.2f})".replace("-", "−")
-        texts.append((one["env"].rpartition(":")[2], difference, effect))
+        if estimate["effect"] is not None:
+            low, high = estimate["effect_interval"]
+            effect = f"{estimate['effect']:.2f} ({low:.2f} to {high:.2f})".replace("-", "−")
+        difference = f"{formatting.format_number(estimate['mean'])} ({interval})"
+        texts.append((formatting.short_env_name(estimate["env"]), difference, effect))
     return texts
 
 
 def _score_tables(record: dict[str, Any]) -> list[str]:
     """The interquartile means of all arms, a row for each arm and measure."""
     envs = record["declaration"]["envs"]
-    lines = ["| arm | measure | " + " | ".join(env.rpartition(":")[2] for env in envs) + " |"]
+    lines = ["| arm | measure | " + " | ".join(formatting.short_env_name(env) for env in envs) + " |"]
     lines += ["| --- | --- |" + " ---: |" * len(envs)]
     for measure in record["measures"]:
         for arm, results in measure["arms"].items():

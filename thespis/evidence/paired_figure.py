@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from thespis.evaluation.figure_style import GRID_COLOR, MUTED_COLOR, SERIES_COLORS, render_figure, styled_figure
+from thespis.evaluation.formatting import short_env_name
 from thespis.evidence.claims import CONTRADICTED, SHOWN
 from thespis.evidence.paired_verdict import LEVEL, LEVEL_MARGIN
 
@@ -43,9 +44,9 @@ def plot_paired_record(record: dict[str, Any], image_format: str = "svg") -> byt
             )
             text.set_in_layout(False)
             top -= len(title) * _LINE
-            for one in finding["envs"]:
-                _draw_row(axes, top - _ROW / 2, finding["verdict"], one, limit)
-                ticks.append((top - _ROW / 2, one["env"].rpartition(":")[2]))
+            for estimate in finding["envs"]:
+                _draw_row(axes, top - _ROW / 2, finding["verdict"], estimate, limit)
+                ticks.append((top - _ROW / 2, short_env_name(estimate["env"])))
                 top -= _ROW
             top -= 0.2
         axes.set_xlim(-1.03 * limit, 1.03 * limit)
@@ -65,23 +66,23 @@ def _title(finding: dict[str, Any]) -> list[str]:
 def _axis_limit(findings: list[dict[str, Any]]) -> float:
     """The end of the axis: all intervals are within it, and nearly all pairs."""
     sizes = [_MIN_LIMIT]
-    for one in (one for finding in findings for one in finding["envs"]):
-        sizes += [abs(end) for end in one["effect_interval"] or ()]
-        sizes.append(float(np.quantile(np.abs(_in_deviations(one)), 0.95)))
+    for estimate in (estimate for finding in findings for estimate in finding["envs"]):
+        sizes += [abs(end) for end in estimate["effect_interval"] or ()]
+        sizes.append(float(np.quantile(np.abs(_in_deviations(estimate)), 0.95)))
     return min(_MAX_LIMIT, float(math.ceil(max(sizes))))
 
 
-def _draw_row(axes: Any, y: float, verdict: str, one: dict[str, Any], limit: float) -> None:
-    color, differences = _COLORS.get(verdict, MUTED_COLOR), _in_deviations(one)
+def _draw_row(axes: Any, y: float, verdict: str, estimate: dict[str, Any], limit: float) -> None:
+    color, differences = _COLORS.get(verdict, MUTED_COLOR), _in_deviations(estimate)
     jitter = 0.13 * np.sin(np.arange(len(differences)) * 2.4)
     axes.plot(differences.clip(-limit, limit), y + jitter, "o", color=color, alpha=0.3, markersize=3.5, mew=0)
-    if one["effect"] is not None:
-        low, high = np.clip(one["effect_interval"], -limit, limit)
+    if estimate["effect"] is not None:
+        low, high = np.clip(estimate["effect_interval"], -limit, limit)
         axes.plot([low, high], [y, y], color=color, linewidth=2.2)
-        axes.plot([np.clip(one["effect"], -limit, limit)], [y], "D", color=color, markersize=6)
+        axes.plot([np.clip(estimate["effect"], -limit, limit)], [y], "D", color=color, markersize=6)
 
 
-def _in_deviations(one: dict[str, Any]) -> np.ndarray:
+def _in_deviations(estimate: dict[str, Any]) -> np.ndarray:
     """Differences of the pairs in standard deviations of seeds; zeros where no seed differs from another."""
-    differences = np.asarray(one["differences"], np.float64)
-    return differences / one["deviation"] if one["deviation"] > 0 else np.zeros(len(differences))
+    differences = np.asarray(estimate["differences"], np.float64)
+    return differences / estimate["deviation"] if estimate["deviation"] > 0 else np.zeros(len(differences))

@@ -101,23 +101,25 @@ def judge_look(
     b: Float[np.ndarray, "pair env"],
     look: Look,
     margins: Sequence[float] | None = None,
+    offset: float = 0.0,
 ) -> PairedVerdict:
     """The verdict of one look on its first pairs.
 
     *Shown* and *contradicted*: the test of all environments together rejects, and its sign says which. *Level*: in
     every environment the interval of the difference, at the look's error rate, lies within the margin: ``margins``, one
-    for each environment in the units of the measure, or :data:`LEVEL_MARGIN` standard deviations.
+    for each environment in the units of the measure, or :data:`LEVEL_MARGIN` standard deviations. ``offset`` is added
+    to the first arm's scores for the test (non-inferiority), but not for the estimates; with one, arms are never level.
 
     Raises ``ValueError`` for too few pairs.
     """
     if len(a) < look.num_pairs:
         raise ValueError(f"{len(a)} pairs are too few for a look at {look.num_pairs}")
     left, right = a[: look.num_pairs], b[: look.num_pairs]
-    combined = combined_differences(left, right)
+    combined = combined_differences(left + offset, right)
     p_value, verdict = sign_flip_p_value(combined), UNDECIDED
     if p_value <= look.error_rate:
         verdict = SHOWN if combined.mean() > 0 else CONTRADICTED
-    elif _are_level(left, right, look.error_rate, margins):
+    elif not offset and _are_level(left, right, look.error_rate, margins):
         verdict = LEVEL
     estimates = tuple(paired_estimate(x, y) for x, y in zip(left.T, right.T, strict=True))
     to_decide = pairs_to_show(float(combined.mean()), float(combined.std(ddof=1))) if verdict == UNDECIDED else None

@@ -194,6 +194,11 @@ class PairedTrial(Arms):
         return self.looks[-1].num_pairs
 
     @property
+    def bench_name(self) -> str:
+        """The name of the bench without its version."""
+        return self.bench.rpartition(" ")[0]
+
+    @property
     def chunk_size(self) -> int:
         """Seeds that train together: the largest number of which all looks have a multiple."""
         return math.gcd(*(look.num_pairs for look in self.looks))

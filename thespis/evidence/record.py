@@ -44,15 +44,7 @@ def make_record(paper: Paper, full: bool, outcome: TrialOutcome, declared_in: st
         ],
         "level": trial.confidence_level,
         "looks": outcome.num_looks,
-        "seeds": outcome.runs.seeds(),
-        "measures": [_measure_table(trial, outcome.runs, measure) for measure in trial_measures(trial)],
-        "declaration": trial.declaration(),
-        "digest": trial.digest,
-        "declared_in": declared_in,
-        "minutes": outcome.seconds / 60,
-        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "device": describe_device()},
-        "versions": package_versions(),
-    }
+    } | trial_content(trial, outcome, declared_in)
 
 
 def make_paired_record(paper: Paper, full: bool, outcome: PairedOutcome, declared_in: str | None) -> dict[str, Any]:
@@ -66,35 +58,37 @@ def make_paired_record(paper: Paper, full: bool, outcome: PairedOutcome, declare
         "protocol": 2,
         "bench": trial.bench,
         "verdict": outcome.verdict,
-        "findings": ruling_rows(trial, outcome),
+        "findings": finding_rows(trial, outcome),
         "looks": outcome.num_looks,
     } | trial_content(trial, outcome, declared_in)
 
 
-def ruling_rows(trial: PairedTrial, outcome: PairedOutcome) -> list[dict[str, Any]]:
-    """The rulings on all claims, as JSON-able data."""
+def finding_rows(trial: PairedTrial, outcome: PairedOutcome) -> list[dict[str, Any]]:
+    """The findings on all claims of a paired trial, as JSON-able data."""
     rows = []
-    for (kind, _), ruling in zip(trial.named_claims, outcome.rulings, strict=True):
+    for (kind, _), finding in zip(trial.named_claims, outcome.findings, strict=True):
         row = {
             "kind": kind,
-            "claim": ruling.sentence,
-            "verdict": ruling.verdict,
-            "pairs": ruling.num_pairs,
-            "p_value": ruling.p_value,
-            "pairs_to_decide": ruling.pairs_to_decide,
-            "estimate": ruling.value,
-            "interval": ruling.interval,
+            "claim": finding.sentence,
+            "verdict": finding.verdict,
+            "pairs": finding.num_pairs,
+            "p_value": finding.p_value,
+            "pairs_to_decide": finding.pairs_to_decide,
+            "estimate": finding.value,
+            "interval": finding.interval,
         }
         envs = [
-            {"env": one.env, "differences": one.differences} | dataclasses.asdict(one.paired)
-            for one in ruling.estimates
+            {"env": estimate.env, "differences": estimate.differences} | dataclasses.asdict(estimate.paired)
+            for estimate in finding.estimates
         ]
         rows.append(row | {"envs": envs})
     return rows
 
 
-def trial_content(trial: PairedTrial, outcome: PairedOutcome, declared_in: str | None) -> dict[str, Any]:
-    """What every record of a paired trial has: seeds, scores, declaration, time, machine and versions."""
+def trial_content(
+    trial: Trial | PairedTrial, outcome: TrialOutcome | PairedOutcome, declared_in: str | None
+) -> dict[str, Any]:
+    """What every record of a trial has: seeds, scores, declaration, time, machine and versions."""
     return {
         "seeds": outcome.runs.seeds(),
         "measures": [_measure_table(trial, outcome.runs, measure) for measure in trial_measures(trial)],
@@ -149,19 +143,28 @@ def write_record(directory: Path, record: dict[str, Any], figure: bytes) -> Path
         directory.mkdir(parents=True, exist_ok=True)
         with disk.atomic_write(path.with_suffix(".svg")) as file:
             file.write(figure)
-        with disk.atomic_write(path) as file:
-            file.write((json.dumps(to_jsonable(record), indent=1, allow_nan=False) + "\n").encode())
+    write_json(path, record)
     return path
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a record as JSON; a crash leaves the old one."""
+    with disk.as_user_error("evidence", path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with disk.atomic_write(path) as file:
+            file.write((json.dumps(to_jsonable(content), indent=1, allow_nan=False) + "\n").encode())
 
 
 def read_record(directory: Path, paper_id: str) -> dict[str, Any] | None:
     """The record of a paper's miniature; ``None`` if there is none. Raises :class:`UserError` for a damaged one."""
-    path = directory / f"{paper_id}.json"
+    return read_json(directory / f"{paper_id}.json", f"thespis reproduce {paper_id}")
+
+
+def read_json(path: Path, command: str) -> dict[str, Any] | None:
+    """A record that ``command`` creates; ``None`` if there is none. Raises :class:`UserError` for a damaged one."""
     if not path.exists():
         return None
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}): create it again with `thespis reproduce {paper_id}`"
-        ) from error
+        raise UserError(f"{path} cannot be read ({error}): create it again with `{command}`") from error

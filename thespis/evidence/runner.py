@@ -18,7 +18,7 @@ from jaxtyping import Float
 from thespis import api
 from thespis.evaluation.run import Run
 from thespis.evidence.claims import NOT_SHOWN, Finding
-from thespis.evidence.comparisons import Ruling, judge_claim
+from thespis.evidence.comparisons import PairedFinding, judge_claim
 from thespis.evidence.measures import Measure
 from thespis.evidence.paired_verdict import UNDECIDED
 from thespis.evidence.paper import CONTEXT, Arm, Arms, PairedTrial, Trial, digest
@@ -94,10 +94,10 @@ class TrialOutcome:
 
 @dataclasses.dataclass(frozen=True)
 class PairedOutcome:
-    """Result of a paired trial: a ruling for each of its claims, in their order."""
+    """Result of a paired trial: a finding for each of its claims, in their order."""
 
     runs: TrialRuns
-    rulings: list[Ruling]
+    findings: list[PairedFinding]
     num_looks: int
     seconds: float
     """Seconds of training and evaluation, including runs that were already finished."""
@@ -105,7 +105,7 @@ class PairedOutcome:
     @property
     def verdict(self) -> str:
         """The verdict on the headline."""
-        return self.rulings[0].verdict
+        return self.findings[0].verdict
 
 
 MakeCallbacks = Callable[["TrialJob"], list[Callback]]
@@ -131,18 +131,18 @@ def run_paired_trial(trial: PairedTrial, directory: Path, make_callbacks: MakeCa
     A claim that was decided at a look is not judged again.
     """
     runs, num_pairs, num_looks = TrialRuns(trial), 0, 0
-    rulings: dict[int, Ruling] = {}
+    findings: dict[int, PairedFinding] = {}
     for look in trial.looks:
         seeds = range(trial.first_seed + num_pairs, trial.first_seed + look.num_pairs)
         _train_arms(runs, seeds, trial.chunk_size, directory, make_callbacks)
         num_pairs, num_looks = look.num_pairs, num_looks + 1
         for i, (_, claim) in enumerate(trial.named_claims):
-            if i not in rulings or rulings[i].verdict == UNDECIDED:
-                rulings[i] = judge_claim(claim, runs, look)
-        deciding = (rulings[i].verdict for i, (kind, _) in enumerate(trial.named_claims) if kind != CONTEXT)
+            if i not in findings or findings[i].verdict == UNDECIDED:
+                findings[i] = judge_claim(claim, runs, look)
+        deciding = (findings[i].verdict for i, (kind, _) in enumerate(trial.named_claims) if kind != CONTEXT)
         if UNDECIDED not in deciding:
             break
-    return PairedOutcome(runs, [rulings[i] for i in sorted(rulings)], num_looks, runs.seconds())
+    return PairedOutcome(runs, [findings[i] for i in sorted(findings)], num_looks, runs.seconds())
 
 
 def _train_arms(

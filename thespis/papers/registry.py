@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import pkgutil
 from types import ModuleType
 
 import thespis.papers
-from thespis.core.errors import UserError
+from thespis.evidence.named_modules import import_named
 from thespis.evidence.paper import Paper
 
 
@@ -20,10 +18,7 @@ def paper_ids() -> list[str]:
 
 def paper_module(paper_id: str) -> ModuleType:
     """Import the module of a paper's declaration. Raises :class:`UserError` with the nearest ids for an unknown one."""
-    if paper_id not in paper_ids():
-        near = difflib.get_close_matches(paper_id, paper_ids(), n=3) or paper_ids()
-        raise UserError(f"unknown paper {paper_id!r}; did you mean {', '.join(near)}? (thespis papers)")
-    return importlib.import_module(f"thespis.papers.{paper_id.replace('-', '_')}.paper")
+    return import_named("paper", paper_id, paper_ids(), "thespis.papers.{}.paper", "thespis papers")
 
 
 def load_paper(paper_id: str) -> Paper:

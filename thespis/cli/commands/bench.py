@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from thespis.cli.options import JsonFlag
-from thespis.cli.output import CommandOutput, print_stderr
-from thespis.cli.train_session import EXIT_INTERRUPTED
+from thespis.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from thespis.evidence.bench import Bench
@@ -39,10 +38,10 @@ class BenchCommand:
     """No progress: only the results."""
 
     def run(self, out: CommandOutput) -> int:
-        """Print the table of benches, or run controls."""
+        """Print the table of benches, or run controls; exit code 1 if a bench is refused."""
+        from thespis.cli.trial_progress import run_each
         from thespis.core.errors import UserError
         from thespis.evidence.benches import registry as benches
-        from thespis.evidence.runner import TrialInterrupted
 
         if self.action == "list":
             if self.names:
@@ -50,16 +49,14 @@ class BenchCommand:
             return self._list(out)
         if not self.names:
             raise UserError("name at least one bench (thespis bench list), or all")
-        chosen = [benches.load_bench(n) for n in (benches.bench_names() if self.names == ("all",) else self.names)]
-        results = []
-        for bench in chosen:
-            try:
-                results.append(self._check(out, bench))
-            except TrialInterrupted:
-                print_stderr(f"{bench.name} was interrupted and is saved; run the same command to continue")
-                return EXIT_INTERRUPTED
-        out.write_result(results if len(results) > 1 else results[0])
-        return 0 if all(result["admitted"] for result in results) else 1
+        names = benches.bench_names() if self.names == ("all",) else self.names
+        chosen = {name: benches.load_bench(name) for name in names}  # raises before any control starts
+        return run_each(
+            out,
+            names,
+            lambda name: self._check(out, chosen[name]),
+            lambda records: 0 if all(record["admitted"] for record in records) else 1,
+        )
 
     def _list(self, out: CommandOutput) -> int:
         from thespis.evidence import bench as bench_module
@@ -74,7 +71,7 @@ class BenchCommand:
             admission = bench_module.read_admission(Path(self.evidence), name)
             status = bench_module.admission_status(bench, admission)
             checks = admission["checks"] if admission else []
-            headroom = ", ".join(check["found"] for check in checks if check["name"].startswith("headroom"))
+            headroom = ", ".join(check["value"] for check in checks if check["name"].startswith("headroom"))
             table.add_row(bench.label, status, headroom, bench.summary)
             rows.append({"name": name, "version": bench.version, "status": status, "envs": bench.envs})
             rows[-1] |= {"summary": bench.summary, "steps": bench.steps, "checks": checks}
@@ -92,21 +89,19 @@ class BenchCommand:
         trial = bench.controls
         out.print(Text(f"{bench.label}: {bench.summary}", style="bold"))
         outcome = train_with_progress(out, self.quiet, lambda make: run_paired_trial(trial, Path(self.runs), make))
-        checks = bench_module.check_bench(bench, outcome)
-        content = {
-            "name": bench.name,
-            "version": bench.version,
-            "admitted": all(check.passed for check in checks),
-            "checks": [dataclasses.asdict(check) for check in checks],
-            "findings": record.ruling_rows(trial, outcome),
-        } | record.trial_content(trial, outcome, record.declaration_commit(benches.bench_module(bench.name)))
-        content |= {"declaration": bench.declaration(), "digest": bench.digest, "tuning": bench.tuning}
-        path = bench_module.write_admission(Path(self.evidence), content)
+        earlier = bench_module.read_admission(Path(self.evidence), bench.name)
+        if earlier and earlier["digest"] == bench.digest:  # the same declaration, whatever else changed in its file
+            commit = earlier["declared_in"]
+        else:
+            commit = record.declaration_commit(benches.bench_module(bench.name))
+        content = bench_module.make_admission(bench, outcome, commit)
+        path = bench_module.admission_path(Path(self.evidence), bench.name)
+        record.write_json(path, content)
         table = Table(title=f"{bench.label}: {'admitted' if content['admitted'] else 'refused'}", title_justify="left")
-        for header in ("condition", "found", ""):
+        for header in ("condition", "value", ""):
             table.add_column(header, overflow="fold")
-        for check in checks:
-            table.add_row(check.name, check.found, "passed" if check.passed else "failed")
+        for check in content["checks"]:
+            table.add_row(check["name"], check["value"], "passed" if check["passed"] else "failed")
         out.print(table)
         out.print(f"evidence: {path}")
         return content

@@ -30,7 +30,7 @@ class PlanCommand:
     json: JsonFlag = False
 
     def run(self, out: CommandOutput) -> int:
-        """Print the plan."""
+        """Print pairs, minutes and the correlation of equal seeds."""
         from thespis.core.errors import UserError
         from thespis.evaluation.formatting import format_number
         from thespis.evidence.bench import read_admission
@@ -48,7 +48,7 @@ class PlanCommand:
             trial = registry.load_paper(self.name).miniature
             if not isinstance(trial, PairedTrial) or not trial.bench:
                 raise UserError(f"the trial of {self.name} stands on no bench yet: name a bench (thespis bench list)")
-            bench = load_bench(trial.bench.rpartition(" ")[0])
+            bench = load_bench(trial.bench_name)
         plan = plan_trial(bench, read_admission(Path(self.evidence), bench.name), trial, self.effect, self.power)
         looks = (trial.looks if trial else bench.looks)[-1].num_pairs
         if plan.pairs is None or plan.minutes is None:

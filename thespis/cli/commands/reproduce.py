@@ -12,10 +12,9 @@ from rich.text import Text
 
 from thespis.cli.options import JsonFlag
 from thespis.cli.output import CommandOutput, print_stderr
-from thespis.cli.train_session import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from thespis.evidence.paper import Paper
+    from thespis.evidence.paper import PairedTrial, Paper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,26 +38,23 @@ class ReproduceCommand:
 
     def run(self, out: CommandOutput) -> int:
         """Run the trials one after the other."""
+        from thespis.cli.trial_progress import run_each
         from thespis.core.errors import UserError
-        from thespis.evidence.runner import TrialInterrupted
         from thespis.papers import registry
 
         if not self.ids:
             raise UserError("name at least one paper (thespis papers), or all")
-        papers = [registry.load_paper(id) for id in (registry.paper_ids() if self.ids == ("all",) else self.ids)]
-        for paper in papers:
+        ids = registry.paper_ids() if self.ids == ("all",) else self.ids
+        papers = {id: registry.load_paper(id) for id in ids}
+        for paper in papers.values():
             paper.trial(self.full)  # raises before any trial starts
-        records = []
-        for paper in papers:
-            try:
-                records.append(self._reproduce_paper(out, paper))
-            except TrialInterrupted:
-                print_stderr(f"{paper.id} was interrupted and is saved; run the same command to continue")
-                return EXIT_INTERRUPTED
-        if len(records) > 1:
-            out.print(_verdict_table(records))
-        out.write_result(records if len(records) > 1 else records[0])
-        return 0
+
+        def summarize(records: list[dict[str, Any]]) -> int:
+            if len(records) > 1:
+                out.print(_verdict_table(records))
+            return 0
+
+        return run_each(out, ids, lambda id: self._reproduce_paper(out, papers[id]), summarize)
 
     def _reproduce_paper(self, out: CommandOutput, paper: Paper) -> dict[str, Any]:
         from thespis.cli.trial_progress import train_with_progress
@@ -75,7 +71,7 @@ class ReproduceCommand:
                 f"warning: the declaration of {paper.id} is not committed: it cannot be shown to precede the results"
             )
         if isinstance(trial, PairedTrial):
-            self._check_bench(trial.bench)
+            self._check_bench(trial)
             outcome = train_with_progress(out, self.quiet, lambda make: run_paired_trial(trial, runs, make))
             new_record = record.make_paired_record(paper, self.full, outcome, commit)
             image = paired_figure.plot_paired_record(new_record)
@@ -88,16 +84,18 @@ class ReproduceCommand:
         out.print(f"evidence: {path} and {path.with_suffix('.svg').name}")
         return new_record
 
-    def _check_bench(self, label: str) -> None:
+    def _check_bench(self, trial: PairedTrial) -> None:
         """Warn of a bench that is not admitted: its verdicts do not count."""
         from thespis.evidence.bench import admission_status, read_admission
         from thespis.evidence.benches.registry import load_bench
 
-        if label:
-            name = label.rpartition(" ")[0]
+        if trial.bench:
+            name = trial.bench_name
             status = admission_status(load_bench(name), read_admission(Path(self.evidence), name))
             if status != "admitted":
-                print_stderr(f"warning: bench {label} is {status}, so no verdict counts: thespis bench check {name}")
+                print_stderr(
+                    f"warning: bench {trial.bench} is {status}, so no verdict counts: thespis bench check {name}"
+                )
 
 
 def print_record(out: CommandOutput, record: dict[str, Any]) -> None:
@@ -113,7 +111,7 @@ def print_record(out: CommandOutput, record: dict[str, Any]) -> None:
                 seeds = str(len(result["scores"]))
                 table.add_row(
                     arm,
-                    env.rpartition(":")[2],
+                    formatting.short_env_name(env),
                     formatting.format_number(result["iqm"]),
                     formatting.format_interval(result["interval"]),
                     seeds,

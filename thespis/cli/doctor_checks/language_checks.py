@@ -79,7 +79,8 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
     checks: list[tuple[str, Callable[[], str]]] = [
         (f"{method.name} on echo", lambda method=method: _check_online(method)) for method in online_methods
     ]
-    checks.append((f"{archer.name} on echo", lambda: _check_critic(archer)))
+    with_critic = {"num_blocks": _NUM_BLOCKS_OF_A_CRITIC, "min_accuracy": _MIN_ACCURACY_OF_A_CRITIC}
+    checks.append((f"{archer.name} on echo", lambda: _check_online(archer, **with_critic)))
     checks.append(("score on echo", lambda: _check_online(SCoRe(**small), AttemptProgress())))
     offline_settings: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "learning_rate": 3e-3}
     slow_offline_settings: dict[str, Any] = offline_settings | {"learning_rate": 1e-3}
@@ -132,11 +133,7 @@ def _check_offline(method: Any) -> str:
         # SPIN imitates demonstrations and needs good ones
         states = _train_offline(method, env, expert if isinstance(method, SPIN) else noisy)
     result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_DEMONSTRATIONS), [0], Mode.SAMPLE)
-    return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS)
-
-
-def _check_critic(method: Any) -> str:
-    return _check_online(method, num_blocks=_NUM_BLOCKS_OF_A_CRITIC, min_accuracy=_MIN_ACCURACY_OF_A_CRITIC)
+    return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS, _MIN_ACCURACY)
 
 
 def _check_online(
@@ -175,7 +172,7 @@ def _check_critic_control() -> str:
     return f"guidance reaches {praise:.2f} of praise per clause, from 0 to 1; without guidance 0"
 
 
-def _describe_accuracy(method: Any, accuracy: float, min_accuracy: float = _MIN_ACCURACY) -> str:
+def _describe_accuracy(method: Any, accuracy: float, min_accuracy: float) -> str:
     if accuracy < min_accuracy:
         raise CheckFailure(
             f"{method.name} repeats the word of the prompt {accuracy:.0%} of the time, which is too rarely: report it"

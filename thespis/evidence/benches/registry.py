@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import pkgutil
 from pathlib import Path
 from types import ModuleType
 
-from thespis.core.errors import UserError
 from thespis.evidence.bench import Bench
+from thespis.evidence.named_modules import import_named
 
 
 def bench_names() -> list[str]:
@@ -20,10 +18,7 @@ def bench_names() -> list[str]:
 
 def bench_module(name: str) -> ModuleType:
     """Import the module of a bench. Raises :class:`UserError` with the nearest names for an unknown one."""
-    if name not in bench_names():
-        near = difflib.get_close_matches(name, bench_names(), n=3) or bench_names()
-        raise UserError(f"unknown bench {name!r}; did you mean {', '.join(near)}? (thespis bench list)")
-    return importlib.import_module(f"thespis.evidence.benches.{name.replace('-', '_')}")
+    return import_named("bench", name, bench_names(), "thespis.evidence.benches.{}", "thespis bench list")
 
 
 def load_bench(name: str) -> Bench:
