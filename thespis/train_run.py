@@ -148,6 +148,8 @@ def _start_or_restore(
 ) -> tuple[int, Any]:
     """The step and the carry of a new run, or of the newest undamaged checkpoint of an ``earlier`` one."""
     loop = assembled.loop
+    if earlier and earlier.is_reduced:
+        raise UserError(f"{run.path} belongs to a trial and holds only what was learned: it cannot be continued")
     checkpoint = earlier.load_checkpoint(loop.checkpoint_template(), padded=".learner.store") if earlier else None
     step = int(checkpoint.meta["step"]) if checkpoint else 0
     final = None

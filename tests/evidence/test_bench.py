@@ -221,6 +221,15 @@ def test_commands(tmp_path, capfd, monkeypatch, outcome):
     assert "name at least one bench" in capfd.readouterr().err
 
 
+def test_a_trial_waits_for_its_bench(tmp_path, capfd):
+    """Nothing is trained on a bench whose controls have not passed."""
+    arguments = ["reproduce", "td3", "--evidence", str(tmp_path), "--runs", str(tmp_path / "runs")]
+    assert run_command(arguments) != 0
+    message = capfd.readouterr().err
+    assert "is not checked" in message and "thespis bench check off-policy-control" in message
+    assert not (tmp_path / "runs").exists()
+
+
 def test_unknown_names_are_answered_with_near_ones(capfd):
     assert run_command(["bench", "check", "off-policy-contrl"]) != 0
     assert "off-policy-control" in capfd.readouterr().err

@@ -8,18 +8,29 @@ import numpy as np
 import pytest
 from made_up_paper import made_up_paper
 
+import thespis
+from thespis.core.errors import UserError
 from thespis.data.feeds import Rollouts
 from thespis.evidence import record, runner
 from thespis.evidence.claims import CONTRADICTED, SHOWN, EqualParameters, MinimumScore
-from thespis.evidence.comparisons import Comparison, LowerSpread, NoWorse, PairedFinding, judge_claim
+from thespis.evidence.comparisons import (
+    Comparison,
+    LowerSpread,
+    NotApplicable,
+    NoWorse,
+    PairedFinding,
+    judge_claim,
+)
 from thespis.evidence.measures import Measure, final_return
 from thespis.evidence.pages import claim_cells, render_pages, verdict_status
 from thespis.evidence.paired_figure import plot_paired_record
-from thespis.evidence.paired_verdict import LEVEL, UNDECIDED, plan_looks
+from thespis.evidence.paired_verdict import LEVEL, NOT_APPLICABLE, UNDECIDED, plan_looks
 from thespis.evidence.paper import Arm, Fidelity, PairedTrial
 from thespis.evidence.runner import run_paired_trial
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ppo import PPO
+from thespis.runs import checkpoint
+from thespis.training.assembly import METHOD_STATE_PATH
 
 SMALL = A2C(hidden_sizes=(8,), feed=Rollouts(num_steps=16, num_envs=4), discount=0.9)
 ENV = "gymnax:CartPole-v1"
@@ -157,19 +168,75 @@ def test_looks_add_pairs_until_headline_and_mechanisms_are_decided(outcome):
 
 @pytest.mark.parametrize(("undecided", "num_looks"), [("context", 1), ("mechanism", 2), ("headline", 2)])
 def test_only_headline_and_mechanisms_ask_for_more_pairs(monkeypatch, tmp_path, undecided, num_looks):
-    """What is decided is not judged again."""
+    """What is decided is not judged again, and arms that nothing waits for are not trained on."""
     judged, kinds = [], {claim: kind for kind, claim in TRIAL.named_claims}
 
     def judge(claim, results, look):
         judged.append((kinds[claim], look.num_pairs))
         return PairedFinding(claim.sentence, UNDECIDED if kinds[claim] == undecided else SHOWN, look.num_pairs)
 
-    monkeypatch.setattr(runner, "_train_arms", lambda *arguments: None)
+    def train(runs, arms, seeds, *rest):
+        trained.append(([arm.name for arm in arms], list(seeds)))
+        for arm in arms:
+            runs.runs.setdefault((arm.name, ENV), [])
+
+    trained = []
+    monkeypatch.setattr(runner, "_train_arms", train)
     monkeypatch.setattr(runner, "judge_claim", judge)
+    monkeypatch.setattr(runner.TrialRuns, "seconds", lambda runs: 0.0)
     result = run_paired_trial(TRIAL, tmp_path, lambda job: [])
     assert result.num_looks == num_looks
+    later = {"mechanism": ["one", "two"], "headline": ["one", "slow"]}.get(undecided)
+    assert trained[0] == (["one", "two", "slow"], list(range(8)))
+    assert trained[1:] == ([] if later is None else [(later, list(range(8, 16)))])
     first = [("headline", 8), ("mechanism", 8), ("context", 8)]
     assert judged == first + [(undecided, 16)] * (num_looks - 1)
+
+
+def test_context_is_judged_again_where_its_arms_are_trained_anyway(monkeypatch, tmp_path):
+    judged = []
+
+    def judge(claim, results, look):
+        judged.append((claim.arms, look.num_pairs))
+        return PairedFinding(claim.sentence, UNDECIDED, look.num_pairs)
+
+    monkeypatch.setattr(runner, "_train_arms", lambda *arguments: None)
+    monkeypatch.setattr(runner, "judge_claim", judge)
+    trial = dataclasses.replace(
+        TRIAL, mechanisms=(), context=(Comparison("slow", "one", SCORE), Comparison("two", "one", SCORE))
+    )
+    assert len(run_paired_trial(trial, tmp_path, lambda job: []).findings) == 3
+    assert judged[3:] == [(("one", "slow"), 16), (("slow", "one"), 16)]
+
+
+def test_what_cannot_be_tested_is_said_and_trains_nothing(monkeypatch, tmp_path):
+    claim = NotApplicable("it transfers to mathematics", "a model that can reason")
+    trial = dataclasses.replace(TRIAL, mechanisms=(claim,), context=(), looks=plan_looks((8,)))
+    monkeypatch.setattr(runner, "_train_arms", lambda *arguments: None)
+    monkeypatch.setattr(
+        Comparison, "judge", lambda self, results, look: PairedFinding("made up", SHOWN, look.num_pairs)
+    )
+    result = run_paired_trial(trial, tmp_path, lambda job: [])
+    assert [finding.verdict for finding in result.findings] == [SHOWN, NOT_APPLICABLE]
+    monkeypatch.setattr(record, "trial_content", lambda *arguments: {"seeds": [0]})
+    written = record.make_paired_record(made_up_paper(trial), False, result, None)
+    cells = claim_cells(written)[-1]
+    assert cells == (
+        "mechanism: it transfers to mathematics (needs a model that can reason)", "", "", "", "", NOT_APPLICABLE
+    )  # fmt: skip
+
+
+def test_finished_runs_keep_what_was_learned_and_no_more(outcome):
+    """They cannot be continued, but evaluated."""
+    run = outcome.runs.runs["one", ENV][0]
+    (path,) = run.directory.checkpoint_dir.glob("step_*")
+    entries = checkpoint.read_entries(run.directory.checkpoint_dir)
+    assert entries and all(checkpoint.is_below(entry["path"], METHOD_STATE_PATH) for entry in entries)
+    again = thespis.load(run.path)
+    assert again.step == 640 and again.evaluate(2)["greedy"]["scores"]
+    with pytest.raises(UserError, match="holds only what was learned"):
+        thespis.resume(run.path, steps=1_280)
+    assert path.exists()
 
 
 def test_equal_arms_share_their_runs(outcome):

@@ -19,6 +19,7 @@ from thespis.runs.checkpoint import (
     CorruptCheckpointError,
     checkpoint_name,
     hash_tree,
+    keep_part,
     list_checkpoints,
     load,
     load_latest,
@@ -106,6 +107,27 @@ def test_a_part_can_be_loaded_alone(tmp_path):
     assert meta == {"step": 3}
     with pytest.raises(CheckpointError, match=r"lacks \['soul'\]"):
         load(tmp_path / "x.ckpt", {"a": 1}, prefix="['soul']")
+
+
+def test_a_part_can_be_kept_alone(tmp_path):
+    """The part is read as before, the rest is gone, and a damaged file is left as it is."""
+    path = tmp_path / "x.ckpt"
+    save(path, tree() | {"ballast": np.arange(100_000.0)}, {"step": 3})
+    size = path.stat().st_size
+    for name in ("keys", "python", "words", "part"):
+        save(path, tree() | {"ballast": np.arange(100_000.0)}, {"step": 3})
+        keep_part(path, f"['{name}']")
+        loaded, meta = load(path, tree()[name], prefix=f"['{name}']")
+        assert_same(loaded, tree()[name])
+        assert meta == {"step": 3, "part": f"['{name}']"} and path.stat().st_size < size / 100
+        with pytest.raises(CheckpointError, match="lacks"):
+            load(path, tree())
+    save(path, tree(), {})
+    damaged = path.read_bytes()[:-40] + bytes(40)
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptCheckpointError):
+        keep_part(path, "['part']")
+    assert path.read_bytes() == damaged
 
 
 def test_large_arrays_are_written_in_pieces(tmp_path):

@@ -16,7 +16,7 @@ from thespis.evaluation.paired import PairedEstimate
 from thespis.evaluation.statistics import Interval
 from thespis.evidence.claims import NOT_SHOWN, Claim, TrialScores
 from thespis.evidence.measures import Measure
-from thespis.evidence.paired_verdict import UNDECIDED, Look, judge_look
+from thespis.evidence.paired_verdict import NOT_APPLICABLE, UNDECIDED, Look, judge_look
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,8 +156,29 @@ class NoWorse(Comparison):
         return self.margin
 
 
-def judge_claim(claim: Comparison | Claim, results: PairedScores, look: Look) -> PairedFinding:
+@dataclasses.dataclass(frozen=True)
+class NotApplicable:
+    """Claim of the paper that cannot be tested here, and what a test of it would need."""
+
+    what: str
+    needs: str
+    arms: tuple[str, ...] = ()
+    measures: tuple[Measure, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The claim in words, with what is missing."""
+        return f"{self.what} (needs {self.needs})"
+
+
+PairedClaim = Comparison | Claim | NotApplicable
+"""What a paired trial may claim."""
+
+
+def judge_claim(claim: PairedClaim, results: PairedScores, look: Look) -> PairedFinding:
     """The finding of one look on a claim: a comparison, or one of :mod:`thespis.evidence.claims`."""
+    if isinstance(claim, NotApplicable):
+        return PairedFinding(claim.sentence, NOT_APPLICABLE, 0)
     if isinstance(claim, Comparison):
         return claim.judge(results, look)
     finding = claim.evaluate(results, 1 - look.error_rate)

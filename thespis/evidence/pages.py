@@ -9,6 +9,7 @@ from typing import Any
 from thespis.core.errors import UserError
 from thespis.evaluation import formatting
 from thespis.evidence import record
+from thespis.evidence.paired_verdict import NOT_APPLICABLE
 from thespis.evidence.paper import PairedTrial, Paper, digest, upgrade_declaration
 from thespis.runtime import disk
 
@@ -122,7 +123,7 @@ def claim_cells(record: dict[str, Any]) -> list[tuple[str, ...]]:
     for finding in record["findings"]:
         claim = f"{finding['kind']}: {finding['claim']}"
         for number, (place, difference, effect) in enumerate(estimate_texts(finding)):
-            texts = (claim, place, difference, effect, str(finding["pairs"]), verdict_text(finding))
+            texts = (claim, place, difference, effect, str(finding["pairs"] or ""), verdict_text(finding))
             rows.append(texts if number == 0 else ("", place, difference, effect, "", ""))
     return rows
 
@@ -135,6 +136,8 @@ def verdict_text(finding: dict[str, Any]) -> str:
 
 def estimate_texts(finding: dict[str, Any]) -> list[tuple[str, str, str]]:
     """For each environment of a claim: its name, the difference, and the difference in standard deviations of seeds."""
+    if finding["verdict"] == NOT_APPLICABLE:
+        return [("", "", "")]
     if not finding["envs"]:  # no comparison
         value = formatting.format_number(finding["estimate"])
         interval = f" ({formatting.format_interval(finding['interval'])})" if finding["interval"] else ""

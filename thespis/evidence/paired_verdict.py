@@ -23,8 +23,9 @@ from thespis.evaluation.paired import (
 )
 from thespis.evidence.claims import CONTRADICTED, SHOWN
 
-LEVEL, UNDECIDED = "level", "undecided"
-"""Verdicts beside shown and contradicted: practically equal, and none of these at the largest number of pairs."""
+LEVEL, UNDECIDED, NOT_APPLICABLE = "level", "undecided", "not applicable"
+"""Verdicts beside shown and contradicted: practically equal; none of these at the largest number of pairs; and a claim
+that cannot be tested here."""
 
 LEVEL_MARGIN = 0.3
 """Effect size within which two arms count as level, unless a trial declares a margin of its own."""

@@ -28,7 +28,7 @@ from thespis.core.errors import UserError
 from thespis.core.records import Citation
 from thespis.evaluation.paired import ERROR_RATE
 from thespis.evidence.claims import Claim
-from thespis.evidence.comparisons import Comparison
+from thespis.evidence.comparisons import Comparison, PairedClaim
 from thespis.evidence.paired_verdict import SHORT_LOOKS, Look
 from thespis.feedback.registry import FEEDBACKS
 from thespis.runs.config import from_config, to_config
@@ -80,7 +80,7 @@ class Arms:
         if len(set(names)) < len(names) or not self.envs:
             raise ValueError(f"a trial needs arms with different names, and an environment; its arms: {names}")
 
-    def check_claims(self, claims: Sequence[Claim | Comparison]) -> None:
+    def check_claims(self, claims: Sequence[PairedClaim]) -> None:
         """Raise ``ValueError`` for no claims, or for claims on unknown arms."""
         unknown = {name for claim in claims for name in claim.arms} - {arm.name for arm in self.arms}
         if unknown or not claims:
@@ -156,11 +156,11 @@ class Trial(Arms):
 class PairedTrial(Arms):
     """A comparison of arms by protocol 2: pairs of equal seeds, one headline that decides, and claims beside it."""
 
-    headline: Comparison | Claim
+    headline: PairedClaim
     """The paper's main claim, which is the verdict."""
-    mechanisms: tuple[Comparison | Claim, ...] = ()
+    mechanisms: tuple[PairedClaim, ...] = ()
     """What the paper says that its part does to values, variance, data ..., each with a verdict of its own."""
-    context: tuple[Comparison | Claim, ...] = ()
+    context: tuple[PairedClaim, ...] = ()
     """Other comparisons: ablations, bounds, and rivals that the paper does not have. They decide nothing, and no pairs
     are added for them."""
     bench: str = ""
@@ -180,7 +180,7 @@ class PairedTrial(Arms):
             raise ValueError("a trial makes each claim once")
 
     @property
-    def named_claims(self) -> tuple[tuple[str, Comparison | Claim], ...]:
+    def named_claims(self) -> tuple[tuple[str, PairedClaim], ...]:
         """All claims, each with its kind: headline, mechanism or context."""
         return (
             (HEADLINE, self.headline),
@@ -219,7 +219,7 @@ class PairedTrial(Arms):
         return digest(self.declaration())
 
 
-def _margins(claim: Comparison | Claim) -> list[float] | None:
+def _margins(claim: PairedClaim) -> list[float] | None:
     """The margins within which a comparison is level; ``None``: those of the protocol, or no comparison."""
     margins = claim.margins if isinstance(claim, Comparison) else None
     return None if margins is None else list(margins)

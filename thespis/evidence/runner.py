@@ -24,6 +24,7 @@ from thespis.evidence.paired_verdict import UNDECIDED
 from thespis.evidence.paper import CONTEXT, Arm, Arms, PairedTrial, Trial, digest
 from thespis.runs.config import to_config
 from thespis.runs.events import Callback
+from thespis.training.assembly import METHOD_STATE_PATH
 
 
 class TrialInterrupted(Exception):
@@ -60,9 +61,8 @@ class TrialRuns:
         self.runs.setdefault((job.arm.name, job.env), []).append(run)
 
     def seeds(self) -> list[int]:
-        """The seeds of every arm so far."""
-        runs = self.runs[self.trial.arms[0].name, self.trial.envs[0]]
-        return [seed for run in runs for seed in run.config["seeds"]]
+        """The seeds so far, of the arms that have most."""
+        return max(([seed for run in runs for seed in run.config["seeds"]] for runs in self.runs.values()), key=len)
 
     def scores(self, arm: str, measure: Measure) -> Float[np.ndarray, "seed env *rest"]:
         """Scores of ``measure`` for every seed of an arm on every environment."""
@@ -119,7 +119,7 @@ def run_trial(trial: Trial, directory: Path, make_callbacks: MakeCallbacks) -> T
     trial_runs, findings, look = TrialRuns(trial), [], 0
     while look < trial.max_looks and (not findings or any(finding.verdict == NOT_SHOWN for finding in findings)):
         seeds = range(look * trial.seeds_per_look, (look + 1) * trial.seeds_per_look)
-        _train_arms(trial_runs, seeds, trial.seeds_per_look, directory, make_callbacks)
+        _train_arms(trial_runs, trial.arms, seeds, trial.seeds_per_look, directory, make_callbacks)
         findings = [claim.evaluate(trial_runs, trial.confidence_level) for claim in trial.claims]
         look += 1
     return TrialOutcome(trial_runs, findings, look, trial_runs.seconds())
@@ -128,38 +128,54 @@ def run_trial(trial: Trial, directory: Path, make_callbacks: MakeCallbacks) -> T
 def run_paired_trial(trial: PairedTrial, directory: Path, make_callbacks: MakeCallbacks) -> PairedOutcome:
     """Train until headline and mechanisms are decided or all looks are spent, as :func:`run_trial` does.
 
-    A claim that was decided at a look is not judged again.
+    A claim that was decided at a look is not judged again, and later looks train only arms whose headline or mechanism
+    is undecided.
     """
     runs, num_pairs, num_looks = TrialRuns(trial), 0, 0
     findings: dict[int, PairedFinding] = {}
+    arms = trial.arms
     for look in trial.looks:
         seeds = range(trial.first_seed + num_pairs, trial.first_seed + look.num_pairs)
-        _train_arms(runs, seeds, trial.chunk_size, directory, make_callbacks)
+        _train_arms(runs, arms, seeds, trial.chunk_size, directory, make_callbacks)
         num_pairs, num_looks = look.num_pairs, num_looks + 1
+        trained = {arm.name for arm in arms}
         for i, (_, claim) in enumerate(trial.named_claims):
-            if i not in findings or findings[i].verdict == UNDECIDED:
+            if i not in findings or (findings[i].verdict == UNDECIDED and trained.issuperset(claim.arms)):
                 findings[i] = judge_claim(claim, runs, look)
-        deciding = (findings[i].verdict for i, (kind, _) in enumerate(trial.named_claims) if kind != CONTEXT)
-        if UNDECIDED not in deciding:
+        open_claims = [
+            claim
+            for i, (kind, claim) in enumerate(trial.named_claims)
+            if kind != CONTEXT and findings[i].verdict == UNDECIDED
+        ]
+        arms = tuple(arm for arm in trial.arms if any(arm.name in claim.arms for claim in open_claims))
+        if not arms:
             break
     return PairedOutcome(runs, [findings[i] for i in sorted(findings)], num_looks, runs.seconds())
 
 
 def _train_arms(
-    runs: TrialRuns, seeds: Sequence[int], chunk_size: int, directory: Path, make_callbacks: MakeCallbacks
+    runs: TrialRuns,
+    arms: Sequence[Arm],
+    seeds: Sequence[int],
+    chunk_size: int,
+    directory: Path,
+    make_callbacks: MakeCallbacks,
 ) -> None:
-    """Train or load the runs of all arms with these seeds, in chunks that train together."""
+    """Train or load the runs of these arms with these seeds, in chunks that train together."""
     trial = runs.trial
     size = 1 if trial.sequential_seeds else chunk_size
     chunks = [tuple(seeds[i : i + size]) for i in range(0, len(seeds), size)]
-    jobs = [(chunk, arm, env) for chunk in chunks for arm in trial.arms for env in trial.envs]
+    jobs = [(chunk, arm, env) for chunk in chunks for arm in arms for env in trial.envs]
     for number, (chunk, arm, env) in enumerate(jobs, 1):
         job = TrialJob(arm, env, chunk, number, len(jobs))
         runs.add(job, _find_or_train(trial, job, directory, make_callbacks(job)))
 
 
 def _find_or_train(trial: Arms, job: TrialJob, directory: Path, callbacks: list[Callback]) -> Run:
-    """The run of a job: loaded, resumed or trained."""
+    """The run of a job: loaded, resumed or trained, and reduced to what was learned, which is all that measures need.
+
+    Replay buffers of all arms of all papers would fill a disk.
+    """
     path = directory / _run_name(trial, job)
     if (path / "run.json").exists():
         run = api.load(path)
@@ -180,6 +196,7 @@ def _find_or_train(trial: Arms, job: TrialJob, directory: Path, callbacks: list[
         )
     if run.final_scores is None:  # only an interrupted run has no final evaluation
         raise TrialInterrupted(str(path))
+    run.directory.keep_part(METHOD_STATE_PATH)
     return run
 
 

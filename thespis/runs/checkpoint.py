@@ -19,7 +19,7 @@ import enum
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -178,9 +178,12 @@ def save(path: str | Path, tree: PyTree, meta: dict[str, Any]) -> None:
     Even after a kill or a power cut, ``path`` has either its old content or the whole new
     checkpoint. Raises :class:`CheckpointError` if a leaf cannot be stored or the disk refuses.
     """
-    path = Path(path)
     header, blocks = build_header(tree)
-    text = json.dumps({"meta": meta} | header, allow_nan=False).encode()
+    _write(Path(path), {"meta": meta} | header, blocks)
+
+
+def _write(path: Path, header: dict[str, Any], blocks: list[LeafBuffers]) -> None:
+    text = json.dumps(header, allow_nan=False).encode()
     with disk.as_user_error(f"checkpoint {path.name}", path.parent, CheckpointError), disk.atomic_write(path) as file:
         file.write(MAGIC + len(text).to_bytes(8, "little") + hashlib.sha256(text).digest() + text)
         digest = hashlib.sha256()
@@ -228,6 +231,21 @@ def load(
     for where, arrays in dictionaries.items():
         values[where] = {name: values[f"{where}[{name!r}]"] for name in arrays}
     return jax.tree_util.tree_unflatten(structure, [values[where] for where in wanted]), header["meta"]
+
+
+def keep_part(path: str | Path, prefix: str) -> None:
+    """Rewrite a checkpoint with the leaves below ``prefix`` alone; :func:`load` reads them with the same prefix.
+
+    Raises :class:`CorruptCheckpointError`, and leaves the file as it is, if it is damaged.
+    """
+    path = Path(path)
+    with open(path, "rb") as file:
+        header = _read_header(file, path)
+        kept = [entry for entry in header["leaves"] if is_below(entry["path"], prefix)]
+        arrays = _read_arrays(file, path, header["leaves"], {entry["path"] for entry in kept})
+    size = sum(entry["size"] + -entry["size"] % ALIGNMENT for entry in kept if "shape" in entry)
+    smaller = header | {"leaves": kept, "size": size, "meta": header["meta"] | {"part": prefix}}
+    _write(path, smaller, [(arrays[entry["path"]],) for entry in kept if "shape" in entry])
 
 
 def is_below(path: str, prefix: str) -> bool:
@@ -370,9 +388,21 @@ def _append_rows(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _read_leaves(file: BinaryIO, path: Path, entries: list[LeafEntry], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The values of the wanted leaves; the hash covers all bytes, but other leaves are not kept."""
+    """The values of the wanted leaves."""
+    arrays, values = _read_arrays(file, path, entries, wanted), {}
+    for entry in entries:
+        if (where := entry["path"]) in wanted:
+            array = arrays.pop(where, None)  # which frees it once it is copied to its device
+            if array is not None and entry["kind"] == "array":
+                array = _append_rows(array, np.shape(wanted[where]))
+            values[where] = restore_leaf(entry, array, wanted[where])
+    return values
+
+
+def _read_arrays(file: BinaryIO, path: Path, entries: list[LeafEntry], wanted: Container[str]) -> dict[str, np.ndarray]:
+    """The blocks of the wanted leaves; the hash covers all bytes, but other leaves are not kept."""
     digest = hashlib.sha256()
-    values = {}
+    arrays = {}
     scratch = memoryview(bytearray(CHUNK_BYTES))
 
     def read(piece: memoryview) -> None:
@@ -388,10 +418,8 @@ def _read_leaves(file: BinaryIO, path: Path, entries: list[LeafEntry], wanted: d
             length = min(CHUNK_BYTES, size - start)
             read(scratch[:length] if view is None else view[start : start + length])
         read(scratch[: -size % ALIGNMENT])
-        if where in wanted:
-            if array is not None and entry["kind"] == "array":
-                array = _append_rows(array, np.shape(wanted[where]))
-            values[where] = restore_leaf(entry, array, wanted[where])
+        if array is not None:
+            arrays[where] = array
     if file.read(_DIGEST) != digest.digest():
         raise CorruptCheckpointError(f"{path} is damaged: its data are not what was written")
-    return values
+    return arrays

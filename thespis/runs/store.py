@@ -268,6 +268,21 @@ class RunDirectory:
                 old.unlink()
         return path
 
+    def keep_part(self, prefix: str) -> None:
+        """Reduce the newest undamaged checkpoint to the leaves below ``prefix``, and delete all others but the best.
+
+        The run can be evaluated as before, but not be continued.
+        """
+        paths = checkpoint.list_checkpoints(self.checkpoint_dir)
+        while paths:
+            with contextlib.suppress(checkpoint.CorruptCheckpointError):
+                if checkpoint.read_meta(paths[-1]).get("part") != prefix:
+                    checkpoint.keep_part(paths[-1], prefix)
+                break
+            paths.pop()
+        for path in paths[:-1]:
+            path.unlink()
+
     def load_checkpoint(
         self, like: PyTree, prefix: str = "", padded: str = "", ignored: str = ""
     ) -> checkpoint.LoadedCheckpoint | None:
@@ -325,6 +340,15 @@ class RunDirectory:
         """The step of the newest checkpoint; 0 if there is none."""
         saved = checkpoint.list_checkpoints(self.checkpoint_dir)
         return checkpoint.checkpoint_step(saved[-1]) if saved else 0
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether the newest checkpoint was reduced to a part of it: see :meth:`keep_part`."""
+        saved = checkpoint.list_checkpoints(self.checkpoint_dir)
+        try:
+            return bool(saved) and "part" in checkpoint.read_meta(saved[-1])
+        except checkpoint.CorruptCheckpointError:
+            return False
 
     @property
     def has_checkpoint(self) -> bool:

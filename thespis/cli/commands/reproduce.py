@@ -14,7 +14,7 @@ from thespis.cli.options import JsonFlag
 from thespis.cli.output import CommandOutput, print_stderr
 
 if TYPE_CHECKING:
-    from thespis.evidence.paper import PairedTrial, Paper
+    from thespis.evidence.paper import PairedTrial, Paper, Trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +46,8 @@ class ReproduceCommand:
             raise UserError("name at least one paper (thespis papers), or all")
         ids = registry.paper_ids() if self.ids == ("all",) else self.ids
         papers = {id: registry.load_paper(id) for id in ids}
-        for paper in papers.values():
-            paper.trial(self.full)  # raises before any trial starts
+        for paper in papers.values():  # raises before any trial starts
+            self._check_bench(paper.trial(self.full))
 
         def summarize(records: list[dict[str, Any]]) -> int:
             if len(records) > 1:
@@ -71,7 +71,6 @@ class ReproduceCommand:
                 f"warning: the declaration of {paper.id} is not committed: it cannot be shown to precede the results"
             )
         if isinstance(trial, PairedTrial):
-            self._check_bench(trial)
             outcome = train_with_progress(out, self.quiet, lambda make: run_paired_trial(trial, runs, make))
             new_record = record.make_paired_record(paper, self.full, outcome, commit)
             image = paired_figure.plot_paired_record(new_record)
@@ -84,17 +83,20 @@ class ReproduceCommand:
         out.print(f"evidence: {path} and {path.with_suffix('.svg').name}")
         return new_record
 
-    def _check_bench(self, trial: PairedTrial) -> None:
-        """Warn of a bench that is not admitted: its verdicts do not count."""
+    def _check_bench(self, trial: Trial | PairedTrial) -> None:
+        """Refuse a trial on a bench that is not admitted, before anything is trained."""
+        from thespis.core.errors import UserError
         from thespis.evidence.bench import admission_status, read_admission
         from thespis.evidence.benches.registry import load_bench
+        from thespis.evidence.paper import PairedTrial
 
-        if trial.bench:
+        if isinstance(trial, PairedTrial) and trial.bench:
             name = trial.bench_name
             status = admission_status(load_bench(name), read_admission(Path(self.evidence), name))
             if status != "admitted":
-                print_stderr(
-                    f"warning: bench {trial.bench} is {status}, so no verdict counts: thespis bench check {name}"
+                raise UserError(
+                    f"bench {trial.bench} is {status}, and judges no paper until its controls have passed: "
+                    f"thespis bench check {name}"
                 )
 
 
@@ -137,9 +139,11 @@ def _print_claims(out: CommandOutput, record: dict[str, Any]) -> None:
 
     for finding in record["findings"]:
         out.print(Text(f"{finding['kind']}: {finding['claim']}", style="bold"))
-        out.print(Text(f"  {verdict_text(finding)}, {finding['pairs']} pairs"))
+        pairs = f", {finding['pairs']} pairs" if finding["pairs"] else ""
+        out.print(Text(f"  {verdict_text(finding)}{pairs}"))
         for place, difference, effect in estimate_texts(finding):
-            out.print(Text(f"  {place}: {difference}" + (f"; in sd of seeds {effect}" if effect else "")))
+            if difference:
+                out.print(Text(f"  {place}: {difference}" + (f"; in sd of seeds {effect}" if effect else "")))
 
 
 def _verdict_table(records: list[dict[str, Any]]) -> Table:
