@@ -20,12 +20,15 @@ from thespis.evidence.bench import (
     admission_path,
     admission_status,
     check_bench,
+    make_admission,
     read_admission,
+    rival_shares,
 )
 from thespis.evidence.benches import registry as benches
 from thespis.evidence.claims import CONTRADICTED, SHOWN
 from thespis.evidence.comparisons import Comparison, PairedFinding
 from thespis.evidence.measures import Measure, final_return, mean_metric
+from thespis.evidence.pages import _rival_line
 from thespis.evidence.paired_verdict import LEVEL, UNDECIDED, plan_looks
 from thespis.evidence.paper import Arm, PairedTrial
 from thespis.evidence.planner import plan_trial
@@ -90,6 +93,23 @@ def test_headroom_is_measured_from_random_play(outcome):
     now, best = (iqm(outcome.runs.scores(arm, final_return())[:, 0]) for arm in ("A2C", "long"))
     assert share == pytest.approx((now - low) / (best - low))
     assert Headroom("long", "long", final_return()).shares(outcome.runs)[ENV] == pytest.approx(1.0)
+
+
+def test_the_rival_of_a_headline_is_placed_between_random_play_and_the_best_known(outcome, tmp_path):
+    """By the anchors of the bench, in the environments that they share; a page says so."""
+    admission = make_admission(BENCH, outcome, None)
+    low, best = admission["anchors"]["envs"][ENV]
+    assert admission["anchors"]["measure"] == "final greedy return" and low < best
+    trial = BENCH.trial(arms=BENCH.arms, headline=Comparison("long", "A2C", final_return()))
+    arms = {"A2C": {ENV: {"iqm": low + 0.25 * (best - low)}, "other": {"iqm": 1.0}}, "long": {ENV: {"iqm": best}}}
+    made_up = {"measures": [{"name": "final greedy return", "arms": arms}]}
+    assert rival_shares(trial.headline, made_up, admission) == {ENV: pytest.approx(0.25)}
+    assert rival_shares(trial.headline, made_up, None) == {}
+    assert rival_shares(Comparison("long", "A2C", mean_metric("entropy")), made_up, admission) == {}
+    record.write_json(admission_path(tmp_path, "small"), admission)
+    assert _rival_line(trial, made_up, tmp_path)[-1] == (
+        "The rival of the headline, A2C, has come 25% (CartPole-v1) of the way from random play to the best known."
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ Random play is that of the runs' own final evaluation.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ MIN_DIFFERENT = 0.9
 """Share of the scores of a negative control's arms that have to differ."""
 
 
+def anchored_share(score: float, anchors: Sequence[float]) -> float:
+    """The share of the way from the first anchor, random play, to the second, the best known."""
+    low, high = anchors
+    return (score - low) / (high - low)
+
+
 @dataclasses.dataclass(frozen=True)
 class Headroom:
     """How far a baseline has come: from the mean return of random play (0) to that of a reference (1)."""
@@ -49,11 +56,15 @@ class Headroom:
     measure: Measure
     """A final return, whose counterpart of random play every run has."""
 
+    def anchors(self, runs: TrialRuns) -> dict[str, tuple[float, float]]:
+        """Random play's return and the reference's, for each environment."""
+        best = runs.scores(self.reference, self.measure)
+        return {env: (_random_return(runs, self.baseline, env), iqm(best[:, i])) for i, env in enumerate(runs.envs)}
+
     def shares(self, runs: TrialRuns) -> dict[str, float]:
         """The share for each environment."""
-        low = {env: _random_return(runs, self.baseline, env) for env in runs.envs}
-        scores, best = (runs.scores(arm, self.measure) for arm in (self.baseline, self.reference))
-        return {env: (iqm(scores[:, i]) - low[env]) / (iqm(best[:, i]) - low[env]) for i, env in enumerate(runs.envs)}
+        scores, anchors = runs.scores(self.baseline, self.measure), self.anchors(runs)
+        return {env: anchored_share(iqm(scores[:, i]), anchors[env]) for i, env in enumerate(runs.envs)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,6 +190,7 @@ def make_admission(bench: Bench, outcome: PairedOutcome, declared_in: str | None
         "admitted": all(check.passed for check in checks),
         "checks": [dataclasses.asdict(check) for check in checks],
         "findings": record.finding_rows(bench.controls, outcome),
+        "anchors": {"measure": bench.headroom.measure.name, "envs": bench.headroom.anchors(outcome.runs)},
     }
     content |= record.trial_content(bench.controls, outcome, declared_in)
     return content | {"declaration": bench.declaration(), "digest": bench.digest}
@@ -201,6 +213,22 @@ def admission_status(bench: Bench, admission: dict[str, Any] | None) -> str:
     if admission["digest"] != bench.digest:
         return "outdated"
     return "admitted" if admission["admitted"] else "refused"
+
+
+def rival_shares(
+    headline: Comparison, paired_record: dict[str, Any], admission: dict[str, Any] | None
+) -> dict[str, float]:
+    """How far the rival of a headline has come, from random play (0) to the best known (1), for each environment.
+
+    Empty where the headline compares something else than the bench's headroom, or environments that it does not have.
+    A lead over a rival that has hardly begun to learn says nothing.
+    """
+    if admission is None or headline.measure.name != admission["anchors"]["measure"]:
+        return {}
+    table = next(measure for measure in paired_record["measures"] if measure["name"] == headline.measure.name)
+    anchors = admission["anchors"]["envs"]
+    results = {env: result for env, result in table["arms"][headline.b].items() if env in anchors}
+    return {env: anchored_share(result["iqm"], anchors[env]) for env, result in results.items()}
 
 
 def _random_return(runs: TrialRuns, arm: str, env: str) -> float:

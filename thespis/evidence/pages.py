@@ -9,6 +9,8 @@ from typing import Any
 from thespis.core.errors import UserError
 from thespis.evaluation import formatting
 from thespis.evidence import record
+from thespis.evidence.bench import read_admission, rival_shares
+from thespis.evidence.comparisons import Comparison
 from thespis.evidence.paired_verdict import NOT_APPLICABLE
 from thespis.evidence.paper import PairedTrial, Paper, digest, upgrade_declaration
 from thespis.runtime import disk
@@ -69,7 +71,7 @@ def render_pages(papers: Sequence[Paper], evidence: Path) -> dict[str, str]:
         verdict, protocol = verdict_status(paper, records[paper.id]), protocol_number(paper)
         rows.append(f"| [{paper.id}](papers/{paper.id}.md) | {_citation_text(paper)} | {verdict} | {protocol} |")
     index = {"papers.md": "\n".join([_INDEX_HEADER, *rows, ""])}
-    return index | {f"papers/{paper.id}.md": _paper_page(paper, records[paper.id]) for paper in papers}
+    return index | {f"papers/{paper.id}.md": _paper_page(paper, records[paper.id], evidence) for paper in papers}
 
 
 def _citation_text(paper: Paper) -> str:
@@ -77,7 +79,7 @@ def _citation_text(paper: Paper) -> str:
     return f"{citation.authors} {citation.year}: {citation.title}"
 
 
-def _paper_page(paper: Paper, record: dict[str, Any] | None) -> str:
+def _paper_page(paper: Paper, record: dict[str, Any] | None, evidence: Path) -> str:
     parts = ", ".join(f"`{part}`" for part in paper.parts)
     lines = [f"# {paper.id}", "", f"{_citation_text(paper)}, {paper.citation.id}. {paper.summary}", ""]
     lines += [f"- Claim: {paper.claim}", f"- Parts: {parts}", f"- Use: `{paper.command}`", ""]
@@ -94,6 +96,7 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None) -> str:
     lines += (
         _findings_table(record) if record else [f"- {kind}: {claim.sentence}" for kind, claim in trial.named_claims]
     )
+    lines += _rival_line(trial, record, evidence) if record and isinstance(trial, PairedTrial) else []
     lines += ["", paper.remarks] if paper.remarks else []
     if paper.fidelity:
         lines += ["", "Compared with the authors' code or listing:", ""]
@@ -101,6 +104,21 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None) -> str:
         lines += [f"| {row.point} | {row.authors} | {row.ours} |" for row in paper.fidelity]
     lines += ["", f"![scores of every arm](../../evidence/{paper.id}.svg)"] if record else []
     return "\n".join([*lines, ""])
+
+
+def _rival_line(trial: PairedTrial, record: dict[str, Any], evidence: Path) -> list[str]:
+    """How far the headline's rival has come on the bench."""
+    headline = trial.headline
+    if not isinstance(headline, Comparison) or not trial.bench:
+        return []
+    shares = rival_shares(headline, record, read_admission(evidence, trial.bench_name))
+    if not shares:
+        return []
+    texts = " and ".join(f"{share:.0%} ({formatting.short_env_name(env)})" for env, share in shares.items())
+    return [
+        "",
+        f"The rival of the headline, {headline.b}, has come {texts} of the way from random play to the best known.",
+    ]
 
 
 def _findings_table(record: dict[str, Any]) -> list[str]:

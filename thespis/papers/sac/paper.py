@@ -87,7 +87,9 @@ PAPER = Paper(
     fidelity=(
         Fidelity("critics", "two, the minimum of both targets minus the temperature times the log-probability"),
         Fidelity("critic loss", "half the mean squared error of each critic", "without the half: Adam does not notice"),
-        Fidelity("order", "critics, actor and temperature from the same parameters", "the actor on the updated critics"),
+        Fidelity(
+            "order", "critics, actor and temperature from the same parameters", "the actor on the updated critics"
+        ),
         Fidelity("actor", "reparameterized; temperature times log-probability minus the minimum of both critics"),
         Fidelity("actions", "squashed Gaussian, log-probability corrected for the tanh"),
         Fidelity("temperature", "gradient step on its logarithm towards an entropy of minus the number of dimensions"),
