@@ -269,6 +269,9 @@ def test_the_record_its_figure_and_its_page(outcome, tmp_path):
     assert verdict_status(changed, loaded) == "outdated" and verdict_status(PAPER, None) == "none yet"
     page = render_pages([PAPER], tmp_path)["papers/made-up.md"]
     assert "| optimizer | RMSProp | the same |" in page and "headline: one has a larger final greedy return" in page
+    index = render_pages([PAPER, dataclasses.replace(PAPER, id="untried")], tmp_path)["papers.md"]
+    assert f"| protocol | {loaded['verdict']} | none yet |" in index and "| 2 | 1 | 1 |" in index
+    assert "off-policy-control" in index.partition("## Benches")[2]
     cells = claim_cells(loaded)
     assert [len(row) for row in cells] == [6, 6, 6] and cells[1][2] == "0"
 

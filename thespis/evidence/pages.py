@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from thespis.core.errors import UserError
 from thespis.evaluation import formatting
 from thespis.evidence import record
-from thespis.evidence.bench import read_admission, rival_shares
+from thespis.evidence.bench import admission_status, read_admission, rival_shares
+from thespis.evidence.benches.registry import bench_names, load_bench
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.paired_verdict import NOT_APPLICABLE
 from thespis.evidence.paper import PairedTrial, Paper, digest, upgrade_declaration
@@ -35,6 +37,14 @@ Claims, budget and the rule for adding seeds are fixed in the paper's file befor
 edited. A miniature can show that an effect exists, but seldom how large it is in the paper. `thespis papers --write
 docs` generates this page and the page of each paper.
 """
+
+_BENCH_HEADER = """## Benches
+
+Headroom is how far a bench's baseline has come from random play to the best known, symptom the size of what its
+papers mend, each for every environment.
+
+| bench | what it shows | status | headroom | symptom | papers |
+| --- | --- | --- | --- | --- | --- |"""
 
 
 def verdict_status(paper: Paper, record: dict[str, Any] | None) -> str:
@@ -66,12 +76,41 @@ def write_pages(papers: Sequence[Paper], evidence: Path, directory: Path) -> Non
 def render_pages(papers: Sequence[Paper], evidence: Path) -> dict[str, str]:
     """Every page in Markdown, by its path below the docs directory."""
     records = {paper.id: record.read_record(evidence, paper.id) for paper in papers}
-    rows = ["| id | paper | verdict | protocol |", "| --- | --- | --- | ---: |"]
+    rows = [*_verdict_counts(papers, records), "", "| id | paper | verdict | protocol |", "| --- | --- | --- | ---: |"]
     for paper in papers:
         verdict, protocol = verdict_status(paper, records[paper.id]), protocol_number(paper)
         rows.append(f"| [{paper.id}](papers/{paper.id}.md) | {_citation_text(paper)} | {verdict} | {protocol} |")
-    index = {"papers.md": "\n".join([_INDEX_HEADER, *rows, ""])}
+    index = {"papers.md": "\n".join([_INDEX_HEADER, *rows, "", *_bench_table(papers, evidence), ""])}
     return index | {f"papers/{paper.id}.md": _paper_page(paper, records[paper.id], evidence) for paper in papers}
+
+
+def _verdict_counts(papers: Sequence[Paper], records: dict[str, dict[str, Any] | None]) -> list[str]:
+    """The number of papers for each verdict and protocol, as the rows of a table."""
+    counts = collections.Counter((protocol_number(paper), verdict_status(paper, records[paper.id])) for paper in papers)
+    totals = collections.Counter(verdict for _, verdict in counts.elements())
+    verdicts = sorted(totals, key=lambda verdict: (-totals[verdict], verdict))
+    lines = ["| protocol | " + " | ".join(verdicts) + " |", "| --- |" + " ---: |" * len(verdicts)]
+    for protocol in sorted({protocol for protocol, _ in counts}, reverse=True):
+        lines.append(f"| {protocol} | " + " | ".join(str(counts[protocol, verdict]) for verdict in verdicts) + " |")
+    return lines
+
+
+def _bench_table(papers: Sequence[Paper], evidence: Path) -> list[str]:
+    """The benches of protocol 2: what they show, how their controls came out, and which papers stand on them."""
+    lines = [_BENCH_HEADER]
+    for name in bench_names():
+        bench, admission = load_bench(name), read_admission(evidence, name)
+        values = {
+            kind: ", ".join(
+                check["value"] for check in (admission or {"checks": []})["checks"] if check["name"].startswith(kind)
+            )
+            for kind in ("headroom", "symptom")
+        }
+        trials = {paper.id: paper.miniature for paper in papers}
+        on_it = [id for id, trial in trials.items() if isinstance(trial, PairedTrial) and trial.bench == bench.label]
+        cells = (bench.label, bench.summary, admission_status(bench, admission), values["headroom"], values["symptom"])
+        lines.append("| " + " | ".join((*cells, ", ".join(f"[{id}](papers/{id}.md)" for id in on_it))) + " |")
+    return lines
 
 
 def _citation_text(paper: Paper) -> str:
