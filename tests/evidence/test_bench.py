@@ -14,6 +14,7 @@ from thespis.data.feeds import Rollouts
 from thespis.evidence import record
 from thespis.evidence.bench import (
     FIRST_TUNING_SEED,
+    HEADROOM,
     Bench,
     Headroom,
     Symptom,
@@ -222,6 +223,19 @@ def test_verdict_seeds_are_no_tuning_seeds_and_the_bench_came_first(id):
     if all(subprocess.run([*git, "cat-file", "-e", commit], capture_output=True).returncode == 0 for commit in commits):
         order = subprocess.run([*git, "merge-base", "--is-ancestor", *commits])
         assert order.returncode == 0, "the trial was declared before its bench"
+
+
+@pytest.mark.parametrize("id", paired_papers())
+def test_no_paper_leads_over_a_rival_that_has_hardly_begun_to_learn(id):
+    """Other methods than the paper's own: that an ablation does not learn can be the very claim."""
+    trial, evidence = registry.load_paper(id).miniature, record.read_record(EVIDENCE, id)
+    headline = trial.headline
+    if evidence is None or evidence["verdict"] != SHOWN or not isinstance(headline, Comparison):
+        return
+    if type(trial.arm(headline.a).method) is type(trial.arm(headline.b).method):
+        return
+    shares = rival_shares(headline, evidence, read_admission(EVIDENCE, trial.bench_name))
+    assert all(share >= HEADROOM[0] for share in shares.values()), f"{headline.b} has come {shares} of the way"
 
 
 def test_commands(tmp_path, capfd, monkeypatch, outcome):
