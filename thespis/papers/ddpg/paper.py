@@ -64,8 +64,9 @@ PAPER = Paper(
     ),
     remarks="Without target networks, targets use the current networks; without replay, only the last 64 transitions "
     "are kept. The former is the paper's own ablation (figure 2), the latter its argument for replay (section 3); both "
-    "do not learn, or hardly, as it says. The planner is a cross-entropy method with the true dynamics, as the paper's iLQG is given them: 0 is random play, 1 "
-    "the planner. Not implemented: learning from pixels, batch normalization, weight decay, small last layers.",
+    "do not learn, or hardly, as it says. The planner is a cross-entropy method with the true dynamics, as the paper's "
+    "iLQG is given them: 0 is random play, 1 the planner. Not implemented: learning from "
+    "pixels, batch normalization, weight decay, small last layers.",
     fidelity=(
         Fidelity("critic target", "target critic at the target actor's action, one-step"),
         Fidelity("actor", "ascends the critic's gradient in the action, after the critic's update"),
