@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from thespis.data.feeds import Replay
+from thespis.data.feeds import Replay, Rollouts
 from thespis.envs.compiled.dummy_actions import DummyActions
 from thespis.envs.compiled.noisy_reward import NoisyReward
 from thespis.envs.compiled.reacher import Reacher
@@ -20,7 +20,9 @@ from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import final_return, relative_overestimation
 from thespis.evidence.paired_verdict import DEFAULT_LOOKS
 from thespis.evidence.paper import Arm
+from thespis.learners.optim.normalizers import ReturnNormalizer, RunningMeanStd
 from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.td3 import TD3
 
@@ -38,6 +40,16 @@ SETTINGS: dict[str, Any] = {
 BASELINE = DDPG(**SETTINGS, critic_learning_rate=1e-3, actor_learning_rate=1e-3)
 TUNED_TD3 = TD3(**SETTINGS, learning_rate=3e-3)
 TUNED_SAC = SAC(**SETTINGS, learning_rate=1e-3)
+TUNED_PPO = PPO(
+    learning_rate=1e-3,
+    discount=0.97,
+    obs_normalizer=RunningMeanStd(),
+    reward_normalizer=ReturnNormalizer(),
+    minibatch_size=256,
+    feed=Rollouts(num_steps=128, num_envs=8),
+)
+PPO_STEPS = 40_960
+"""Steps of PPO: whole rollouts."""
 _COPY = dataclasses.replace(BASELINE, actor_learning_rate=1.000001e-3)
 _NO_TARGETS = dataclasses.replace(BASELINE, tau=1.0)
 
@@ -61,8 +73,9 @@ BENCH = Bench(
         Symptom("DDPG", relative_overestimation(), 0.2, envs=(REACHER_ENV,)),
         Symptom("DDPG", relative_overestimation(), 0.1, envs=(SWING_UP_ENV,)),
     ),
-    tuning="Learning rates of DDPG, TD3 and SAC: four values each (3e-4, 1e-3, 3e-3, 1e-2), on seeds 1,100 to 1,109 of "
-    "the swing-up and 1,100 to 1,104 of the reacher, by the return of greedy play after 40,000 steps. The number of "
+    tuning="Learning rates of DDPG, TD3, SAC and PPO: four values each (3e-4, 1e-3, 3e-3, 1e-2), on seeds 1,100 to 1,109 of "
+    "the swing-up and 1,100 to 1,104 of the reacher (PPO: to 1,109), by the return of greedy play after 40,000 steps. "
+    "The number of "
     "dummy actions of the swing-up, for headroom and symptom of DDPG: 8, 10, 11, 12 and 16; with 11 and more it has "
     "come less than 30% of the way from random play to SAC.",
     looks=DEFAULT_LOOKS,
