@@ -75,7 +75,7 @@ BENCH = Bench(
     ),
     tuning="Learning rates of DDPG, TD3, SAC and PPO: four values each (3e-4, 1e-3, 3e-3, 1e-2), on seeds 1,100 to "
     "1,109 of the swing-up and 1,100 to 1,104 of the reacher (PPO: to 1,109), by the return of greedy play after "
-    "40,000 steps. The number of dummy actions of the swing-up, for headroom and symptom of DDPG: 8, 10, 11, 12 and 16; "
+    "40,000 steps. Dummy actions of the swing-up, for headroom and symptom of DDPG: 8, 10, 11, 12 and 16; "
     "with 11 and more it has come less than 30% of the way from random play to SAC.",
     looks=DEFAULT_LOOKS,
 )
