@@ -63,9 +63,13 @@ PAPER = Paper(
     "rollout only has everything else of the method: the joint policy's ratio, and its entropy coefficient. Both "
     "the method and MAPPO had six trials of learning rate and entropy coefficient. The method needs much entropy, "
     "0.2 in units of normalized advantages: a first player whose follower responds well then prefers the best "
-    "action, whatever it began with. MAPPO is best with 0.01. Sampled returns therefore say little of the method; "
-    "greedy ones are compared. Not tried: Aloha and StarCraft; environments in which agents have different "
-    "observations; the proof.",
+    "action, whatever it began with. MAPPO is best with 0.01. So greedy play is compared: sampled play of the "
+    "coordination game is only 0.5 better than MAPPO's (interval -2.2 to 3.1). Not tried: Aloha and StarCraft; "
+    "environments in which agents have different observations; the proof. Result: with edges removed, greedy play "
+    "earns the same as with all edges in every seed: on average 11 in the climbing game and 55.7 in the "
+    "coordination game, where the best joint actions earn 11 and, in expectation, 55.4. MAPPO earns 6.9 and 47.5; "
+    "it never finds the best joint action of the climbing game. The arm with edges in the first rollout only earns "
+    "7.5 and 44.7.",
     fidelity=(
         Fidelity("joint policy", "agents act in topological order; the actions of parents, one-hot, are inputs"),
         Fidelity(
