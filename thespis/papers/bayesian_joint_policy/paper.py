@@ -82,7 +82,11 @@ PAPER = Paper(
             "Gumbel-Sinkhorn permutation in the coordination game and Aloha, the order of the agents in StarCraft",
             "sorted scores with Gumbel noise, and the slope of a sigmoid of their differences",
         ),
-        Fidelity("all edges and no edges", "graphs in the order of the agents, with edge probabilities of 1 and 0"),
+        Fidelity(
+            "rivals",
+            "all edges, in the order of the agents; a graph without edges, which is MAPPO",
+            "all edges, the same; MAPPO, with its own ratio for each agent",
+        ),
         Fidelity(
             "graph in the update",
             "sampled anew; in the coordination game and Aloha the parents' actions, too",
