@@ -17,7 +17,7 @@ from thespis.envs.compiled.harvest import Harvest, HarvestState
 from thespis.envs.compiled.multi_goal import MultiGoal, MultiGoalState
 from thespis.envs.compiled.time_limit import TimeLimit
 from thespis.papers.ai_economist.envs import Economy
-from thespis.papers.bayesian_joint_policy.envs import ClimbingGame
+from thespis.papers.bayesian_joint_policy.envs import ClimbingGame, CoordinationGame
 from thespis.papers.clam.envs import RockPaperScissors, RockPaperScissorsState
 from thespis.papers.convex_scoring_risk_sensitive_ac.envs import (
     PairTrading,
@@ -72,6 +72,13 @@ CASES = {
         ClimbingGame(), integer(2), {"agent": integers([0, 0, 1])}, [11.0], "terminated"
     ),
     "climbing, miscoordination": Case(ClimbingGame(), ZERO, {"agent": integers([0, 0, 1])}, [-30.0], "terminated"),
+    "coordination": Case(
+        CoordinationGame(flip_prob=0.0, time_limit=2),
+        None,
+        {"agent": integers([0, 0, 0], [1, 1, 0])},
+        [3.0, 1.0],
+        "truncated",
+    ),
     "coverage": Case(
         Coverage(grid_size=3, horizon=2), None, integers(2, 1), [float(CELL_WEIGHTS[:2, 2].sum()), 0.0], "terminated"
     ),
