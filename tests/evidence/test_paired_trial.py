@@ -272,6 +272,12 @@ def test_the_record_its_figure_and_its_page(outcome, tmp_path):
     index = render_pages([PAPER, dataclasses.replace(PAPER, id="untried")], tmp_path)["papers.md"]
     assert f"| protocol | {loaded['verdict']} | none yet |" in index and "| 2 | 1 | 1 |" in index
     assert "off-policy-control" in index.partition("## Benches")[2]
+    assert "## Full size" not in page
+    with_full = made_up_paper(TRIAL, full=TRIAL)
+    record.write_record(tmp_path, written | {"trial": "full"}, plot_paired_record(written))
+    section = render_pages([with_full], tmp_path)["papers/made-up.md"].partition("## Full size")[2]
+    assert f"Verdict: **{written['verdict']}**" in section and "headline: one has a larger" in section
+    assert (tmp_path / "made-up-full.svg").exists() and "evidence/made-up-full.svg" in section
     cells = claim_cells(loaded)
     assert [len(row) for row in cells] == [6, 6, 6] and cells[1][2] == "0"
 

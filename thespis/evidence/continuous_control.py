@@ -10,6 +10,7 @@ from typing import Any
 
 from thespis.data.feeds import Replay, Rollouts
 from thespis.envs.compiled.reacher import Reacher
+from thespis.evidence.paired_verdict import plan_looks
 from thespis.learners.off_policy.temperature import TunedTemperature
 from thespis.methods.online.ddpg import DDPG
 from thespis.methods.online.ppo import PPO
@@ -23,6 +24,10 @@ SMALL_STEPS = 15_000
 """Steps of a small trial per seed, with one update per step after the first 1,000."""
 LARGE_STEPS = 1_000_000
 """Steps of a full-size trial, per seed."""
+EARLY_STEPS = 100_000
+"""Steps of a full-size trial by protocol 2, per seed: as many as its pairs can have on two cores."""
+EARLY_LOOKS = plan_looks((6,))
+"""Six pairs, the least that can decide."""
 
 SMALL_SETTINGS: dict[str, Any] = {
     "hidden_sizes": (64, 64),

@@ -47,12 +47,12 @@ papers mend, each for every environment.
 | --- | --- | --- | --- | --- | --- |"""
 
 
-def verdict_status(paper: Paper, record: dict[str, Any] | None) -> str:
-    """The verdict of a miniature's record; ``none yet`` without one, ``outdated`` if the declaration has changed."""
+def verdict_status(paper: Paper, record: dict[str, Any] | None, full: bool = False) -> str:
+    """The verdict of a trial's record; ``none yet`` without one, ``outdated`` if the declaration has changed."""
     if record is None:
         return "none yet"
     try:
-        is_current = digest(upgrade_declaration(record["declaration"])) == paper.miniature.digest
+        is_current = digest(upgrade_declaration(record["declaration"])) == paper.trial(full).digest
     except UserError:
         is_current = False
     return record["verdict"] if is_current else "outdated"
@@ -142,7 +142,27 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None, evidence: Path) -> 
         lines += ["| point | authors | here |", "| --- | --- | --- |"]
         lines += [f"| {row.point} | {row.authors} | {row.ours} |" for row in paper.fidelity]
     lines += ["", f"![scores of every arm](../../evidence/{paper.id}.svg)"] if record else []
+    lines += _full_size_section(paper, evidence)
     return "\n".join([*lines, ""])
+
+
+def _full_size_section(paper: Paper, evidence: Path) -> list[str]:
+    """The full-size trial's verdict and findings, where it has been run."""
+    full = record.read_full_record(evidence, paper.id)
+    if full is None or paper.full is None:
+        return []
+    verdict = verdict_status(paper, full, full=True)
+    place = f"{', '.join(paper.full.envs)}, {paper.full.steps:,} steps per seed. Verdict: **{verdict}**."
+    return [
+        "",
+        "## Full size",
+        "",
+        place,
+        "",
+        *_findings_table(full),
+        "",
+        f"![scores of every arm](../../evidence/{paper.id}-full.svg)",
+    ]
 
 
 def _rival_line(trial: PairedTrial, record: dict[str, Any], evidence: Path) -> list[str]:

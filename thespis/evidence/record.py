@@ -160,6 +160,11 @@ def read_record(directory: Path, paper_id: str) -> dict[str, Any] | None:
     return read_json(directory / f"{paper_id}.json", f"thespis reproduce {paper_id}")
 
 
+def read_full_record(directory: Path, paper_id: str) -> dict[str, Any] | None:
+    """The record of a paper's full-size trial; otherwise as :func:`read_record`."""
+    return read_json(directory / f"{paper_id}-full.json", f"thespis reproduce {paper_id} --full")
+
+
 def read_json(path: Path, command: str) -> dict[str, Any] | None:
     """A record that ``command`` creates; ``None`` if there is none. Raises :class:`UserError` for a damaged one."""
     if not path.exists():

@@ -6,19 +6,10 @@ import dataclasses
 
 from thespis.core.records import Citation
 from thespis.evidence.benches.off_policy_control import BASELINE, BENCH, PPO_STEPS, TUNED_PPO, TUNED_SAC, TUNED_TD3
-from thespis.evidence.claims import LowerVariance, Superiority
 from thespis.evidence.comparisons import Comparison, LowerSpread
-from thespis.evidence.continuous_control import (
-    FAST_TEMPERATURE,
-    LARGE_DDPG,
-    LARGE_PPO,
-    LARGE_SAC,
-    LARGE_SETTINGS,
-    LARGE_STEPS,
-    MUJOCO_ENVS,
-)
-from thespis.evidence.measures import final_return, learning_curve_auc
-from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
+from thespis.evidence.continuous_control import EARLY_LOOKS, EARLY_STEPS, FAST_TEMPERATURE, LARGE_SAC, LARGE_SETTINGS
+from thespis.evidence.measures import final_return
+from thespis.evidence.paper import Arm, Fidelity, PairedTrial, Paper
 from thespis.feedback.environment import EnvironmentReward
 from thespis.learners.off_policy.temperature import FixedTemperature
 from thespis.methods.online.sac import SAC
@@ -35,24 +26,6 @@ def _scaled_arms(sac: SAC) -> tuple[Arm, ...]:
         Arm("fixed temperature, rewards by 100", fixed, _SCALED_REWARD_OPTIONS),
     )
 
-
-_LARGE_ARMS = (
-    Arm("SAC", LARGE_SAC),
-    Arm("DDPG", LARGE_DDPG),
-    Arm("PPO", LARGE_PPO),
-    Arm("TD3", TD3(**LARGE_SETTINGS)),
-    Arm("fixed temperature", dataclasses.replace(LARGE_SAC, temperature=FixedTemperature(0.2))),
-    *_scaled_arms(LARGE_SAC),
-)
-_LARGE_CLAIMS = (
-    *(
-        Superiority("SAC", other, measure)
-        for other in ("DDPG", "TD3", "PPO")
-        for measure in (final_return(), learning_curve_auc())
-    ),
-    LowerVariance("SAC", "DDPG", final_return()),
-    Superiority("SAC, rewards by 100", "fixed temperature, rewards by 100", final_return()),
-)
 
 PAPER = Paper(
     id="sac",
@@ -105,5 +78,13 @@ PAPER = Paper(
         Fidelity("first steps", "1,000 random steps (10,000 in large tasks)", "1,000"),
         Fidelity("discount", "0.99", "0.97, as in all arms of the bench"),
     ),
-    full=Trial(arms=_LARGE_ARMS, envs=MUJOCO_ENVS, steps=LARGE_STEPS, claims=_LARGE_CLAIMS, max_looks=1),
+    full=PairedTrial(
+        arms=(Arm("SAC", LARGE_SAC), Arm("TD3", TD3(**LARGE_SETTINGS))),
+        envs=("envpool:Hopper-v5",),
+        steps=EARLY_STEPS,
+        headline=Comparison("SAC", "TD3", final_return()),
+        mechanisms=(LowerSpread("SAC", "TD3", final_return()),),
+        looks=EARLY_LOOKS,
+        num_episodes=20,
+    ),
 )

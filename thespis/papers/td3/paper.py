@@ -6,11 +6,10 @@ import dataclasses
 
 from thespis.core.records import Citation
 from thespis.evidence.benches.off_policy_control import BASELINE, BENCH, TUNED_TD3
-from thespis.evidence.claims import Superiority
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.continuous_control import LARGE_DDPG, LARGE_SETTINGS, LARGE_STEPS, MUJOCO_ENVS
+from thespis.evidence.continuous_control import EARLY_LOOKS, EARLY_STEPS, LARGE_DDPG, LARGE_SETTINGS
 from thespis.evidence.measures import final_return, overestimation, relative_overestimation
-from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
+from thespis.evidence.paper import Arm, Fidelity, PairedTrial, Paper
 from thespis.methods.online.td3 import TD3
 
 _ABLATIONS = {
@@ -23,13 +22,6 @@ _ABLATIONS = {
 def _ablation_arms(base: TD3) -> tuple[Arm, ...]:
     return tuple(Arm(name, dataclasses.replace(base, **changed)) for name, changed in _ABLATIONS.items())
 
-
-_LARGE = TD3(**LARGE_SETTINGS)
-_LARGE_CLAIMS = (
-    Superiority("TD3", "DDPG", final_return()),
-    Superiority("TD3", "DDPG", overestimation()),
-    Superiority("TD3", "one critic", overestimation()),
-)
 
 PAPER = Paper(
     id="td3",
@@ -76,11 +68,13 @@ PAPER = Paper(
         Fidelity("learning rate", "3e-4 (paper: 1e-3)", "tuned on the bench, as DDPG's"),
         Fidelity("discount", "0.99", "0.97, so that values can be compared with realized returns of 200 steps"),
     ),
-    full=Trial(
-        arms=(Arm("TD3", _LARGE), Arm("DDPG", LARGE_DDPG), *_ablation_arms(_LARGE)),
-        envs=MUJOCO_ENVS,
-        steps=LARGE_STEPS,
-        claims=_LARGE_CLAIMS,
-        max_looks=1,
+    full=PairedTrial(
+        arms=(Arm("TD3", TD3(**LARGE_SETTINGS)), Arm("DDPG", LARGE_DDPG)),
+        envs=("envpool:HalfCheetah-v5",),
+        steps=EARLY_STEPS,
+        headline=Comparison("TD3", "DDPG", final_return()),
+        mechanisms=(Comparison("TD3", "DDPG", overestimation()),),
+        looks=EARLY_LOOKS,
+        num_episodes=20,
     ),
 )
