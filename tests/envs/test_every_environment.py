@@ -152,7 +152,8 @@ def check(env: Environment) -> None:
 def test_every_module_of_compiled_environments_is_covered():
     assert len(NAMES) > 100
     modules = {name.partition(":")[0].rpartition(".")[2] for name in NAMES}
-    wrappers, parts_of_the_maze = {"time_limit", "noisy_reward", "dummy_actions"}, {"maze_drawing", "maze_levels"}
+    wrappers = {"time_limit", "noisy_reward", "dummy_actions", "sticky_actions"}
+    parts_of_the_maze = {"maze_drawing", "maze_levels"}
     without_envs = wrappers | parts_of_the_maze
     existing = {module.name for module in pkgutil.iter_modules(thespis.envs.compiled.__path__)}
     assert {name for name in existing - modules if not name.startswith(tuple(OTHERS))} <= without_envs
