@@ -57,7 +57,7 @@ def lost_cue_information(num_episodes: int = 200) -> Measure:
         num_cues = cue_task(env).num_cues
         return np.array([1 - cue_information(*row, num_cues) for row in zip(probs, cues, strict=True)])
 
-    return Measure("share of the cue's information that is lost", shares, False, bounds=(0.0, 1.0))
+    return Measure("loss of cue information", shares, False, bounds=(0.0, 1.0))
 
 
 def cue_information(
