@@ -111,6 +111,21 @@ def test_goals_are_equally_likely_and_noise_is_limited_to_the_corridor():
     np.testing.assert_array_equal(observations[-1], np.tile(OBSERVATIONS["end"], (500, 1)))
 
 
+def test_a_visible_goal_is_the_only_difference():
+    hidden, visible = (TMaze(LENGTH, 12, noisy=True, goal_visible=visible) for visible in (False, True))
+    for seed in range(4):
+        key = jax.random.key(seed)
+        (state, step), (visible_state, visible_step) = (env.reset((), key) for env in (hidden, visible))
+        for action in (EAST, EAST, WEST, EAST, EAST, EAST, NORTH):
+            assert visible_step.observation[:3].tolist() == step.observation.tolist()
+            assert bool(visible_step.observation[3]) == bool(state.goal_north)
+            assert (visible_step.reward, visible_step.terminated) == (step.reward, step.terminated)
+            state, step = hidden.step(state, jnp.int32(action), key)
+            visible_state, visible_step = visible.step(visible_state, jnp.int32(action), key)
+        assert step.terminated
+
+
+@pytest.mark.parametrize("visible", [False, True])
 @pytest.mark.parametrize("noise", [False, True])
-def test_contract(noise):
-    check_environment(TMaze(2, 6, noise))
+def test_contract(noise, visible):
+    check_environment(TMaze(2, 6, noise, visible))

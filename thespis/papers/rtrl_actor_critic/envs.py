@@ -34,16 +34,19 @@ class TMaze(eqx.Module):
     """T-maze environment: the first observation tells which way to turn at the end of a corridor.
 
     The corridor has ``corridor_length`` steps from start to turn; episodes are truncated after ``time_limit`` steps.
+    With ``goal_visible`` observations have a fourth number, 1 where the goal is in the north, and no memory is needed.
     """
 
     corridor_length: int = eqx.field(static=True, default=10)
     time_limit: int = eqx.field(static=True, default=100)
     noisy: bool = eqx.field(static=True, default=False)
+    goal_visible: bool = eqx.field(static=True, default=False)
 
     @property
     def spec(self) -> EnvSpec:
         """Spaces and time limit."""
-        return EnvSpec("t-maze", Box((3,), 0.0, 1.0), Discrete(4), time_limit=self.time_limit)
+        size = 4 if self.goal_visible else 3
+        return EnvSpec("t-maze", Box((size,), 0.0, 1.0), Discrete(4), time_limit=self.time_limit)
 
     def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[TMazeState, TimeStep]:
         """Starts at the beginning of the corridor; the goal is in the north or south with equal probability."""
@@ -66,12 +69,13 @@ class TMaze(eqx.Module):
         state = TMazeState(position, state.time + 1, state.goal_north)
         return state, TimeStep(self._observe(state, key), reward, turned, (state.time >= self.time_limit) & ~turned)
 
-    def _observe(self, state: TMazeState, key: Key[Array, ""]) -> Float[Array, "3"]:
+    def _observe(self, state: TMazeState, key: Key[Array, ""]) -> Float[Array, " size"]:
         start = jnp.where(state.goal_north, jnp.array([0.0, 1.0, 1.0]), jnp.array([1.0, 1.0, 0.0]))
         sides = jax.random.uniform(key, (2,)) if self.noisy else jnp.ones(2)
         corridor = jnp.array([sides[0], 0.0, sides[1]])
         end = jnp.array([0.0, 1.0, 0.0])
-        return jnp.where(state.position == 0, start, jnp.where(state.position == self.corridor_length, end, corridor))
+        shown = jnp.where(state.position == 0, start, jnp.where(state.position == self.corridor_length, end, corridor))
+        return jnp.append(shown, state.goal_north.astype("float32")) if self.goal_visible else shown
 
 
 NOISY_T_MAZE = TMaze(20, time_limit=100, noisy=True)
