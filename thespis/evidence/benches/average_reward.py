@@ -10,6 +10,7 @@ import dataclasses
 
 from thespis.data.feeds import Rollouts
 from thespis.evidence.bench import Bench, Headroom, Symptom
+from thespis.evidence.benches.off_policy_control import TUNED_PPO
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import Measure, average_reward, final_return, planner_normalized_return
 from thespis.evidence.paired_verdict import DEFAULT_LOOKS
@@ -49,14 +50,15 @@ BENCH = Bench(
         Arm("average-reward PPO", BASELINE),
         Arm("average-reward PPO again", _COPY),
         Arm("one epoch", _ONE_EPOCH),
-        Arm("eight times as long", BASELINE, steps=8 * STEPS),
+        Arm("discounted PPO, eight times as long", TUNED_PPO, steps=8 * STEPS),
     ),
     positive=Comparison("average-reward PPO", "one epoch", AVERAGE_REWARD),
     negative=Comparison("average-reward PPO", "average-reward PPO again", AVERAGE_REWARD),
-    headroom=Headroom("average-reward PPO", "eight times as long", final_return()),
+    headroom=Headroom("average-reward PPO", "discounted PPO, eight times as long", final_return()),
     symptoms=(Symptom("average-reward PPO", missed_share(), 0.2),),
     tuning="PPO: learning rates of 3e-4, 1e-3, 3e-3, 5e-3 and 1e-2 on seeds 1,100 to 1,109 of both environments, by "
     "the share of the way to the best known; 5e-3 has the largest sum (1e-2 nearly the same, but some seeds fail). "
-    "ARO-DDPG: 3e-4, 1e-3 and 3e-3 on seeds 1,100 to 1,104. With 17,408 steps only PPO at 1e-2 was looked at.",
+    "ARO-DDPG: 3e-4, 1e-3 and 3e-3 on seeds 1,100 to 1,104. With 17,408 steps only PPO at 1e-2 was looked at. "
+    "Without a discount PPO is far from the best known in the swing-up even after eight times as many steps.",
     looks=DEFAULT_LOOKS,
 )
