@@ -180,7 +180,7 @@ def test_keys_and_seeds_that_are_computed_together_are_the_same():
     """Root keys of many seeds and seeds of many host environments, against those computed alone, bit for bit."""
     seeds = [0, 7, 1_100, 2**31 - 1]
     alone = jnp.stack([keys.seed_key(seed) for seed in seeds])
-    assert_same_bits(jax.random.key_data(root_keys(seeds)), jax.random.key_data(alone))
+    np.testing.assert_array_equal(jax.random.key_data(root_keys(seeds)), jax.random.key_data(alone))
     key = keys.fold(root_keys(seeds)[1], "evaluate/greedy")
     assert keys.env_seeds(key, 20) == [keys.env_seed(key, i) for i in range(20)]
 
