@@ -11,6 +11,7 @@ import pytest
 from thespis.cli.main import run as run_command
 from thespis.core.errors import UserError
 from thespis.data.feeds import Rollouts
+from thespis.evaluation.statistics import iqm
 from thespis.evidence import record
 from thespis.evidence.bench import (
     FIRST_TUNING_SEED,
@@ -28,7 +29,7 @@ from thespis.evidence.bench import (
 from thespis.evidence.benches import registry as benches
 from thespis.evidence.claims import CONTRADICTED, SHOWN
 from thespis.evidence.comparisons import Comparison, PairedFinding
-from thespis.evidence.measures import Measure, final_return, mean_metric
+from thespis.evidence.measures import Measure, cvar_return, final_return, mean_metric
 from thespis.evidence.pages import _rival_line
 from thespis.evidence.paired_verdict import LEVEL, UNDECIDED, plan_looks
 from thespis.evidence.paper import Arm, PairedTrial
@@ -89,11 +90,27 @@ def test_headroom_is_measured_from_random_play(outcome):
     share = BENCH.headroom.shares(outcome.runs)[ENV]
     finals = [run.final_scores for run in outcome.runs.runs["A2C", ENV]]
     low = np.mean([final["random"]["scores"] for final in finals])
-    from thespis.evaluation.statistics import iqm
-
     now, best = (iqm(outcome.runs.scores(arm, final_return())[:, 0]) for arm in ("A2C", "long"))
     assert share == pytest.approx((now - low) / (best - low))
     assert Headroom("long", "long", final_return()).shares(outcome.runs)[ENV] == pytest.approx(1.0)
+
+
+def test_headroom_of_a_tail_is_measured_from_the_tail_of_random_play(outcome):
+    """With the same measure for random play as for the arms; the declaration says so, and is as before without one."""
+    worst = dataclasses.replace(
+        BENCH.headroom, measure=cvar_return(0.5), random_measure=cvar_return(0.5, mode="random")
+    )
+    finals = [run.final_scores for run in outcome.runs.runs["A2C", ENV]]
+    scores = np.concatenate([final["random"]["scores"] for final in finals])
+    assert scores.shape == (6, 2)
+    low, best = worst.anchors(outcome.runs)[ENV]
+    assert low == pytest.approx(np.mean([min(pair) for pair in scores])) and low < np.mean(scores)
+    assert best <= BENCH.headroom.anchors(outcome.runs)[ENV][1]
+    share = worst.shares(outcome.runs)[ENV]
+    assert share == pytest.approx((iqm(outcome.runs.scores("A2C", cvar_return(0.5))[:, 0]) - low) / (best - low))
+    assert BENCH.headroom.declaration() == ["A2C", "long", "final greedy return", *HEADROOM]
+    assert worst.declaration()[3] == "mean of the worst 50% of random returns"
+    assert dataclasses.replace(BENCH, headroom=worst).digest != BENCH.digest
 
 
 def test_the_rival_of_a_headline_is_placed_between_random_play_and_the_best_known(outcome, tmp_path):

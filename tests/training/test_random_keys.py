@@ -19,6 +19,7 @@ from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.feeds import LoggedTransitions, Replay
 from thespis.feedback.environment import EnvironmentReward
 from thespis.runs import checkpoint
+from thespis.runtime import keys
 from thespis.runtime.keys import indexed_keys, root_keys
 from thespis.runtime.timer import PhaseTimer
 from thespis.training.compiled_loop import CompiledLoop
@@ -173,6 +174,15 @@ def test_host_environments_have_distinct_seeds():
     np.testing.assert_array_equal(first[:, :5], env_seeds(5))  # independent of the number of environments
     np.testing.assert_array_equal(first[:, 8:12], env_seeds(4, worker=2))  # and of the worker that holds them
     np.testing.assert_array_equal(env_seeds(6, group=3), np.repeat(first[:, :2], 3, axis=1))
+
+
+def test_keys_and_seeds_that_are_computed_together_are_the_same():
+    """Root keys of many seeds and seeds of many host environments, against those computed alone, bit for bit."""
+    seeds = [0, 7, 1_100, 2**31 - 1]
+    alone = jnp.stack([keys.seed_key(seed) for seed in seeds])
+    np.testing.assert_array_equal(jax.random.key_data(root_keys(seeds)), jax.random.key_data(alone))
+    key = keys.fold(root_keys(seeds)[1], "evaluate/greedy")
+    assert keys.env_seeds(key, 20) == [keys.env_seed(key, i) for i in range(20)]
 
 
 def test_workers_act_with_their_own_keys():

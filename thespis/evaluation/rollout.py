@@ -18,7 +18,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.core.contracts import HostEnvironment, Mode
 from thespis.core.records import Transition, View
 from thespis.core.spaces import Space, unscale_action
-from thespis.runtime.keys import env_seed, fold, root_keys
+from thespis.runtime.keys import env_seeds, fold, root_keys
 
 MAX_EPISODE_STEPS = 100_000  # steps after which an episode that does not end is cut, and counted as it is
 
@@ -71,13 +71,12 @@ def play_episodes(
     """
     rows, count, space = envs.num_envs // len(seeds), len(seeds), envs.spec.action_space
     keys = jnp.stack([fold(root, f"{stream}/{mode.value}") for root in root_keys(seeds)])
-    env_seeds = [env_seed(key, i) for key in keys for i in range(rows)]
     policy, memory = _init_policies(method, states, rows, mode)
 
     def by_seed(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: np.asarray(x).reshape(count, rows, *np.shape(x)[1:]), tree)
 
-    initial = by_seed(envs.reset(env_seeds))
+    initial = by_seed(envs.reset([seed for key in keys for seed in env_seeds(key, rows)]))
     view, privileged = initial.view, initial.privileged
     active, first = np.ones((2, count, rows), bool)
     returns, lengths = np.zeros((count, rows)), np.zeros((count, rows), int)

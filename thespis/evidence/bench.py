@@ -48,23 +48,36 @@ def anchored_share(score: float, anchors: Sequence[float]) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Headroom:
-    """How far a baseline has come: from the mean return of random play (0) to that of a reference (1)."""
+    """How far a baseline has come: from the return of random play (0) to that of a reference (1)."""
 
     baseline: str
     reference: str
     """The arm that is as good as is known: another method, a longer run, or more information."""
     measure: Measure
     """A final return, whose counterpart of random play every run has."""
+    random_measure: Measure | None = None
+    """That counterpart, measured in the baseline's runs; ``None``: the mean return of random play."""
 
     def anchors(self, runs: TrialRuns) -> dict[str, tuple[float, float]]:
         """Random play's return and the reference's, for each environment."""
         best = runs.scores(self.reference, self.measure)
-        return {env: (_random_return(runs, self.baseline, env), iqm(best[:, i])) for i, env in enumerate(runs.envs)}
+        return {env: (self._random_return(runs, env), iqm(best[:, i])) for i, env in enumerate(runs.envs)}
 
     def shares(self, runs: TrialRuns) -> dict[str, float]:
         """The share for each environment."""
         scores, anchors = runs.scores(self.baseline, self.measure), self.anchors(runs)
         return {env: anchored_share(iqm(scores[:, i]), anchors[env]) for i, env in enumerate(runs.envs)}
+
+    def declaration(self) -> list[Any]:
+        """Everything that decides the share, as JSON-able data."""
+        names = [self.baseline, self.reference, self.measure.name]
+        return names + ([self.random_measure.name] if self.random_measure is not None else []) + [*HEADROOM]
+
+    def _random_return(self, runs: TrialRuns, env: str) -> float:
+        """Random play's return in an environment: the mean over the baseline's seeds."""
+        if self.random_measure is None:
+            return _mean_random_return(runs, self.baseline, env)
+        return float(np.mean(runs.scores(self.baseline, self.random_measure)[:, runs.envs.index(env)]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +151,7 @@ class Bench:
         """Everything that decides whether the bench is admitted, as JSON-able data."""
         return self.controls.declaration() | {
             "bench": self.label,
-            "headroom": [self.headroom.baseline, self.headroom.reference, self.headroom.measure.name, *HEADROOM],
+            "headroom": self.headroom.declaration(),
             "symptoms": [[s.arm, s.measure.name, s.threshold, list(s.envs)] for s in self.symptoms],
         }
 
@@ -231,7 +244,7 @@ def rival_shares(
     return {env: anchored_share(result["iqm"], anchors[env]) for env, result in results.items()}
 
 
-def _random_return(runs: TrialRuns, arm: str, env: str) -> float:
+def _mean_random_return(runs: TrialRuns, arm: str, env: str) -> float:
     """Mean return of uniformly random actions, of the final evaluation of an arm's runs."""
     finals = [run.final_scores for run in runs.runs[arm, env]]
     scores = [final["random"]["scores"] for final in finals if final is not None and final.get("random")]

@@ -88,7 +88,10 @@ def success_rate(threshold: float, mode: str = "greedy") -> Measure:
 
 
 def cvar_return(fraction: float, mode: str = "greedy") -> Measure:
-    """Conditional value at risk: mean of the worst ``fraction`` of the final evaluation's returns."""
+    """Conditional value at risk: mean of the worst ``fraction`` of the final evaluation's returns.
+
+    ``mode``: ``greedy``, ``sampled`` or ``random`` (uniformly random actions).
+    """
 
     def worst_means(run: Run) -> Float[np.ndarray, " seed"]:
         returns = np.sort(_final_returns(run, mode), axis=1)

@@ -12,6 +12,7 @@ Source: Salmon et al., 2011, Threefry-2x32 with 20 rounds.
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from typing import Any
@@ -95,8 +96,15 @@ def wrap_key_data(data: UInt32[Array, "*shape words"], like: Any, impl: str) -> 
 
 def root_keys(seeds: list[int], worker: int = 0) -> Key[Array, " seed"]:
     """One root key per training seed; every further ``worker`` has other keys for the same seeds."""
+    if not worker and seeds and all(0 <= seed < 2**31 for seed in seeds):
+        return _seed_keys(np.asarray(seeds, "int32"))  # the same keys, without a program of as many operands as seeds
     keys = [seed_key(seed) for seed in seeds]
     return jnp.stack([fold(root, "worker", worker) for root in keys] if worker else keys)
+
+
+@jax.jit
+def _seed_keys(seeds: Int[Array, " seed"]) -> Key[Array, " seed"]:
+    return jax.vmap(seed_key)(seeds)
 
 
 def fold(root: Key[Array, ""], stream: str, tick: int | Int[Array, ""] = 0) -> Key[Array, ""]:
@@ -122,3 +130,14 @@ def env_seed(root: Key[Array, ""], index: int) -> int:
     """A 31-bit seed for host environment ``index``: host simulators take it in place of a key."""
     bits: UInt32[Array, ""] = jax.random.bits(fold(root, "world", index), dtype="uint32")
     return int(bits) >> 1
+
+
+def env_seeds(root: Key[Array, ""], num_envs: int) -> list[int]:
+    """Seeds of the first ``num_envs`` host environments, those of :func:`env_seed`, computed together."""
+    return _env_seeds(root, num_envs).tolist()
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _env_seeds(root: Key[Array, ""], num_envs: int) -> UInt32[Array, " env"]:
+    keys = jax.vmap(lambda index: fold(root, "world", index))(jnp.arange(num_envs))
+    return jax.vmap(lambda key: jax.random.bits(key, dtype="uint32"))(keys) >> 1

@@ -116,11 +116,15 @@ class PairTrading(eqx.Module):
     max_order: float = eqx.field(static=True, default=2.0)
     max_holding: float = eqx.field(static=True, default=5.0)
     max_initial_holding: float = eqx.field(static=True, default=5.0)
+    volatility: float = eqx.field(static=True, default=0.2)
+    """sigma, per square root of the episode length."""
+    holding_cost: float = eqx.field(static=True, default=0.5)
+    """psi, charged at the end."""
 
     @property
     def spec(self) -> EnvSpec:
         """Spaces, time limit and default parameters."""
-        market = MarketParams(*(jnp.float32(x) for x in (2.0, 1.0, 0.2, 0.005, 0.5)))
+        market = MarketParams(*(jnp.float32(x) for x in (2.0, 1.0, self.volatility, 0.005, self.holding_cost)))
         orders = Box((1,), -self.max_order, self.max_order)
         return EnvSpec("pair-trading", Box((3,)), orders, time_limit=self.num_steps, params=market)
 
@@ -157,6 +161,11 @@ class PairTrading(eqx.Module):
 PAIR_TRADING = ReturnObservation(PairTrading())
 FLAT_PAIR_TRADING = ReturnObservation(PairTrading(max_initial_holding=0.0))
 """Starts without a holding, so that all risk is the agent's own choice."""
+VOLATILE_PAIR_TRADING = ReturnObservation(
+    PairTrading(max_initial_holding=0.0, volatility=1.0, holding_cost=0.005), scale=5.0
+)
+"""As :data:`FLAT_PAIR_TRADING`, with prices that move five times as much and hardly a cost of positions still open at
+the end: losses come from prices, not from costs."""
 
 
 class RiskyPathState(eqx.Module):
