@@ -45,9 +45,7 @@ def with_critic_learning_rate(settings: dict[str, Any]) -> dict[str, Any]:
 
 FAST_TEMPERATURE = TunedTemperature(learning_rate=1e-3)
 """A temperature with the same learning rate as the networks, as in the paper."""
-SMALL_DDPG = DDPG(**with_critic_learning_rate(SMALL_SETTINGS))
 SMALL_SAC = SAC(**SMALL_SETTINGS, temperature=FAST_TEMPERATURE)
-SMALL_PPO = PPO(discount=0.97, feed=Rollouts(num_steps=128, num_envs=8))
 LARGE_DDPG = DDPG(**with_critic_learning_rate(LARGE_SETTINGS | {"learning_rate": 1e-3}))
 LARGE_SAC = SAC(**LARGE_SETTINGS)
 LARGE_PPO = PPO(feed=Rollouts(num_steps=2048, num_envs=1))

@@ -173,7 +173,8 @@ def _rival_line(trial: PairedTrial, record: dict[str, Any], evidence: Path) -> l
     shares = rival_shares(headline, record, read_admission(evidence, trial.bench_name))
     if not shares:
         return []
-    texts = " and ".join(f"{share:.0%} ({formatting.short_env_name(env)})" for env, share in shares.items())
+    percents = {env: f"{share:.0%}".replace("-", "−") for env, share in shares.items()}
+    texts = " and ".join(f"{percent} ({formatting.short_env_name(env)})" for env, percent in percents.items())
     return [
         "",
         f"The rival of the headline, {headline.b}, has come {texts} of the way from random play to the best known.",

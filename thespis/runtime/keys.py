@@ -128,8 +128,7 @@ def computed_once(key: Key[Array, "*shape"]) -> Key[Array, "*shape"]:
 
 def env_seed(root: Key[Array, ""], index: int) -> int:
     """A 31-bit seed for host environment ``index``: host simulators take it in place of a key."""
-    bits: UInt32[Array, ""] = jax.random.bits(fold(root, "world", index), dtype="uint32")
-    return int(bits) >> 1
+    return int(_env_bits(root, index))
 
 
 def env_seeds(root: Key[Array, ""], num_envs: int) -> list[int]:
@@ -139,5 +138,8 @@ def env_seeds(root: Key[Array, ""], num_envs: int) -> list[int]:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _env_seeds(root: Key[Array, ""], num_envs: int) -> UInt32[Array, " env"]:
-    keys = jax.vmap(lambda index: fold(root, "world", index))(jnp.arange(num_envs))
-    return jax.vmap(lambda key: jax.random.bits(key, dtype="uint32"))(keys) >> 1
+    return jax.vmap(lambda index: _env_bits(root, index))(jnp.arange(num_envs))
+
+
+def _env_bits(root: Key[Array, ""], index: int | Int[Array, ""]) -> UInt32[Array, ""]:
+    return jax.random.bits(fold(root, "world", index), dtype="uint32") >> 1

@@ -8,26 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.data.feeds import Rollouts
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.benches.off_policy_control import TUNED_PPO
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import Measure, average_reward, final_return, planner_normalized_return
 from thespis.evidence.paired_verdict import DEFAULT_LOOKS
 from thespis.evidence.paper import Arm
-from thespis.learners.optim.normalizers import RewardCentering, RunningMeanStd
-from thespis.methods.online.ppo import PPO
+from thespis.learners.optim.normalizers import RewardCentering
 
 ENVS = ("thespis.envs.compiled.swing_up:SwingUp", "gymnax:Pendulum-v1")
 STEPS = 20_480
-BASELINE = PPO(
-    learning_rate=5e-3,
-    discount=1.0,
-    obs_normalizer=RunningMeanStd(),
-    reward_normalizer=RewardCentering(),
-    minibatch_size=256,
-    feed=Rollouts(num_steps=128, num_envs=8),
-)
+BASELINE = dataclasses.replace(TUNED_PPO, learning_rate=5e-3, discount=1.0, reward_normalizer=RewardCentering())
 """PPO without a discount, with the running mean subtracted from its rewards."""
 AVERAGE_REWARD = average_reward()
 _COPY = dataclasses.replace(BASELINE, learning_rate=5.000005e-3)

@@ -102,8 +102,8 @@ class CoordinationGame(eqx.Module):
         def distribution(num_choosing_one: int) -> np.ndarray:
             probs = np.ones(1)
             for agent in range(self.num_agents):
-                one = 1 - self.flip_prob if agent < num_choosing_one else self.flip_prob
-                probs = np.convolve(probs, [1 - one, one])
+                prob_of_one = 1 - self.flip_prob if agent < num_choosing_one else self.flip_prob
+                probs = np.convolve(probs, [1 - prob_of_one, prob_of_one])
             return probs
 
         return self.time_limit * max(float(distribution(n) @ payoffs) for n in range(self.num_agents + 1))
