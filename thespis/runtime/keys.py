@@ -97,14 +97,15 @@ def wrap_key_data(data: UInt32[Array, "*shape words"], like: Any, impl: str) -> 
 def root_keys(seeds: list[int], worker: int = 0) -> Key[Array, " seed"]:
     """One root key per training seed; every further ``worker`` has other keys for the same seeds."""
     if not worker and seeds and all(0 <= seed < 2**31 for seed in seeds):
-        return _seed_keys(np.asarray(seeds, "int32"))  # the same keys, without a program of as many operands as seeds
+        # The same keys as below, without a program of as many operands as seeds.
+        return _seed_keys(np.asarray(seeds, "int32"), THREEFRY)
     keys = [seed_key(seed) for seed in seeds]
     return jnp.stack([fold(root, "worker", worker) for root in keys] if worker else keys)
 
 
-@jax.jit
-def _seed_keys(seeds: Int[Array, " seed"]) -> Key[Array, " seed"]:
-    return jax.vmap(seed_key)(seeds)
+@functools.partial(jax.jit, static_argnums=1)
+def _seed_keys(seeds: Int[Array, " seed"], impl: Any) -> Key[Array, " seed"]:
+    return jax.vmap(lambda seed: jax.random.key(seed, impl=impl))(seeds)
 
 
 def fold(root: Key[Array, ""], stream: str, tick: int | Int[Array, ""] = 0) -> Key[Array, ""]:
