@@ -118,6 +118,7 @@ from thespis.papers.criticcontrol.method import CriticControl
 from thespis.papers.decentralized_policy_optimization.method import AdaptiveKLPPO, DecentralizedPolicyOptimization
 from thespis.papers.direct_advantage_policy_optimization.method import DirectAdvantagePolicyOptimization
 from thespis.papers.ensemble_categorical_rl.method import EnsembleC51
+from thespis.papers.ensemble_categorical_rl.own_replay import MemberReplay
 from thespis.papers.gmah.method import GMAH
 from thespis.papers.gmah.subgoals import SubgoalSpace
 from thespis.papers.i_qn.method import IDQN
@@ -155,13 +156,18 @@ CREW, PUSHING = Crew(), Crew(action=BOX, legal=False)
 KUHN, TIC_TAC_TOE = (SelfPlayEnv(Pgx(name)) for name in ("kuhn_poker", "tic_tac_toe"))
 
 
+SHORT_REPLAY = {
+    "buffer_size": 30,
+    "batch_size": 6,
+    "learning_starts": 9,
+    "update_interval": 2,
+    "num_updates": 2,
+    "num_envs": 3,
+}
+
+
 def replay(**settings) -> Replay:
-    return Replay(
-        **(
-            dict(buffer_size=30, batch_size=6, learning_starts=9, update_interval=2, num_updates=2, num_envs=3)
-            | settings
-        )
-    )
+    return Replay(**(SHORT_REPLAY | settings))
 
 
 def sequences(**settings) -> SequenceReplay:
@@ -261,7 +267,12 @@ CASES = {
         EVERY_OBSERVATION,
     ),
     "ensemble-c51": Case(
-        EnsembleC51(hidden_sizes=SMALL, ensemble_size=3, target_update_interval=3, feed=replay(sequence_length=2)),
+        EnsembleC51(
+            hidden_sizes=SMALL,
+            ensemble_size=3,
+            target_update_interval=3,
+            feed=MemberReplay(**(SHORT_REPLAY | {"sequence_length": 2}), num_members=3),
+        ),
         CHOICE,
     ),
     "r2ac": Case(R2AC(hidden_sizes=SMALL, memory=ELSTM(4), feed=Rollouts(5, num_envs=3, policy_lag=1)), EVERY_SPACE),

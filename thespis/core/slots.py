@@ -79,7 +79,11 @@ _TABLE = {
     "thespis.learners.off_policy.actor_regularizers:ActorRegularizer": "BehaviorCloning",
     "thespis.learners.off_policy.categorical_q:TargetDistribution": "MemberDistribution MixtureDistribution",
     "thespis.learners.off_policy.causal_entropy:EntropyBonus": "CausalEntropy",
-    "thespis.learners.off_policy.discrete_q:MemberExploration": "PerStep PerEpisode",
+    "thespis.learners.off_policy.discrete_q:MemberExploration": """
+        PerStep
+        PerEpisode
+        thespis.papers.ensemble_categorical_rl.own_replay:PerEnvironment
+        """,
     "thespis.learners.off_policy.discrete_q:TargetUpdate": "PeriodicCopy IteratedTargets",
     "thespis.learners.off_policy.hindsight:HindsightRelabeling": "HindsightFuture HindsightFinal",
     "thespis.learners.off_policy.dormant_reset:NetworkReset": "DormantReset",

@@ -10,6 +10,7 @@ from thespis.evidence.claims import NonInferiority, Superiority
 from thespis.evidence.measures import final_return, learning_curve_auc
 from thespis.evidence.paper import Arm, Paper, Trial
 from thespis.learners.off_policy.categorical_q import MemberDistribution
+from thespis.learners.off_policy.discrete_q import PerEpisode
 from thespis.methods.online.c51 import C51
 from thespis.papers.ensemble_categorical_rl.method import EnsembleC51
 
@@ -23,7 +24,7 @@ _SMALL_SETTINGS: dict[str, Any] = {
     "epsilon_decay_updates": 1_000.0,
 }
 _FEED = Replay(batch_size=16, learning_starts=500, update_interval=4)
-_ENSEMBLE = EnsembleC51(**_SMALL_SETTINGS, feed=dataclasses.replace(_FEED, batch_size=80))
+_ENSEMBLE = EnsembleC51(**_SMALL_SETTINGS, exploration=PerEpisode(), feed=dataclasses.replace(_FEED, batch_size=80))
 _LARGE_ENSEMBLE = EnsembleC51(hidden_sizes=(512,))
 
 
@@ -52,6 +53,8 @@ PAPER = Paper(
         "thespis.papers.ensemble_categorical_rl.method:EnsembleC51",
         "thespis.methods.online.c51:C51",
         "thespis.learners.off_policy.categorical_q:MixtureDistribution",
+        "thespis.papers.ensemble_categorical_rl.own_replay:MemberReplay",
+        "thespis.papers.ensemble_categorical_rl.own_replay:PerEnvironment",
         "thespis.critics.categorical:CategoricalQ",
         "thespis.objectives.distributional:project_categorical",
     ),
@@ -71,7 +74,12 @@ PAPER = Paper(
     "Acrobot. Not shown: a difference; over ten seeds ensemble and independent members end alike. Possible causes: "
     "both learn from what all members did, which may be most of what an ensemble gives; and in two deterministic "
     "environments the members' distributions become nearly the same, so that their mean tells each member little that "
-    "is new. In Atari games, where the paper found its gain, returns vary far more.",
+    "is new. In Atari games, where the paper found its gain, returns vary far more. The trial's members share one "
+    "replay buffer. The authors' each have their own environment and buffer, as the method now does by default. With "
+    "these, sticky actions and 12,000 steps for each member, ten tuning seeds of a learning rate of 1e-3 say that the "
+    "ensemble learns sooner in the cart-pole (0.5 standard deviations of the paired difference, targets copied every "
+    "200 updates) and later in catch with 20 rows (0.9, and 1.6 with targets copied every 20). Averaging may spread "
+    "rare rewards more slowly.",
     full=Trial(
         arms=_arms(_LARGE_ENSEMBLE, C51(hidden_sizes=(512,))),
         envs=("gymnax:Breakout-MinAtar", "gymnax:Asterix-MinAtar"),
