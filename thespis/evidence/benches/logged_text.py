@@ -24,6 +24,8 @@ from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import Measure, final_return, untrained_return
 from thespis.evidence.paired_verdict import DEFAULT_LOOKS
 from thespis.evidence.paper import Arm
+from thespis.learners.language.preference_losses import SigmoidLoss
+from thespis.methods.language.dpo import DPO
 from thespis.methods.language.sft import SFT
 
 ECHO, PERFECT_ECHO = TextEnv(Echo(max_turns=4)), TextEnv(Echo(max_turns=4, demonstrator_noise=0.0))
@@ -60,6 +62,7 @@ _COPY = dataclasses.replace(BASELINE, feed=LoggedEpisodes(batch_size=33))
 
 FILTERED_SFT_ARM = Arm("filtered SFT", BASELINE, LOG)
 SFT_ARM = Arm("SFT", SFT(**MODEL, learning_rate=1e-3), LOG)
+TUNED_DPO_ARM = Arm("DPO", DPO(**MODEL, learning_rate=3e-4, loss_type=SigmoidLoss(1.0)), LOG)
 
 BENCH = Bench(
     name="logged-text",
