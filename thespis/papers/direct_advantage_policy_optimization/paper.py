@@ -60,7 +60,7 @@ PAPER = Paper(
             Comparison("direct advantages", "filtered SFT", final_return("sampled")),
         ),
     ),
-    remarks="The paper's tasks are mathematics and programming, with models of 7B and more. Here a decoder of one layer "
+    remarks="The paper's tasks are mathematics and programming, with large models. Here a decoder of one layer "
     "repeats four words, learned from 128 logged dialogues of random words. A word is a step, every step is rewarded "
     "by itself, and the success of a state is the share of the maximum return that was earned from there on. So "
     "advantages of steps contain rewards of steps, which methods on outcomes do not use; in the paper they come from "
