@@ -81,18 +81,18 @@ BENCH = Bench(
     negative=Comparison("filtered SFT", "filtered SFT again", final_return("sampled")),
     headroom=Headroom("filtered SFT", "SFT on perfect dialogues", final_return(), untrained_return()),
     symptoms=(Symptom("filtered SFT", unrewarded_share(), 0.3),),
-    tuning="On seeds 1,100 to 1,109, by the greedy return after 300 updates on batches of 32. Rejection sampling: "
-    "learning rates of 1e-3 and 3e-3, with dialogues that return at least 2, or 3. OREO: the same learning rates, with "
-    "a beta of 0.2 and 1. Direct advantage policy optimization: the same four. A-LoL: the same learning rates, with "
-    "and without weighting by shares of advantage. Weighted behavior cloning and R-LoL: the same four. DPO: learning "
-    "rates of 3e-4 and 1e-3, with a beta of 0.1 and 1. KTO: the same four, with weights of good dialogues of 1 and 3.5. "
-    "A-LoL and its rivals were chosen by the sampled return. The "
-    "size of the log was chosen so that it limits rejection sampling, not the number of updates: with 128 dialogues, "
-    "batches of 128 changed little (with a learning rate of 1e-3 2.6 instead of 2.4 of 4); with 1,000 dialogues they "
-    "changed much (3.9 instead of 2.5), and left no headroom. Looked at before, on logs of 1,000 dialogues: six words "
-    "in place of four; rewards that are paid at the end, with which direct advantage policy optimization did not learn "
-    "in 300 updates; a maze, which took too long; and other learning rates of some arms. The copy of the negative "
-    "control draws other batches, of 33 dialogues. That control compares sampled returns, since greedy ones were equal "
-    "in 25% of its seeds: they depend only on how many of the four words are repeated.",
+    tuning="On seeds 1,100 to 1,109, by the greedy return after 300 updates on batches of 32. Rejection "
+    "sampling: learning rates of 1e-3 and 3e-3, with dialogues that return at least 2, or 3. OREO: the same learning "
+    "rates, with a beta of 0.2 and 1. Direct advantage policy optimization: the same four. A-LoL: the same learning "
+    "rates, with and without weighting by shares of advantage. Weighted behavior cloning and R-LoL: the same four. "
+    "DPO: learning rates of 3e-4 and 1e-3, with a beta of 0.1 and 1. KTO: the same four, good dialogues with a weight "
+    "of 1 or 3.5. The settings of A-LoL and its rivals were chosen by the sampled return. The size of the log was "
+    "chosen so that it limits rejection sampling, not the number of updates: with 128 dialogues, batches of 128 "
+    "changed little (with a learning rate of 1e-3 2.6 instead of 2.4 of 4); with 1,000 dialogues they changed much "
+    "(3.9 instead of 2.5), and left no headroom. Looked at before, on logs of 1,000 dialogues: six words in place of "
+    "four; rewards that are paid at the end, with which direct advantage policy optimization did not learn in 300 "
+    "updates; a maze, which took too long; and other learning rates of some arms. The copy of the negative control "
+    "draws other batches, of 33 dialogues. That control compares sampled returns, since greedy ones were equal in 25% "
+    "of its seeds: they depend only on how many of the four words are repeated.",
     looks=DEFAULT_LOOKS,
 )
