@@ -66,8 +66,8 @@ PAPER = Paper(
     "advantages of steps contain rewards of steps, which methods on outcomes do not use; in the paper they come from "
     "the critic alone, as only the outcome is rewarded. Filtered SFT is rejection sampling: it imitates the dialogues "
     "with a return of 2 or more. The critic learns alone in 100 updates, before the policy's 300; the other arms make "
-    "300. Beta was tuned: a large one keeps sampled responses near those of the log, and decoding is greedy. Gains on "
-    "models that were already trained by RL are not tested.",
+    "300. Beta was tuned for greedy decoding: a large one keeps sampled responses near those of the log, and they "
+    "return less than those of filtered SFT. Gains on models that were already trained by RL are not tested.",
     fidelity=(
         Fidelity("loss", "half the squared difference of advantage / beta and the step's log-ratio (listing; no code)"),
         Fidelity("advantage", "value after the step - value before it; at the last step the outcome - value before it"),

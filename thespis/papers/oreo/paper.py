@@ -52,10 +52,11 @@ PAPER = Paper(
     "layer repeats four words, learned from 128 logged dialogues of random words. Filtered SFT is rejection sampling: "
     "it imitates the dialogues with a return of 2 or more. Decoding is greedy, as in the authors' evaluation. Steps "
     "are turns, as in the paper's step-level variant, and every turn has its own reward, which OREO uses and methods "
-    "that compare whole dialogues do not; in the paper only the outcome is rewarded. Beta is 1 (0.03 in the paper, for "
-    "tokens and long responses): with so large a penalty sampled responses stay near those of the log, and only the "
-    "most likely ones become right. DPO and KTO, tuned with as many trials, fall to or below the model that they start "
-    "from: they make the responses of worse dialogues less likely, right ones too. Iterated training is not tested.",
+    "that compare whole dialogues do not; in the paper only the outcome is rewarded. Beta is 1 (0.03 in the paper, "
+    "for tokens and long responses): with so large a penalty sampled responses stay near those of the log, and only "
+    "the most likely ones become right: sampled responses return no more than those of filtered SFT. DPO and KTO, "
+    "tuned with as many trials, fall to or below the model that they start from: they make the responses of worse "
+    "dialogues less likely, right ones too. Iterated training is not tested.",
     fidelity=(
         Fidelity("consistency", "soft value + beta times the log-ratio from there on - return, squared, at every step"),
         Fidelity("policy loss", "each step by its own log-ratio; those of later steps and the value without gradient"),
