@@ -119,6 +119,20 @@ def test_a_lol_weights_by_positive_advantages(batch, ratio, prioritised):
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
+def test_a_value_head_that_stays_at_zero_weights_by_returns(batch):
+    """Without importance ratios that is weighted behavior cloning, with them the paper's R-LoL."""
+    steps, mask = batch
+    method, state = init_state(ALoL(**SMALL, critic=ReferenceCritic(1, 0.0), importance_ratio=None, prioritized=False))
+    dialogues, *_ = log_ratios(state.model, state.reference, steps, mask)
+    critic, values, _ = method.critic.update(state.critic, state.reference, dialogues, (), jnp.asarray(0), seed_key(0))
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(critic[0])) and not np.any(values)
+    offline, _ = offline_batch(method, state, steps, mask, np.asarray(values))
+    log_probs = np.asarray(dialogues.response_log_probs(state.model, TemperatureSampler())[0])
+    real, rewards = np.asarray(dialogues.response_mask), np.asarray(dialogues.reward)
+    losses = [-rewards[:, row].sum() * log_probs[:, row][real[:, row]].sum() for row in range(real.shape[1])]
+    np.testing.assert_allclose(float(method.compute_loss(state.model, offline)[0]), np.mean(losses), rtol=1e-4)
+
+
 @pytest.mark.parametrize("turns", [False, True])
 def test_oreo_loss_is_zero_where_the_soft_bellman_equation_holds(batch, turns):
     """The loss as in the paper, step by step; with the critic's target as values it is zero."""

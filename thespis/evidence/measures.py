@@ -43,6 +43,17 @@ def final_return(mode: str = "greedy") -> Measure:
     return Measure(f"final {mode} return", lambda run: _final_returns(run, mode).mean(axis=1))
 
 
+def untrained_return() -> Measure:
+    """Mean return of sampled play by a language model before training, in the episodes of the final evaluation."""
+
+    def returns(run: Run) -> Float[np.ndarray, " seed"]:
+        if not _require_final(run).get("untrained"):
+            raise UserError(f"{run.path} has no result from before training: only runs with text actions have one")
+        return _final_returns(run, "untrained").mean(axis=1)
+
+    return Measure("sampled return before training", returns)
+
+
 def modified_env_return(num_episodes: int = 50, mode: str = "greedy", **overrides: Any) -> Measure:
     """Mean return in the run's environment with changed fields, such as ``population=6``.
 
