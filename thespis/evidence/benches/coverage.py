@@ -65,7 +65,7 @@ def double_counting() -> Measure:
 TUNED_SUBPO = SubPO(feed=Episodes(num_envs=50), learning_rate=0.01)
 BASELINE = dataclasses.replace(TUNED_SUBPO, learning_rate=3e-3)
 """What learns from the value of every position alone: see :data:`ADDITIVE_ENVS`."""
-_COPY = dataclasses.replace(BASELINE, learning_rate=3.000003e-3)
+_COPY = dataclasses.replace(BASELINE, learning_rate=3.003e-3)
 
 BENCH = Bench(
     name="coverage",
@@ -87,6 +87,7 @@ BENCH = Bench(
     "Additive: 5.84 and 5.53, 2.83 and 2.80. Random paths have 2.03 and 1.80. Each has the better learning rate. Gains "
     "with what is covered observed, for twice as many steps, have 12.03 on the hills with 1e-2. Grids and steps are "
     "those of an earlier trial of SubPO by protocol 1. The negative control compares learning curves, since copies may "
-    "end with the same greedy path.",
+    "end with the same greedy path. The learning rate of the copy differs by a thousandth: with a millionth 70% of the "
+    "scores were the same.",
     looks=plan_looks((20, 40)),
 )
