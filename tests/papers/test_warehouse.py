@@ -1,5 +1,7 @@
 """Warehouse: motion, collisions and traffic, against NumPy (small straight steps, point clouds, bouncing points)."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +15,9 @@ KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
 
 
-def state_at(position, heading=0.0, phase=(0.0, 0.0), time=0):
+def state_at(position, heading=0.0, phase=(0.0, 0.0), time=0, goal=0):
     position, heading, phase = (jnp.asarray(x, "float32") for x in (position, heading, phase))
-    return WarehouseState(position, heading, phase, jnp.int32(time))
+    return WarehouseState(position, heading, phase, jnp.int32(time), jnp.int32(goal))
 
 
 step = jax.jit(lambda state, action: ENV.step(state, action, KEY))
@@ -136,3 +138,24 @@ def test_empty_warehouse_observes_no_other_vehicles():
     after, timestep = jax.jit(empty.step)(state, jnp.zeros(2), KEY)
     assert first.observation.shape == timestep.observation.shape == (4,) and not timestep.terminated
     assert np.linalg.norm(after.position - state.position) == pytest.approx(0.25, abs=1e-4)
+
+
+def test_an_episode_has_one_of_several_goals():
+    """Only its own goal pays; which one it is is observed, and all are drawn equally often."""
+    env = Warehouse(other_goals=((7.0, 1.0),), mover_paths=())
+    rest = jax.jit(lambda state: env.step(state, jnp.array([-1.0, 0.0]), KEY)[1])
+    for goal, position in enumerate(env.goals):
+        for own in (0, 1):
+            timestep = rest(dataclasses.replace(state_at(position, goal=own), mover_phases=jnp.zeros(0)))
+            assert bool(timestep.terminated) == (goal == own) == bool(timestep.reward)
+            assert timestep.observation[4:].tolist() == [own == 0, own == 1]
+    goals = jax.vmap(lambda key: env.reset((), key)[0].goal)(jax.random.split(KEY, 2_000))
+    assert np.bincount(goals).tolist() == pytest.approx([1_000, 1_000], abs=100)
+    check_environment(dataclasses.replace(env, time_limit=6))
+
+
+def test_other_goals_change_no_start():
+    both = (Warehouse(), Warehouse(other_goals=((7.0, 1.0),)))
+    alone, several = (env.reset((), KEY)[0] for env in both)
+    np.testing.assert_array_equal(alone.position, several.position)
+    np.testing.assert_array_equal(alone.mover_phases, several.mover_phases)

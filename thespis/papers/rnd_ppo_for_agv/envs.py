@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Box
+from thespis.runtime.keys import fold
 
 Point = Float[Array, "2"]
 Rectangle = tuple[float, float, float, float]
@@ -26,13 +27,15 @@ Rectangle = tuple[float, float, float, float]
 class WarehouseState(eqx.Module):
     """State of one episode: position and heading (rad) of the vehicle, and the phase of each mover.
 
-    ``mover_phases`` are in [0, 1): 0 at the start of a path, 1/2 where the mover turns back.
+    ``mover_phases`` are in [0, 1): 0 at the start of a path, 1/2 where the mover turns back. ``goal`` is the number of
+    the episode's goal.
     """
 
     position: Point
     heading: Float[Array, ""]
     mover_phases: Float[Array, " movers"]
     time: Int[Array, ""]
+    goal: Int[Array, ""]
 
 
 class Warehouse(eqx.Module):
@@ -42,7 +45,8 @@ class Warehouse(eqx.Module):
     (``max_turn`` rad). Observations are the vehicle's position, cosine and sine of its heading, and of each mover its
     position relative to the vehicle and its velocity. Positions are in units of half the square, velocities in units of
     ``max_speed``. Reaching the goal pays 1 and terminates the episode; episodes are truncated after ``time_limit``
-    steps.
+    steps. With ``other_goals`` every episode has one of several goals, all equally likely, and it is observed, one-hot;
+    the others have no effect.
     """
 
     arena_size: float = eqx.field(static=True, default=8.0)
@@ -54,6 +58,8 @@ class Warehouse(eqx.Module):
     """Number of steps that a mover takes for both ways of its path."""
     start_position: tuple[float, float] = eqx.field(static=True, default=(1.0, 1.0))
     goal_position: tuple[float, float] = eqx.field(static=True, default=(1.0, 7.0))
+    other_goals: tuple[tuple[float, float], ...] = eqx.field(static=True, default=())
+    """Goals besides ``goal_position``."""
     goal_radius: float = eqx.field(static=True, default=0.8)
     """Distance from the goal that counts as reaching it, m."""
     vehicle_radius: float = eqx.field(static=True, default=0.25)
@@ -65,17 +71,22 @@ class Warehouse(eqx.Module):
     @property
     def spec(self) -> EnvSpec:
         """Spaces and time limit."""
-        return EnvSpec(
-            "warehouse", Box((4 + 4 * len(self.mover_paths),)), Box((2,), -1.0, 1.0), time_limit=self.time_limit
-        )
+        size = 4 + 4 * len(self.mover_paths) + (len(self.goals) if self.other_goals else 0)
+        return EnvSpec("warehouse", Box((size,)), Box((2,), -1.0, 1.0), time_limit=self.time_limit)
+
+    @property
+    def goals(self) -> tuple[tuple[float, float], ...]:
+        """Positions of all goals."""
+        return self.goal_position, *self.other_goals
 
     def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[WarehouseState, TimeStep]:
-        """Starts near the start position with a random heading; movers have random phases."""
+        """Starts near the start position with a random heading; movers have random phases, and the goal is drawn."""
         position_key, heading_key, phase_key = jax.random.split(key, 3)
         position = jnp.array(self.start_position) + jax.random.uniform(position_key, (2,), minval=-0.25, maxval=0.25)
         heading = jax.random.uniform(heading_key, (), minval=-jnp.pi, maxval=jnp.pi)
         phases = jax.random.uniform(phase_key, (len(self.mover_paths),))
-        state, no = WarehouseState(position, heading, phases, jnp.zeros((), "int32")), jnp.zeros((), bool)
+        goal = jax.random.randint(fold(key, "goal"), (), 0, len(self.goals))
+        state, no = WarehouseState(position, heading, phases, jnp.zeros((), "int32"), goal), jnp.zeros((), bool)
         return state, TimeStep(self._observe(state), jnp.zeros(()), no, no)
 
     def step(
@@ -89,11 +100,11 @@ class Warehouse(eqx.Module):
         position = jnp.where(self.is_blocked(target), state.position, target)
         heading = jnp.mod(state.heading + self.max_turn * action[1] + jnp.pi, 2 * jnp.pi) - jnp.pi
         state = WarehouseState(
-            position, heading, jnp.mod(state.mover_phases + 1 / self.mover_period, 1.0), state.time + 1
+            position, heading, jnp.mod(state.mover_phases + 1 / self.mover_period, 1.0), state.time + 1, state.goal
         )
         distances = jnp.linalg.norm(self.mover_states(state.mover_phases)[0] - position, axis=-1)
         hit = jnp.any(distances < 2 * self.vehicle_radius)
-        reached = ~hit & (jnp.linalg.norm(position - jnp.array(self.goal_position)) < self.goal_radius)
+        reached = ~hit & (jnp.linalg.norm(position - jnp.array(self.goals)[state.goal]) < self.goal_radius)
         terminated = hit | reached
         return state, TimeStep(
             self._observe(state), reached.astype("float32"), terminated, ~terminated & (state.time >= self.time_limit)
@@ -122,7 +133,8 @@ class Warehouse(eqx.Module):
         own = jnp.stack([*(state.position / half - 1), jnp.cos(state.heading), jnp.sin(state.heading)])
         positions, velocities = self.mover_states(state.mover_phases)
         mover_features = jnp.concatenate([(positions - state.position) / half, velocities / self.max_speed], axis=1)
-        return jnp.concatenate([own, mover_features.ravel()])
+        goal = jax.nn.one_hot(state.goal, len(self.goals)) if self.other_goals else jnp.zeros(0)
+        return jnp.concatenate([own, mover_features.ravel(), goal])
 
 
 def arc_endpoint(

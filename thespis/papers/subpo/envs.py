@@ -160,6 +160,9 @@ SLIPPERY_COVERAGE = Coverage(slip_prob=0.1)
 OBSERVED_COVERAGE = Coverage(slip_prob=0.1, observe_remaining=True)
 ADDITIVE_COVERAGE = Coverage(slip_prob=0.1, additive_reward=True)
 INFORMATION_COVERAGE = Coverage(InformationGain(), grid_size=5, horizon=16, slip_prob=0.1)
+OBSERVED_INFORMATION_COVERAGE = Coverage(
+    InformationGain(), grid_size=5, horizon=16, slip_prob=0.1, observe_remaining=True
+)
 ADDITIVE_INFORMATION_COVERAGE = Coverage(
     InformationGain(), grid_size=5, horizon=16, slip_prob=0.1, additive_reward=True
 )
