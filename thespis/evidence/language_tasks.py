@@ -1,11 +1,4 @@
-"""Environments, datasets, model sizes, baseline arms and measures that trials of language models share.
-
-Trials share them so that common arms are trained once.
-
-Trials of offline methods share an environment, a dataset, a small model and baseline arms. The environment is
-``text:echo``: three words to repeat, each with reward 1. The data comes from a demonstrator that ignores the prompts: a
-quarter of its responses are right, but whole dialogues hardly ever, so credit assignment to turns improves results.
-"""
+"""Environments, datasets, model sizes and measures that trials of language models share."""
 
 from __future__ import annotations
 
@@ -21,10 +14,7 @@ from thespis.envs.text.questions import Questions
 from thespis.envs.text.review import Review
 from thespis.envs.text.task import TextEnv
 from thespis.evidence.measures import Measure, modified_env_return
-from thespis.evidence.paper import Arm
 from thespis.learners.language.preference_losses import SigmoidLoss
-from thespis.methods.language.dpo import DPO
-from thespis.methods.language.sft import SFT
 from thespis.papers.agent_r.envs import UndoTask
 
 COUNTDOWN = TextEnv(Countdown(num_numbers=2, max_turns=1))
@@ -118,19 +108,10 @@ def unseen_minus_seen_rate() -> Measure:
     return Measure(name, lambda run: unseen_rate.compute(run) - training_rate.compute(run))
 
 
-ECHO_ENVS = ("text:echo",)
-NUM_UPDATES = 300
 MAZE_4X4_EXPERT = TextEnv(Maze(size=4, max_turns=8, demonstrator_random_cells=0.0))
 """A maze of sixteen cells with an expert demonstrator."""
-OFFLINE_MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 1, "hidden_size": 32, "learning_rate": 1e-3}
 DEMONSTRATION_OPTIONS: dict[str, Any] = {"data": "demonstrations:1000"}
 
-SFT_ARM = Arm("all", SFT(**OFFLINE_MODEL), DEMONSTRATION_OPTIONS)
-"""Maximum likelihood of all responses: behaviour cloning."""
-FILTERED_SFT_ARM = Arm("best", SFT(**OFFLINE_MODEL, min_return=2.0), DEMONSTRATION_OPTIONS)
-"""The same on dialogues with a return of 2 or more, about one in seven: rejection sampling."""
-DPO_ARM = Arm("preferred", DPO(**OFFLINE_MODEL), DEMONSTRATION_OPTIONS)
-"""DPO on pairs of dialogues with the same initial state, where the one with the higher return is preferred."""
 
 GUESS_ANIMAL = TextEnv(Questions(max_turns=3, num_animals=4), use_privileged=True)
 """Guess one of four animals in three questions and guesses; the critic observes the animal (privileged)."""
