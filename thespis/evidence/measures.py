@@ -43,6 +43,11 @@ def final_return(mode: str = "greedy") -> Measure:
     return Measure(f"final {mode} return", lambda run: _final_returns(run, mode).mean(axis=1))
 
 
+def untrained_return() -> Measure:
+    """Mean sampled return of a language model before training, in the episodes of the final evaluation."""
+    return Measure("sampled return before training", lambda run: _final_returns(run, "untrained").mean(axis=1))
+
+
 def modified_env_return(num_episodes: int = 50, mode: str = "greedy", **overrides: Any) -> Measure:
     """Mean return in the run's environment with changed fields, such as ``population=6``.
 
