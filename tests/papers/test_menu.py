@@ -46,7 +46,7 @@ def test_demonstrator_likes_a_quarter_and_the_score_comes_at_the_end():
         dialogue, _ = DELAYED_MENU.reset((), key)
         rewards = []
         for turn in range(8):
-            key = fold(key, "turn")
+            key = fold(key, "turn", turn)
             dialogue, timestep = DELAYED_MENU.step(dialogue, DELAYED_MENU.demonstrator_action(dialogue, key), key)
             rewards.append(timestep.reward)
         return jax.numpy.stack(rewards)
