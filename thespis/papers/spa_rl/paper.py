@@ -61,7 +61,15 @@ PAPER = Paper(
     "dialogues. In an earlier version of the task, without refusals, policies of four epochs lost return again while "
     "they learned from shares; the penalty for refused responses, after the paper's reward for commands that can be "
     "executed, is for that. An earlier trial by protocol 1 in a maze of four cells with three turns, with an "
-    "estimator that learned from the newest batch, was not decided by ten seeds.",
+    "estimator that learned from the newest batch, was not decided by ten seeds. Undecided: that shares lead to a "
+    "larger final return. On 20 pairs the interquartile means are 0.885 and 0.810, as high as 0.890 of the true "
+    "progress. 13 seeds of the shares end at 0.89 or above, which no seed of the outcome does, but the other seven "
+    "end between 0.43 and 0.83. Likely cause: estimators differed by several batches in when they found the liked "
+    "dishes, in tuning, so some policies begin to learn with wrong shares, and too late. Little was left to gain, "
+    "too: on these seeds the outcome has come 87% of the way from the model before training to the best known. A "
+    "longer exploration, or one that ends when the estimator predicts the outcome, is to decide. Contradicted is a "
+    "piece of context, the area under the learning curve: it counts the exploration, in which the policy does not "
+    "change.",
     fidelity=(
         Fidelity(
             "estimator",
