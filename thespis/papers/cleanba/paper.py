@@ -89,11 +89,11 @@ PAPER = Paper(
     "delays of 50 ms changed none of them and delays of half a second all, by at least 0.07. The environment is "
     "CartPole as a host environment, since a fixed lag needs a loop in which acting and learning overlap; exact claims "
     "need no headroom. Returns are context: an earlier trial by protocol 1 claimed scores within 50 of each other, for "
-    "which its five seeds, with returns between 137 and 500, were too few. Time is no claim, as seeds share a clock; "
-    "in that trial, where they trained one after the other, all five were faster with a fixed lag than synchronously "
-    "(6 seconds instead of 9). IMPALA, which the paper also rebuilds, is in the full trial alone. A row of metrics "
-    "after every phase would make acting wait for learning, so that there is one after every 20. Not tried: several "
-    "devices, which are not available here.",
+    "which its five seeds, with returns between 137 and 500, were too few, and here they are undecided with twenty. "
+    "Time is no claim, as seeds share a clock; in that trial, where they trained one after the other, all five were "
+    "faster with a fixed lag than synchronously (6 seconds instead of 9). IMPALA, which the paper also rebuilds, is in "
+    "the full trial alone. A row of metrics after every phase would make acting wait for learning, so that there is "
+    "one after every 20. Not tried: several devices, which are not available here.",
     fidelity=(
         Fidelity("age of the acting policy", "one update, from the second rollout on, whatever takes longer"),
         Fidelity("acting and learning", "threads with queues of length one for parameters and for rollouts"),
