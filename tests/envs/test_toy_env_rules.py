@@ -174,7 +174,7 @@ CASES = {
     ),
     "warehouse": Case(
         Warehouse(),
-        WarehouseState(floats(1.5, 6.5), jnp.float32(0.0), floats(0.0, 0.9), integer(3)),
+        WarehouseState(floats(1.5, 6.5), jnp.float32(0.0), floats(0.0, 0.9), integer(3), integer(0)),
         np.array([[-1.0, 0.0]], "float32"),
         [1.0],
         "terminated",

@@ -1,4 +1,4 @@
-"""Measures of the bench of coverage: random paths against NumPy, double counting of an agent that does not move."""
+"""Measures of the bench of coverage, against walks in NumPy."""
 
 from __future__ import annotations
 
@@ -47,29 +47,45 @@ def run_of(env: str, action: int = 0) -> Any:
     )
 
 
+def walk_values(next_action) -> tuple[float, float]:
+    """Values of one walk on the hills: of the whole path, and of its positions one by one."""
+    weights = np.asarray(SLIPPERY_COVERAGE.weights, float)
+    position, covered, alone = np.zeros(2, int), np.zeros(weights.shape, bool), 0.0
+    covered[:2, :2] = True
+    start = weights[covered].sum()
+    for _ in range(SLIPPERY_COVERAGE.horizon):
+        position = np.clip(position + MOVES[next_action()], 0, 7)
+        block = slice(position[0], position[0] + 2), slice(position[1], position[1] + 2)
+        covered[block] = True
+        alone += weights[block].sum()
+    return weights[covered].sum() - start, alone
+
+
 def test_random_paths_have_the_value_of_random_walks():
     """Also where the run's own environment pays every position alone."""
-    weights, rng = np.asarray(SLIPPERY_COVERAGE.weights, float), np.random.default_rng(0)
-
-    def walk_value():
-        position, covered = np.zeros(2, int), np.zeros(weights.shape, bool)
-        covered[:2, :2] = True
-        start = weights[covered].sum()
-        for _ in range(SLIPPERY_COVERAGE.horizon):
-            position = np.clip(position + MOVES[rng.integers(len(MOVES))], 0, 7)
-            covered[position[0] : position[0] + 2, position[1] : position[1] + 2] = True
-        return weights[covered].sum() - start
-
-    expected = np.mean([walk_value() for _ in range(4_000)])
+    rng = np.random.default_rng(0)
+    expected = np.mean([walk_values(lambda: rng.integers(len(MOVES)))[0] for _ in range(4_000)])
     alone, additive = (random_path_value().compute(run_of(env)) for env in (HILLS_ENV, ADDITIVE_ENVS[HILLS_ENV]))
     assert alone.shape == (len(SEEDS),) and alone.mean() == pytest.approx(expected, rel=0.1)
     np.testing.assert_array_equal(alone, additive)
 
 
+@pytest.mark.parametrize("action", [0, 4])
+def test_double_counting_is_what_a_path_lacks_of_its_positions(action):
+    """Of an agent that stays, but for slipping, and of one that moves on down a column."""
+    rng = np.random.default_rng(1)
+
+    def next_action():
+        return rng.integers(len(MOVES)) if rng.random() < SLIPPERY_COVERAGE.slip_prob else action
+
+    path, alone = np.mean([walk_values(next_action) for _ in range(2_000)], axis=0)
+    share = double_counting().compute(run_of(ADDITIVE_ENVS[HILLS_ENV], action))
+    assert share.mean() == pytest.approx(1 - path / alone, abs=0.02)
+    assert PATH_VALUE.compute(run_of(ADDITIVE_ENVS[HILLS_ENV], action)).mean() == pytest.approx(path, rel=0.1, abs=0.05)
+
+
 @pytest.mark.parametrize("env", [HILLS_ENV, FIELD_ENV])
-def test_who_stays_counts_the_same_cells_again_and_again(env):
-    """Nothing is gained, or little, by what is slipped to; who moves on down a column counts less of it twice."""
-    stays, moves = (double_counting().compute(run_of(ADDITIVE_ENVS[env], action)) for action in (0, 4))
-    values = [PATH_VALUE.compute(run_of(ADDITIVE_ENVS[env], action)) for action in (0, 4)]
-    assert (stays > moves).all() and (stays > 0.5).all() and (values[0] < values[1]).all()
-    np.testing.assert_allclose(PATH_VALUE.compute(run_of(env)), values[0], rtol=1e-5)
+def test_values_of_paths_do_not_depend_on_what_the_environment_pays(env):
+    run, additive = run_of(env, 4), run_of(ADDITIVE_ENVS[env], 4)
+    np.testing.assert_allclose(PATH_VALUE.compute(run), PATH_VALUE.compute(additive), rtol=1e-5)
+    np.testing.assert_allclose(double_counting().compute(run), double_counting().compute(additive), rtol=1e-5)
