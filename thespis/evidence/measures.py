@@ -286,8 +286,11 @@ def _value_errors(run: Run, reduce: Callable[[np.ndarray], float]) -> Float[np.n
     return np.array([reduce(error) for error in finite_errors])
 
 
-def exploitability(env: str) -> Measure:
-    """Exact exploitability of the sampled policy in ``env``; the mean over players, 0 in equilibrium."""
+def exploitability(env: str | None = None) -> Measure:
+    """Exact exploitability of the sampled policy in ``env`` (``None``: any game); the mean over players.
+
+    It is 0 in equilibrium.
+    """
 
     def exploitabilities(run: Run) -> Float[np.ndarray, " seed"]:
         game = make_compiled(run.config["env"]).spec.game
@@ -295,7 +298,8 @@ def exploitability(env: str) -> Measure:
             raise UserError(f"{run.config['env']} is not a game: exploitability is not defined")
         return np.array([result.exploitability for result in evaluate_method(run.method, run.states, game)])
 
-    return Measure(f"exploitability in {env}", exploitabilities, larger_is_better=False, env=env)
+    name = "exploitability" if env is None else f"exploitability in {env}"
+    return Measure(name, exploitabilities, larger_is_better=False, env=env)
 
 
 def win_rate_vs_random(env: str) -> Measure:
