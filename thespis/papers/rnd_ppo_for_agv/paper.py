@@ -69,7 +69,7 @@ PAPER = Paper(
         ),
     ),
     remarks="Of the paper only its abstract and summaries of it were available: scenes, sizes and observations are "
-    "ours. On the bench an episode has one of two goals: one is in view of the start and found by chance, the other is "
+    "ours. On the bench an episode has one of two goals: one is near the start and found by chance, the other is "
     "behind a shelf. Without a bonus PPO learns the first and, in no tuning seed and with none of six settings, the "
     "second; the headline asks whether the bonus leads there. One standard deviation of the prediction error is worth "
     "a tenth of the goal, one critic values bonus and goal together, and the predictor trains on a rollout for as many "
