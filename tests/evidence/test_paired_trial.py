@@ -253,10 +253,18 @@ def test_a_fresh_block_of_seeds(outcome, tmp_path, monkeypatch):
     assert run_paired_trial(trial, tmp_path, lambda job: []).runs.seeds() == [16, 17, 18, 19, 20, 21]
 
 
+def test_the_figure_names_claims_that_compare_no_pairs():
+    equal = {"kind": "headline", "claim": "the parameters of A and B agree", "verdict": "shown", "envs": []}
+    findings = [equal | {"estimate": 2.5e-8}, equal | {"claim": "human preferences", "estimate": None}]
+    figure = plot_paired_record({"id": "made-up", "verdict": "shown", "findings": findings}).decode()
+    assert "headline, shown: the parameters of A and B agree: 2.5e-08" in figure and "human" not in figure
+
+
 def test_the_record_its_figure_and_its_page(outcome, tmp_path):
     written = record.make_paired_record(PAPER, False, outcome, None)
     path = record.write_record(tmp_path, written, plot_paired_record(written))
-    assert path.with_suffix(".svg").read_bytes().startswith(b"<?xml")
+    figure = path.with_suffix(".svg").read_text()
+    assert figure.startswith("<?xml") and all(kind in figure for kind in ("headline, ", "mechanism, ", "context, "))
     loaded = record.read_record(tmp_path, "made-up")
     assert loaded == json.loads(json.dumps(written)) and loaded["protocol"] == 2
     assert [finding["kind"] for finding in loaded["findings"]] == ["headline", "mechanism", "context"]

@@ -26,9 +26,9 @@ def plot_paired_record(record: dict[str, Any], image_format: str = "svg") -> byt
 
     For each claim a row for each environment: a dot for every pair, the mean with its 95% interval, positive where the
     first arm is better. Within the grey band arms count as level. What lies beyond the axis is drawn at its end. Claims
-    that are no comparisons have no rows.
+    that compare no pairs have a line of text, with their estimate.
     """
-    findings = [finding for finding in record["findings"] if finding["envs"]]
+    findings = [finding for finding in record["findings"] if finding["envs"] or finding["estimate"] is not None]
     titles = [_title(finding) for finding in findings]
     heights = [len(title) * _LINE + len(f["envs"]) * _ROW + 0.2 for title, f in zip(titles, findings, strict=True)]
     limit = _axis_limit(findings)
@@ -60,7 +60,8 @@ def plot_paired_record(record: dict[str, Any], image_format: str = "svg") -> byt
 
 def _title(finding: dict[str, Any]) -> list[str]:
     """Lines of a claim's title."""
-    return textwrap.wrap(f"{finding['kind']}, {finding['verdict']}: {finding['claim']}", _TEXT_WIDTH)
+    estimate = "" if finding["envs"] else f": {finding['estimate']:.3g}"
+    return textwrap.wrap(f"{finding['kind']}, {finding['verdict']}: {finding['claim']}{estimate}", _TEXT_WIDTH)
 
 
 def _axis_limit(findings: list[dict[str, Any]]) -> float:
