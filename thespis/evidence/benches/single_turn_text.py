@@ -67,13 +67,13 @@ BENCH = Bench(
         Symptom("moving average", prompt_variance_share(), 0.2),
         Symptom("moving average", failure_rate(), 0.1),
     ),
-    tuning="Learning rates of the moving average: 1.25e-4, 2.5e-4 and 5e-4, on seeds 1,100 to 1,109, by the mean training "
-    "return of 320 updates: 0.731, 0.756 and 0.749. The reference begins with 97% "
-    "of its responses right and was run once. Task, model and batch were chosen on the same seeds, for headroom and for "
-    "differences between methods. Looked at and not kept: a demonstrator that is random in 85% of its attempts, with a "
-    "hidden size of 32 and 16 responses per update (all methods stop at 46% to 48%, and after 150 steps of pretraining "
-    "none learns; 16 prompts with a response each were better than four with four), the same where near misses score, "
-    "reviews in which every word of praise counts (their grammar is lost) and in which whole clauses count (too "
-    "slow), and this task with four responses per prompt.",
+    tuning="Learning rates of the moving average: 1.25e-4, 2.5e-4 and 5e-4, on seeds 1,100 to 1,109, by the mean "
+    "training return of 320 updates: 0.731, 0.756 and 0.749. The reference begins with 97% of its responses right and "
+    "was run once. Task, model and batch were chosen on the same seeds, for headroom and for differences between "
+    "methods. Looked at and not kept: a demonstrator that is random in 85% of its attempts, with a hidden size of 32 "
+    "and 16 responses per update (all methods stop at 46% to 48%, and after 150 steps of pretraining none learns; 16 "
+    "prompts with a response each were better than four with four), the same where near misses score, reviews in which "
+    "every word of praise counts (their grammar is lost) and in which whole clauses count (too slow), and this task "
+    "with four responses per prompt.",
     looks=plan_looks((20, 40)),
 )

@@ -56,15 +56,15 @@ PAPER = Paper(
         ),
         context=(Comparison("NFT", "right answers alone", RETURN), NoWorse("NFT", "GRPO", RETURN, margin=0.03)),
     ),
-    remarks="A decoder of one layer combines two numbers into a third, in place of mathematics with models of 7B and 32B. "
-    "NFT and right answers alone had four learning rates each (1.25e-4, 2.5e-4, 5e-4 and 1e-3) on seeds 1,100 to 1,109: "
-    "mean training returns of 0.728, 0.751, 0.742 and 0.643, and of 0.718, 0.744, 0.731 and 0.656. GRPO has the same as "
-    "NFT. The headline compares learning curves, which say more than the last responses where all methods learn fast. "
-    "Each batch gives one step, so that training is strictly on-policy: there the gradient of NFT is, but for noise, that "
-    "of right answers alone with a prompt's weight divided by its failure rate, and differences are small. In an earlier "
-    "trial four steps per batch and a weak start took NFT away from its pretraining. A test checks, against the formula "
-    "by loops and numerical gradients, that NFT and GRPO have the same gradient on the sampled responses. In the paper "
-    "wrong responses keep entropy up, which the second mechanism tests.",
+    remarks="A decoder of one layer combines two numbers into a third, in place of mathematics with models of 7B and "
+    "32B. NFT and right answers alone had four learning rates each (1.25e-4, 2.5e-4, 5e-4 and 1e-3) on seeds 1,100 to "
+    "1,109: mean training returns of 0.728, 0.751, 0.742 and 0.643, and of 0.718, 0.744, 0.731 and 0.656. GRPO has the "
+    "same as NFT. The headline compares learning curves, which say more than the last responses where all methods "
+    "learn fast. Each batch gives one step, so that training is strictly on-policy: there the gradient of NFT is, but "
+    "for noise, that of right answers alone with a prompt's weight divided by its failure rate, and differences are "
+    "small. In an earlier trial four steps per batch and a weak start took NFT away from its pretraining. A test "
+    "checks, against the formula by loops and numerical gradients, that NFT and GRPO have the same gradient on the "
+    "sampled responses. In the paper wrong responses keep entropy up, which the second mechanism tests.",
     fidelity=(
         Fidelity("loss of right responses", "minus the log-ratio of each token to the policy that sampled it"),
         Fidelity(
