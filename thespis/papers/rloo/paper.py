@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from thespis.evidence.benches.single_turn_text import BASELINE, BENCH, RETURN, SETTINGS
 from thespis.evidence.comparisons import Comparison, NotApplicable
 from thespis.evidence.measures import learning_curve_auc
 from thespis.evidence.paper import Arm, Fidelity, Paper
 from thespis.evidence.single_turn_tasks import gradient_variance_share
+from thespis.learners.language.policy_losses import ClippedSurrogate, TurnLevelRatio
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.rloo import RLOO
 
-_TUNED_RLOO = RLOO(**SETTINGS, learning_rate=2.5e-4)
-_TUNED_PPO = LanguagePPO(
-    **SETTINGS | {"minibatch_size": 16}, learning_rate=2.5e-4, num_epochs=2, separate_value_model=True
-)
+_FOUR_STEPS: dict[str, Any] = SETTINGS | {"minibatch_size": 16, "num_epochs": 2, "learning_rate": 1.25e-4}
+"""Settings of both methods: two epochs in two minibatches, and a learning rate that is the best of three for both."""
+_RLOO = RLOO(**_FOUR_STEPS, objective=ClippedSurrogate(importance_level=TurnLevelRatio()))
+_PPO = LanguagePPO(**_FOUR_STEPS, separate_value_model=True)
+_ONE_STEP = RLOO(**SETTINGS, learning_rate=2.5e-4)
 
 PAPER = Paper(
     id="rloo",
@@ -32,17 +36,30 @@ PAPER = Paper(
     ),
     command="thespis train rloo --env text:countdown --model tiny --steps 20000",
     miniature=BENCH.trial(
-        arms=(Arm("RLOO", _TUNED_RLOO), Arm("PPO", _TUNED_PPO), Arm("moving average", BASELINE)),
-        headline=Comparison("RLOO", "PPO", RETURN),
-        mechanisms=(Comparison("RLOO", "moving average", gradient_variance_share()),),
+        arms=(
+            Arm("RLOO", _RLOO),
+            Arm("PPO", _PPO),
+            Arm("RLOO, one step", _ONE_STEP),
+            Arm("moving average, one step", BASELINE),
+        ),
+        headline=Comparison("RLOO", "PPO", learning_curve_auc()),
+        mechanisms=(
+            Comparison("RLOO, one step", "moving average, one step", gradient_variance_share()),
+            Comparison("RLOO, one step", "moving average, one step", learning_curve_auc()),
+        ),
         context=(
-            Comparison("RLOO", "moving average", RETURN),
-            Comparison("RLOO", "PPO", learning_curve_auc()),
-            Comparison("RLOO", "moving average", learning_curve_auc()),
+            Comparison("RLOO", "PPO", RETURN),
+            Comparison("RLOO, one step", "moving average, one step", RETURN),
             NotApplicable("RLOO wins more often than PPO, as judged by a language model", "human preferences"),
         ),
     ),
-    remarks="REMARKS",
+    remarks="A verifier takes the place of a reward model of human preferences, and a decoder of one layer that of "
+    "models of about 7B. RAFT, DPO and wall-clock time are not compared. The headline gives both methods the same "
+    "prompts, as many responses and as many gradient steps; the paper compares several responses per prompt with one "
+    "of PPO. Learning rates of RLOO and PPO: 6.25e-5, 1.25e-4 and 2.5e-4, on seeds 1,100 to 1,109: mean training "
+    "returns of 0.751, 0.771 and 0.751, and of 0.750, 0.760 and 0.739. With one step per batch, as in the paper's "
+    "REINFORCE, RLOO had 1.25e-4, 2.5e-4 and 5e-4: 0.727, 0.750 and 0.741. It is then behind PPO with four. A test "
+    "checks that the leave-one-out mean agrees with enumeration.",
     fidelity=(
         Fidelity("advantage", "the reward minus the mean reward of the other responses to the prompt"),
         Fidelity("action", "the whole response: its advantage times the sum of the log-probabilities of its tokens"),
@@ -55,8 +72,8 @@ PAPER = Paper(
         Fidelity("reward", "a reward model of human preferences", "a verifier: 1 for a right response, else 0"),
         Fidelity(
             "gradient steps",
-            "TRL: four epochs with the clipped ratio of the whole response, which is REINFORCE in the first step",
-            "one per batch, without a ratio",
+            "four epochs with the clipped ratio of the whole response (TRL), in the first step REINFORCE's",
+            "two epochs in two minibatches with the same ratio; the arms with one step have none",
         ),
         Fidelity("moving average", "the mean of all earlier rewards, over batches"),
         Fidelity("PPO: advantages", "of tokens, by GAE with lambda 0.95 and no discount, normalized over the batch"),
