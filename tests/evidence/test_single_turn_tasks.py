@@ -82,7 +82,9 @@ def test_gradients_are_those_of_loops():
 
         env: TextEnv
 
-        spec = property(lambda self: self.env.spec)
+        @property
+        def spec(self):
+            return self.env.spec
 
         def reset(self, params, key):
             return self.env.reset(params, key)

@@ -87,13 +87,16 @@ def gradient_variance_share(num_batches: int = 100) -> Measure:
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
         env, method = make_compiled(run.config["env"]), run.method
+        if not isinstance(method, LMPolicyGradient):
+            raise UserError(f"{run.path} has no policy gradient of a language model")
+        feed: Any = method.feed
 
         @eqx.filter_jit
         def variances(states: PyTree, keys: Key[Array, " seed"]) -> tuple[Array, Array]:
             def per_seed(state: PyTree, key: Key[Array, ""]) -> tuple[Array, Array]:
                 def gradients(index: Array) -> tuple[Array, Array]:
-                    batch_key, size = fold(key, "batch", index), method.feed.group_size
-                    dialogues = sample_dialogues(method, state, env, method.feed.num_envs // size, size, batch_key)
+                    batch_key, num_prompts = fold(key, "batch", index), feed.num_envs // feed.group_size
+                    dialogues = sample_dialogues(method, state, env, num_prompts, feed.group_size, batch_key)
                     return batch_gradients(method, state, dialogues, batch_key)
 
                 own, without = jax.lax.map(gradients, jnp.arange(num_batches), batch_size=10)

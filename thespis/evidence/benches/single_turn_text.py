@@ -43,7 +43,7 @@ BASELINE = RLOO(
     rollout_transform=MovingAverageBaseline(),
 )
 """REINFORCE with a moving average of returns as its baseline."""
-_GOOD_START = RLOO(**SETTINGS | {"num_pretrain_steps": 3_000}, learning_rate=2.5e-4)
+_GOOD_START = dataclasses.replace(RLOO(**SETTINGS, learning_rate=2.5e-4), num_pretrain_steps=3_000)
 _COPY = dataclasses.replace(BASELINE, learning_rate=2.5000025e-4)
 _SLOW = dataclasses.replace(BASELINE, learning_rate=2.5e-6)
 
@@ -74,6 +74,7 @@ BENCH = Bench(
     "and 16 responses per update (all methods stop at 46% to 48%, and after 150 steps of pretraining none learns; 16 "
     "prompts with a response each were better than four with four), the same where near misses score, reviews in which "
     "every word of praise counts (their grammar is lost) and in which whole clauses count (too slow), and this task "
-    "with four responses per prompt.",
+    "with four responses per prompt. A hidden size of 64 with 64 responses per update reached 65% in the first of "
+    "these.",
     looks=plan_looks((20, 40)),
 )
