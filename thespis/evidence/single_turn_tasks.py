@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
+from thespis.actors.lm_policy import response_features
 from thespis.core.contracts import Environment, Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Transition
@@ -81,7 +82,7 @@ def between_group_share(values: Float[np.ndarray, "group member"]) -> float:
 def gradient_variance_share(num_batches: int = 100) -> Measure:
     """Variance of the policy gradient of one batch, as a share of that of the same batches without any baseline.
 
-    Of the final policy, with the run's own advantages and batch size. The gradient is the sum over responses of their
+    Of the final policy, with the run's own advantages and batch size. The gradient is the sum over tokens of their
     advantage times the gradient of their log-probability, the variance the sum over parameters.
     """
 
@@ -117,27 +118,34 @@ def batch_gradients(
     """Policy gradients of one batch, with the advantages of ``method`` and with returns in their place."""
     mask = dialogues.response_mask
 
-    def log_probs(model: Any) -> Float[Array, " row"]:
-        return jnp.where(mask, dialogues.response_log_probs(model, method.sampler)[0], 0.0).sum(axis=(0, 2))
+    def log_probs(model: Any) -> Float[Array, "time row token"]:
+        return jnp.where(mask, dialogues.response_log_probs(model, method.sampler)[0], 0.0)
 
     _, pull_back = jax.vjp(log_probs, state.model.model)
 
-    def gradient(advantages: Float[Array, " row"]) -> Float[Array, " parameter"]:
+    def gradient(advantages: Float[Array, "time row token"]) -> Float[Array, " parameter"]:
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(pull_back(advantages)[0])])
 
-    return gradient(response_advantages(method, state, dialogues, key)), gradient(dialogues.returns)
+    returns = jnp.broadcast_to(dialogues.returns[:, None], mask.shape)
+    return gradient(token_advantages(method, state, dialogues, key)), gradient(returns)
 
 
-def response_advantages(
+def token_advantages(
     method: LMPolicyGradient, state: LMPolicyGradientState, dialogues: SampledDialogues, key: Key[Array, ""]
-) -> Float[Array, " row"]:
-    """The advantage that a method without a critic gives each response, of dialogues of one turn."""
+) -> Float[Array, "time row token"]:
+    """The advantages that a method gives the tokens of dialogues, before any normalization."""
     transform, transform_state = method.rollout_transform or NO_TRANSFORM, state.rollout_transform_state
     _, dialogues, _ = transform(transform_state, dialogues, method.feed.group_size, key)
     turns = TurnBatch(
         dialogues.reward, dialogues.alive, dialogues.truncated, dialogues.response_mask, method.feed.group_size
     )
-    return method.advantage_estimator(turns, None).advantage[0, :, 0]
+    values = None
+    if method.advantage_estimator.needs_critic:
+        decoder, num_tokens = state.model.value_model or state.model.model, dialogues.responses.shape[-1]
+        values = state.model.value(
+            response_features(decoder, dialogues.transcript, dialogues.response_starts, num_tokens)
+        )
+    return method.advantage_estimator(turns, values).advantage
 
 
 def sample_dialogues(
