@@ -19,10 +19,12 @@ from thespis.evidence.single_turn_tasks import (
     gradient_variance_share,
     prompt_variance_share,
     sample_dialogues,
+    token_advantages,
     untrained_return,
 )
 from thespis.learners.language.advantage_estimators import NoBaseline, TrajectoryReturn
 from thespis.learners.language.rollout_transforms import MovingAverageBaseline
+from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.rloo import RLOO
 from thespis.runtime.keys import seed_key
 from thespis.training.components import with_array_leaves
@@ -144,3 +146,30 @@ def test_measures_of_a_run(tmp_path):
     for measure in (untrained_return(), prompt_variance_share(20, 4), gradient_variance_share(10)):
         values = measure.compute(run)
         assert values.shape == (2,) and np.isfinite(values).all()
+
+
+def test_advantages_of_a_critic_are_those_of_learning():
+    """With values of a critic, whether a head on the policy or a model of its own."""
+    for separate in (False, True):
+        method = with_array_leaves(
+            LanguagePPO(
+                model="blank",
+                num_layers=1,
+                hidden_size=32,
+                kl_penalty=None,
+                separate_value_model=separate,
+                feed=Episodes(max_steps=1, group_size=3, num_envs=6),
+            )
+        )
+        state = jax.jit(lambda key, method=method: method.init(ENV.spec, key))(seed_key(1))
+        weight = jnp.linspace(-1, 1, 32)
+        state = dataclasses.replace(state, model=dataclasses.replace(state.model, value_weight=weight))
+
+        @jax.jit
+        def both(state, key, method=method):
+            dialogues = sample_dialogues(method, state, ENV, 2, 3, key)
+            return token_advantages(method, state, dialogues, key), method._dialogue_batch(state, dialogues, 3)
+
+        advantages, batch = both(state, seed_key(2))
+        np.testing.assert_array_equal(advantages, batch.advantages.advantage)
+        assert len(np.unique(advantages)) > 3
