@@ -198,3 +198,43 @@ def test_cache_can_be_reused_without_limit(dialogues):
         env_state = jax.tree.map(choose, new_env_state, env_state)
         memory = jax.tree.map(choose, empty_memory, memory)
         observations = choose(first_step.observation, step.observation)
+
+
+def test_a_separate_value_model_learns_alone(dialogues):
+    """Values are those of its own head and decoder, and their loss does not change the policy; a shared one does."""
+    _, _, steps = dialogues
+    batch = Batch(steps, np.asarray(EPISODE_MASK(steps.done)), (), jnp.int32(0))
+    head = np.linspace(-1, 1, 32, dtype="float32")
+
+    def flat(model):
+        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(model)])
+
+    def learn(separate, vf_coef):
+        settings = {"separate_value_model": separate, "vf_coef": vf_coef, "max_grad_norm": 1e6, "num_epochs": 1}
+        method = with_array_leaves(LanguagePPO(**SMALL, **settings))
+        state = init_state(method)
+        assert (state.model.value_model is not None) == separate
+        state = dataclasses.replace(state, model=dataclasses.replace(state.model, value_weight=jnp.asarray(head)))
+        return method, state, jax.jit(lambda *args: method.update(*args))(state, batch, seed_key(2))[0]
+
+    method, before, after = learn(True, 1.0)
+    _, _, policy_alone = learn(True, 0.0)
+    assert (flat(after.model.model) == flat(policy_alone.model.model)).all()
+    assert (flat(before.model.model) != flat(after.model.model)).any()
+    assert (flat(before.model.value_model) == flat(before.model.model)).all()
+    assert (flat(before.model.value_model) == flat(policy_alone.model.value_model)).all()
+    assert (flat(before.model.value_model) != flat(after.model.value_model)).any()
+    shared = [flat(learn(False, vf_coef)[2].model.model) for vf_coef in (0.0, 1.0)]
+    assert (shared[0] != shared[1]).any()
+
+    # values of the first dialogue, from the features of the value model in one pass
+    length = int(np.asarray(batch.mask)[:, 0].sum())
+    episode = jax.tree.map(lambda x: jnp.asarray(x[:length, 0]), steps)
+    values = jax.jit(lambda *args: method.judge(*args))(after, episode).value
+    transcript = steps.next_view.observation[length - 1, :1]
+    starts = (steps.view.observation[:length, :1] >= 0).sum(axis=-1)
+    for model, is_equal in ((after.model.value_model, True), (after.model.model, False)):
+        features = jax.jit(response_features, static_argnums=3)(model, transcript, starts, 2)[:, 0, 0]
+        weight, bias = np.asarray(after.model.value_weight), np.asarray(after.model.value_bias)
+        expected = np.asarray(features) @ weight / np.sqrt(32) + bias
+        assert np.allclose(values, expected, atol=1e-5) == is_equal

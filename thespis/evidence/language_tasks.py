@@ -19,6 +19,8 @@ from thespis.papers.agent_r.envs import UndoTask
 
 COUNTDOWN = TextEnv(Countdown(num_numbers=2, max_turns=1))
 """One turn: combine two numbers and an operator to a third number. Random success is 1/6."""
+COUNTDOWN_FROM_HALF = TextEnv(Countdown(num_numbers=2, max_turns=1, demonstrator_noise=0.3))
+"""``COUNTDOWN`` with a demonstrator that is random in 30% of its attempts: pretrained models are often right."""
 MAZE_3X3 = TextEnv(Maze(size=3, max_turns=6))
 """Up to six turns to a corner of nine cells."""
 MAZE_EXPERT = TextEnv(Maze(demonstrator_random_cells=0.0))

@@ -101,11 +101,13 @@ def _split_trainable(params: Params) -> tuple[Params, Params]:
 
 
 class LMWithValueHead(eqx.Module):
-    """A decoder with a linear value head on its features (of size 0 if there is none)."""
+    """A decoder with a linear value head on its features (of size 0 if there is none), or on those of a value model."""
 
     model: Decoder
     value_weight: Float[Array, " features"]
     value_bias: Float[Array, ""]
+    value_model: Decoder | None = None
+    """Decoder whose features the head reads; ``None``: those of the model itself."""
 
     def value(self, features: Float[Array, "*axes features"]) -> Float[Array, "*axes"]:
         """Values of features, by the linear value head."""

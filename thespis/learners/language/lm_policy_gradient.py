@@ -93,6 +93,8 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
 
     It has a model and a state of its own; the critic of TurnGAE and TokenGAE is a head on the policy's model.
     """
+    separate_value_model: bool = eqx.field(static=True, default=False)
+    """Whether the critic of TurnGAE and TokenGAE is a copy of the initial model, and not a head on the policy's."""
     normalize_advantage: bool = eqx.field(static=True, default=False)
     """Whether advantages are normalized to mean 0 and standard deviation 1 over the batch."""
     num_epochs: int = eqx.field(static=True, default=1)
@@ -128,9 +130,10 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         """
         dialogue_spec = DialogueSpec.from_spec(spec)
         model = self.init_from(spec, key)
-        model_with_head = add_value_head(
-            model, model.config.hidden_size if self.advantage_estimator.needs_critic else 0
-        )
+        needs_critic = self.advantage_estimator.needs_critic
+        model_with_head = add_value_head(model, model.config.hidden_size if needs_critic else 0)
+        if needs_critic and self.separate_value_model:
+            model_with_head = dataclasses.replace(model_with_head, value_model=jax.tree.map(jnp.copy, model))
         reference = jax.tree.map(jnp.copy, model) if self.kl_penalty is not None else ()
         num_turns, player_spec = (
             self.feed.max_steps or dialogue_spec.max_turns,
@@ -253,7 +256,10 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         values = None
         if self.advantage_estimator.needs_critic:
             features = response_features(
-                state.model.model, dialogues.transcript, dialogues.response_starts, dialogues.responses.shape[-1]
+                state.model.value_model or state.model.model,
+                dialogues.transcript,
+                dialogues.response_starts,
+                dialogues.responses.shape[-1],
             )
             values = state.model.value(features)
         advantages = self.advantage_estimator(turns, values)
@@ -289,6 +295,8 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
             "ratio": jnp.max(jnp.where(mask, jnp.abs(log_ratio), 0.0)),
         }
         if self.advantage_estimator.needs_critic:
+            if model.value_model is not None:
+                features = response_features(model.value_model, transcript, starts, responses.shape[-1])
             critic_loss = masked_mean(jnp.square(model.value(features) - advantages.target), advantages.value_mask)
             total, metrics = total + self.vf_coef * critic_loss, metrics | {"critic_loss": critic_loss}
         if self.critic is not None and self.critic.num_critic_pretrain_updates:

@@ -3,7 +3,8 @@
 Source: Schulman et al., 2017; for language as in Ziegler et al., 2019: with a KL penalty to the initial model.
 ``advantage_estimator=TurnGAE`` values turns instead of tokens.
 
-Differs: the penalty is a loss and not a part of the reward, and the critic is a linear head on the actor's features.
+Differs: the penalty is a loss and not a part of the reward, and the critic is a linear head on the actor's features,
+unless ``separate_value_model`` is set.
 """
 
 from __future__ import annotations
