@@ -58,13 +58,13 @@ PAPER = Paper(
     ),
     remarks="A decoder of one layer combines two numbers into a third, in place of mathematics with models of 7B and "
     "32B. NFT and right answers alone had four learning rates each (1.25e-4, 2.5e-4, 5e-4 and 1e-3) on seeds 1,100 to "
-    "1,109: mean training returns of 0.728, 0.751, 0.742 and 0.643, and of 0.718, 0.744, 0.731 and 0.656. GRPO has the "
-    "same as NFT. The headline compares learning curves, which say more than the last responses where all methods "
-    "learn fast. Each batch gives one step, so that training is strictly on-policy: there the gradient of NFT is, but "
-    "for noise, that of right answers alone with a prompt's weight divided by its failure rate, and differences are "
-    "small. Final returns of the 20 pairs do not differ enough to decide. Contradicted: in the paper wrong responses "
-    "keep entropy up, and here it is lower with them, though loss and settings agree with the authors' code. Likely "
-    "cause: NFT makes more prompts certain in as many updates, and right answers alone have small weights where most "
+    "1,109: mean training returns of 0.728, 0.751, 0.742 and 0.643, and of 0.718, 0.744, 0.731 and 0.656. GRPO has "
+    "NFT's. The headline compares learning curves, which say more than the last responses where all methods learn "
+    "fast. Each batch gives one step, so that training is strictly on-policy: there the gradient of NFT is, but for "
+    "noise, that of right answers alone with a prompt's weight divided by its failure rate, and differences are small. "
+    "Final returns of the 20 pairs do not differ enough to decide. Contradicted: in the paper wrong responses keep "
+    "entropy up, and here it is lower with them, though loss and settings agree with the authors' code. Likely cause: "
+    "NFT makes more prompts certain in as many updates, and right answers alone have small weights where most "
     "responses are right, so that their prompts stay uncertain for longer. A test checks, against the formula by loops "
     "and numerical gradients, that NFT and GRPO have the same gradient on the sampled responses.",
     fidelity=(
