@@ -75,8 +75,14 @@ def outcome(tmp_path_factory):
 
 
 def admission_of(outcome, **changes):
-    content = {"name": "small", "digest": BENCH.digest, "admitted": True, "checks": []}
-    return content | record.trial_content(BENCH.controls, outcome, None) | {"digest": BENCH.digest} | changes
+    bench = {
+        "name": "small",
+        "admitted": True,
+        "checks": [],
+        "declaration": BENCH.declaration(),
+        "digest": BENCH.digest,
+    }
+    return record.trial_content(BENCH.controls, outcome, None) | bench | changes
 
 
 def test_controls_run_on_tuning_seeds(outcome):
@@ -167,6 +173,13 @@ def test_admissions_are_read_back_and_outdated_with_the_bench(outcome, tmp_path)
     assert admission_status(BENCH, loaded | {"admitted": False}) == "refused"
     for change in ({"version": 4}, {"steps": 321}, {"symptoms": (Symptom("A2C", SIZE, 1.5),)}):
         assert admission_status(dataclasses.replace(BENCH, **change), loaded) == "outdated"
+    declared = loaded["declaration"]["arms"]["A2C"]["method"]
+    assert declared.pop("vf_coef") == A2C().vf_coef  # a setting that methods did not have then
+    assert admission_status(BENCH, loaded | {"digest": "another"}) == "admitted"
+    declared["vf_coef"] = 0.25
+    assert admission_status(BENCH, loaded) == "outdated"
+    declared["class"] = "thespis.methods.online.a2c:Gone"
+    assert admission_status(BENCH, loaded) == "outdated"
     (tmp_path / "benches" / "small.json").write_text("{")
     with pytest.raises(UserError, match="thespis bench check small"):
         read_admission(tmp_path, "small")

@@ -27,7 +27,7 @@ from thespis.evidence.claims import SHOWN
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import Measure
 from thespis.evidence.paired_verdict import LEVEL, SHORT_LOOKS, UNDECIDED, Look
-from thespis.evidence.paper import Arm, PairedTrial, digest
+from thespis.evidence.paper import Arm, PairedTrial, digest, upgrade_declaration
 from thespis.evidence.runner import PairedOutcome, TrialRuns
 
 FIRST_TUNING_SEED = 1_000
@@ -223,9 +223,17 @@ def admission_status(bench: Bench, admission: dict[str, Any] | None) -> str:
     """``admitted``, ``refused``, ``outdated`` (the bench has changed since) or ``not checked``."""
     if admission is None:
         return "not checked"
-    if admission["digest"] != bench.digest:
+    if not is_current(bench, admission):
         return "outdated"
     return "admitted" if admission["admitted"] else "refused"
+
+
+def is_current(bench: Bench, admission: dict[str, Any]) -> bool:
+    """Whether the controls were those of today's declaration; settings that methods got since have their defaults."""
+    try:
+        return digest(upgrade_declaration(admission["declaration"])) == bench.digest
+    except UserError:
+        return False
 
 
 def rival_shares(
