@@ -129,10 +129,13 @@ def test_the_rival_of_a_headline_is_placed_between_random_play_and_the_best_know
     made_up = {"measures": [{"name": "final greedy return", "arms": arms}]}
     assert rival_shares(trial.headline, made_up, admission) == {ENV: pytest.approx(0.25)}
     assert rival_shares(trial.headline, made_up, None) == {}
-    assert rival_shares(Comparison("long", "A2C", mean_metric("entropy")), made_up, admission) == {}
+    other_headline = Comparison("long", "A2C", mean_metric("entropy"))
+    assert rival_shares(other_headline, made_up, admission) == {ENV: pytest.approx(0.25)}
+    assert rival_shares(other_headline, {"measures": [{"name": "entropy", "arms": arms}]}, admission) == {}
     record.write_json(admission_path(tmp_path, "small"), admission)
     assert _rival_line(trial, made_up, tmp_path)[-1] == (
-        "The rival of the headline, A2C, has come 25% (CartPole-v1) of the way from random play to the best known."
+        "The rival of the headline, A2C, has come 25% (CartPole-v1) of the way from random play to the best known, "
+        "by the final greedy return."
     )
 
 

@@ -241,12 +241,13 @@ def rival_shares(
 ) -> dict[str, float]:
     """How far the rival of a headline has come, from random play (0) to the best known (1), for each environment.
 
-    Empty where the headline compares something else than the bench's headroom, or environments that it does not have.
-    A lead over a rival that has hardly begun to learn says nothing.
+    By the measure of the bench's headroom, whatever the headline compares. Empty where the trial does not have this
+    measure, or environments of the bench. A lead over a rival that has hardly begun to learn says nothing.
     """
-    if admission is None or headline.measure.name != admission["anchors"]["measure"]:
+    anchored = admission["anchors"]["measure"] if admission else ""
+    table = next((measure for measure in paired_record["measures"] if measure["name"] == anchored), None)
+    if admission is None or table is None:
         return {}
-    table = next(measure for measure in paired_record["measures"] if measure["name"] == headline.measure.name)
     anchors = admission["anchors"]["envs"]
     results = {env: result for env, result in table["arms"][headline.b].items() if env in anchors}
     return {env: anchored_share(result["iqm"], anchors[env]) for env, result in results.items()}

@@ -170,14 +170,16 @@ def _rival_line(trial: PairedTrial, record: dict[str, Any], evidence: Path) -> l
     headline = trial.headline
     if not isinstance(headline, Comparison) or not trial.bench:
         return []
-    shares = rival_shares(headline, record, read_admission(evidence, trial.bench_name))
-    if not shares:
+    admission = read_admission(evidence, trial.bench_name)
+    shares = rival_shares(headline, record, admission)
+    if admission is None or not shares:
         return []
     percents = {env: f"{share:.0%}".replace("-", "−") for env, share in shares.items()}
     texts = " and ".join(f"{percent} ({formatting.short_env_name(env)})" for env, percent in percents.items())
     return [
         "",
-        f"The rival of the headline, {headline.b}, has come {texts} of the way from random play to the best known.",
+        f"The rival of the headline, {headline.b}, has come {texts} of the way from random play to the best known, "
+        f"by the {admission['anchors']['measure']}.",
     ]
 
 
