@@ -31,7 +31,8 @@ _TABLE = {
     "thespis.core.feeds:SequenceFeed": "thespis.data.sequence_replay:SequenceReplay",
     "thespis.core.feeds:WindowFeed": (
         "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix "
-        "thespis.data.reservoir:Reservoir thespis.data.task_replay:TaskReplay"
+        "thespis.data.reservoir:Reservoir thespis.data.task_replay:TaskReplay "
+        "thespis.papers.ensemble_categorical_rl.own_replay:MemberReplay"
     ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.feedback.preference_queries:Labeller": "SyntheticTeacher",
