@@ -22,6 +22,7 @@ from thespis.data.prioritized import PrioritizedSampler
 from thespis.data.reservoir import Reservoir
 from thespis.data.sequence_replay import SequenceReplay, StoredMemory
 from thespis.data.task_replay import TaskReplay
+from thespis.papers.ensemble_categorical_rl.own_replay import MemberReplay
 
 REPLAY = Replay(buffer_size=300, batch_size=16, learning_starts=9, update_interval=2)
 WINDOWS = dataclasses.replace(REPLAY, sequence_length=3)
@@ -52,6 +53,10 @@ COLLECTING: dict[str, tuple[Feed, dict[str, Any]]] = {
     "a small reservoir for each task": (
         TaskReplay(num_tasks=3, keep_uniform=True, buffer_size=60, batch_size=16, learning_starts=9),
         {"num_levels": 3, "is_uniform": False},
+    ),
+    "a part for each member": (
+        MemberReplay(num_members=3, buffer_size=300, batch_size=15, learning_starts=9, update_interval=2),
+        {},
     ),
     "a mix with a reservoir": (
         mix({"old": Reservoir(300, learning_starts=9), "new": REPLAY}, {"old": 0.5, "new": 0.5}, 16),
