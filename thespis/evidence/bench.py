@@ -244,13 +244,16 @@ def rival_shares(
     By the measure of the bench's headroom, whatever the headline compares. Empty where the trial does not have this
     measure, or environments of the bench. A lead over a rival that has hardly begun to learn says nothing.
     """
-    anchored = admission["anchors"]["measure"] if admission else ""
-    table = next((measure for measure in paired_record["measures"] if measure["name"] == anchored), None)
-    if admission is None or table is None:
+    if admission is None:
         return {}
-    anchors = admission["anchors"]["envs"]
-    results = {env: result for env, result in table["arms"][headline.b].items() if env in anchors}
-    return {env: anchored_share(result["iqm"], anchors[env]) for env, result in results.items()}
+    anchors = admission["anchors"]
+    tables = [measure["arms"] for measure in paired_record["measures"] if measure["name"] == anchors["measure"]]
+    return {
+        env: anchored_share(result["iqm"], anchors["envs"][env])
+        for arms in tables
+        for env, result in arms[headline.b].items()
+        if env in anchors["envs"]
+    }
 
 
 def _mean_random_return(runs: TrialRuns, arm: str, env: str) -> float:

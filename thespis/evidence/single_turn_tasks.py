@@ -13,14 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from thespis.actors.lm_policy import response_features
 from thespis.core.contracts import Environment, Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Transition
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.run import Run
 from thespis.evidence.measures import Measure, success_rate
-from thespis.learners.language.advantage_estimators import TurnBatch
 from thespis.learners.language.dialogues import SampledDialogues, sampled_dialogues
 from thespis.learners.language.lm_policy_gradient import LMPolicyGradient, LMPolicyGradientState
 from thespis.learners.language.rollout_transforms import NO_TRANSFORM
@@ -123,16 +121,7 @@ def token_advantages(
     """The advantages that a method gives the tokens of dialogues, before any normalization."""
     transform, transform_state = method.rollout_transform or NO_TRANSFORM, state.rollout_transform_state
     _, dialogues, _ = transform(transform_state, dialogues, method.feed.group_size, key)
-    turns = TurnBatch(
-        dialogues.reward, dialogues.alive, dialogues.truncated, dialogues.response_mask, method.feed.group_size
-    )
-    values = None
-    if method.advantage_estimator.needs_critic:
-        decoder, num_tokens = state.model.value_model or state.model.model, dialogues.responses.shape[-1]
-        values = state.model.value(
-            response_features(decoder, dialogues.transcript, dialogues.response_starts, num_tokens)
-        )
-    return method.advantage_estimator(turns, values).advantage
+    return method.estimate_advantages(state, dialogues, method.feed.group_size)[1].advantage
 
 
 def sample_dialogues(

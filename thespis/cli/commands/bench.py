@@ -90,9 +90,7 @@ class BenchCommand:
         out.print(Text(f"{bench.label}: {bench.summary}", style="bold"))
         outcome = train_with_progress(out, self.quiet, lambda make: run_paired_trial(trial, Path(self.runs), make))
         earlier = bench_module.read_admission(Path(self.evidence), bench.name)
-        if earlier and bench_module.is_current(
-            bench, earlier
-        ):  # the same declaration, whatever else changed in its file
+        if earlier and bench_module.is_current(bench, earlier):  # only what does not matter has changed in its file
             commit = earlier["declared_in"]
         else:
             commit = record.declaration_commit(benches.bench_module(bench.name))

@@ -9,59 +9,23 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float
 
-from thespis.core.contracts import GameSpec
 from thespis.envs.games.pgx import Pgx, PgxState
 
-_KUHN = Pgx("kuhn_poker")
 
-
-class KuhnAntes(eqx.Module):
-    """Kuhn poker in which the players pay ``antes``, in chips.
+class KuhnAntes(Pgx):
+    """Kuhn poker in which the players pay ``antes``, in chips; moves are bet or call (0), and pass or fold (1).
 
     Raises:
         UserError: in use, if pgx is missing.
     """
 
+    name: str = eqx.field(static=True, default="kuhn_poker", init=False)
     antes: tuple[int, int] = eqx.field(static=True, default=(1, 1))
-
-    @property
-    def spec(self) -> GameSpec:
-        """Players, spaces and limits of Kuhn poker."""
-        return _KUHN.spec
-
-    def init(self, key: Key[Array, ""]) -> PgxState:
-        """The initial state, with cards dealt."""
-        return _KUHN.init(key)
-
-    def initial_states(self) -> tuple[Float[np.ndarray, " opening"], PgxState]:
-        """Every deal with its probability."""
-        return _KUHN.initial_states()
-
-    def step(self, state: PgxState, action: Int[Array, ""], key: Key[Array, ""]) -> PgxState:
-        """The state after a bet or call (0), or a pass or fold (1)."""
-        return _KUHN.step(state, action, key)
-
-    def current_player(self, state: PgxState) -> Int[Array, ""]:
-        """The player to move."""
-        return _KUHN.current_player(state)
-
-    def observe(self, state: PgxState, player: Int[Array, ""]) -> PyTree:
-        """What a player knows: its number, its card and all moves."""
-        return _KUHN.observe(state, player)
-
-    def action_mask(self, state: PgxState) -> Bool[Array, " actions"]:
-        """Legal actions of the player to move."""
-        return _KUHN.action_mask(state)
-
-    def is_terminal(self, state: PgxState) -> Bool[Array, ""]:
-        """Whether the game has ended."""
-        return _KUHN.is_terminal(state)
 
     def rewards(self, state: PgxState) -> Float[Array, " players"]:
         """At the end the chips won: the other's ante, or minus the own one, and a chip more if a bet was called."""
-        equal = _KUHN.rewards(state)  # with antes of one chip
+        equal = super().rewards(state)  # with antes of one chip
         antes, called = jnp.array(self.antes, "float32"), jnp.abs(equal) - 1.0
         return jnp.where(equal == 0, 0.0, jnp.where(equal > 0, antes[::-1] + called, -antes - called))

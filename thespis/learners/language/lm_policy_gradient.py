@@ -244,6 +244,24 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         self, state: LMPolicyGradientState, dialogues: SampledDialogues, group_size: int
     ) -> DialogueBatch:
         """Dialogues with the advantages that the current critic gives them."""
+        turns, advantages = self.estimate_advantages(state, dialogues, group_size)
+        ref_log_probs = jnp.zeros(turns.response_mask.shape)
+        if self.kl_penalty is not None:
+            ref_log_probs, _ = dialogues.response_log_probs(state.reference, self.sampler)
+        return DialogueBatch(
+            dialogues.transcript,
+            dialogues.response_starts[:-1],
+            dialogues.responses,
+            dialogues.log_probs,
+            advantages,
+            turns,
+            ref_log_probs,
+        )
+
+    def estimate_advantages(
+        self, state: LMPolicyGradientState, dialogues: SampledDialogues, group_size: int
+    ) -> tuple[TurnBatch, TokenAdvantages]:
+        """The turns of dialogues, and the advantages that the current critic gives them."""
         mask = dialogues.response_mask
         turns = TurnBatch(
             dialogues.reward,
@@ -262,19 +280,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
                 dialogues.responses.shape[-1],
             )
             values = state.model.value(features)
-        advantages = self.advantage_estimator(turns, values)
-        ref_log_probs = jnp.zeros(mask.shape)
-        if self.kl_penalty is not None:
-            ref_log_probs, _ = dialogues.response_log_probs(state.reference, self.sampler)
-        return DialogueBatch(
-            dialogues.transcript,
-            dialogues.response_starts[:-1],
-            dialogues.responses,
-            dialogues.log_probs,
-            advantages,
-            turns,
-            ref_log_probs,
-        )
+        return turns, self.advantage_estimator(turns, values)
 
     def _loss(
         self, model: LMWithValueHead, step_data: Any, transcript: Array, update_index: Array
