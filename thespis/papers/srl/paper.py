@@ -50,7 +50,10 @@ PAPER = Paper(
     "Without recall, every action of a sequence is valued in the state that the actor observed. SAC with "
     "repeated actions decides once in four steps, with as many updates as the others: it is context, as a "
     "rival that the abstract does not name. The margin of the final return is 50, of 1,242 between random "
-    "play and 0. Online planning is not tested.",
+    "play and 0. Online planning is not tested. Shown: the better score than SAC, and that it needs the "
+    "predicted states: without them SRL is no better than SAC. Undecided in 20 pairs: whether it is better "
+    "than SAC that repeats its actions (0.65 standard deviations ahead), and whether its final return, from a "
+    "quarter of the observations, is within 50 of that of SAC.",
     fidelity=(
         Fidelity("actor", "two linear layers with one ReLU between them, then a GRU whose input is the last action"),
         Fidelity(
