@@ -62,7 +62,7 @@ BENCH = Bench(
         "SAC", "SRL, one and a half times as long", frequency_averaged_score(), random_frequency_averaged_score()
     ),
     symptoms=(Symptom("SAC", loss_at_interval(8), 0.3),),
-    tuning="SAC and SRL: learning rates of 1e-3, 3e-3 and 1e-2 on seeds 1,100 to 1,109, by the score after 6,000 steps; "
+    tuning="SAC and SRL: learning rates of 1e-3, 3e-3, 1e-2 on seeds 1,100 to 1,109, by the score after 6,000 steps; "
     "3e-3 is the best of both. SAC whose actions are repeated: the same rates with a discount of 0.97 per "
     "decision, and 3e-3 with 0.885, the best. Layers, batches and steps were not tuned. Larger networks and "
     "batches (64) and 10,000 steps were looked at with SAC alone: its score differs little, and its loss by few "
