@@ -65,10 +65,9 @@ PAPER = Paper(
     "instead of given. On this chain the choices that are paid at once are halfway between random play and the best "
     "choice, so that one critic fails without being worse than random play. Its discount falls whatever the learning "
     "rate of the discount was. The outer critic needs small rates: until it is learned, the outer objective is biased "
-    "in the same way. With hidden layers and the smaller learning rates of an earlier trial it was learned too late, "
-    "and the discount fell with either critic; there, 0.1 of reward separated the best choice from the others, and "
-    "random play was better than one critic. Snake "
-    "and bootstrapped meta-gradients are not tested.",
+    "in the same way. With a hidden layer and smaller learning rates of the networks it was learned too late, and the "
+    "discount fell with either critic. In an earlier trial a tenth of the reward separated the best choice from the "
+    "others, and random play earned more than one critic did. Snake and bootstrapped meta-gradients are not tested.",
     fidelity=(
         Fidelity("outer objective", "policy gradient without a discount on a rollout of the updated policy"),
         Fidelity(
