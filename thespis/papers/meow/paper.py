@@ -55,8 +55,8 @@ PAPER = Paper(
         looks=plan_looks((20,)),
     ),
     remarks="The multi-goal environment of the paper's first experiment, with the settings of the authors' code there; "
-    "the entropy coefficient is fixed and equal in both arms, and neither was tuned. A maximum-entropy policy has to go "
-    "to all four goals. Visits are counted over 100 sampled episodes of 30 steps that start exactly in the middle. "
+    "the entropy coefficient is fixed and equal in both arms, and neither was tuned. A maximum-entropy policy has to "
+    "go to all four goals. Visits are counted over 100 sampled episodes of 30 steps that start exactly in the middle. "
     "Returns, which the paper compares in MuJoCo, are of sampled actions over up to 1,000 steps. The networks of "
     "the reward shifts have 64 units per layer, like the others. With training episodes of 30 steps one seed pushed "
     "into a corner forever: actions within 0.00001 of their bounds are valued as if they were that far inside, also "
