@@ -6,8 +6,9 @@ import thespis
 from thespis.papers.learning_to_fly.paper import PAPER
 
 ENVS = {"published": "Quadrotor", "l2f": "DECKS_QUADROTOR"}
-ARM = PAPER.miniature.arms[0]
-STEPS = PAPER.miniature.steps
+assert PAPER.full is not None
+ARM = PAPER.full.arms[0]
+STEPS = PAPER.full.steps
 WARMUP, EVERY = ARM.method.feed.learning_starts, ARM.method.feed.num_envs
 """Steps per environment before the first update, and between updates; there are ``EVERY`` environments."""
 

@@ -61,6 +61,14 @@ def test_the_score_is_the_average_over_intervals(monkeypatch):
     np.testing.assert_allclose(score(None), [(3.0 + 2.0) / 3, (0.5 + 6.0) / 3])
 
 
+def test_random_play_has_the_same_average_and_the_loss_is_its_share(monkeypatch):
+    greedy, uniform = {1: [4.0, 9.0], 8: [2.0, 9.0]}, {1: [-1.0, 1.0], 8: [0.0, 5.0]}
+    monkeypatch.setattr(measures, "returns_at_interval", lambda run, interval, episodes: np.array(greedy[interval]))
+    monkeypatch.setattr(measures, "random_returns_at_interval", lambda run, interval, n: np.array(uniform[interval]))
+    np.testing.assert_allclose(measures.random_frequency_averaged_score((1, 8)).compute(None), [-0.5, 3.0])
+    np.testing.assert_allclose(measures.loss_at_interval(8).compute(None), [2.0 / 4.0, 0.0])
+
+
 def test_an_arm_may_replace_environments_of_the_trial():
     arm = Arm("held", SAC(), env={ENV: "thespis.papers.srl.envs:SWING_UP_REPEAT_4", "other": ""})
     assert [arm.env_for(ENV), arm.env_for("other")] == [

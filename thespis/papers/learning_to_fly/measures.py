@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,10 +13,12 @@ from jaxtyping import Float
 from thespis.core.contracts import Mode
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
-from thespis.evaluation.rollout import play_episodes
+from thespis.evaluation.baseline import RandomPolicy
+from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.run import Run
-from thespis.evidence.measures import Measure
+from thespis.evidence.measures import Measure, final_return
 from thespis.papers.learning_to_fly.envs import Quadrotor, QuadrotorParams
+from thespis.papers.learning_to_fly.planar import PlanarParams, PlanarQuadrotor
 
 NUM_EPISODES = 100
 """Evaluation episodes per seed."""
@@ -67,6 +70,53 @@ def dynamics_shift_return(mass_scale: float = 1.2, rotor_lag_scale: float = 1.3)
     )
 
 
+FINAL_WEIGHTS = 40.0, 1.0, 1.0
+"""Weights of position, velocity and action at the end of the authors' curriculum, with which they evaluate."""
+
+
 def strict_reward_return() -> Measure:
     """Mean greedy return under the reward weights at the end of the authors' curriculum."""
-    return Measure("greedy return under the final weights", DynamicsShift(reward_weights=(40.0, 1.0, 1.0)).mean_returns)
+    return Measure("greedy return under the final weights", DynamicsShift(reward_weights=FINAL_WEIGHTS).mean_returns)
+
+
+def planar_strict_return(mode: str = "greedy") -> Measure:
+    """Mean return of the planar quadrotor under the final weights; ``mode``: ``greedy`` or ``random``."""
+    return Measure(
+        f"{mode} return under the final weights",
+        lambda run: planar_strict_flights(run, mode == "random").episode_returns.mean(axis=1),
+    )
+
+
+def strictness_loss() -> Measure:
+    """Return of greedy flights under the initial weights minus that under the final ones, as a share of the highest.
+
+    Large where a policy stays up, but not in place.
+    """
+
+    def shares(run: Run) -> Float[np.ndarray, " seed"]:
+        spec = make_compiled(run.config["env"]).spec
+        assert spec.time_limit is not None
+        highest = float(spec.params.reward.constant) * spec.time_limit
+        return (final_return().compute(run) - planar_strict_return().compute(run)) / highest
+
+    return Measure("share of the highest return that the final weights take", shares, larger_is_better=False)
+
+
+@functools.cache
+def planar_strict_flights(run: Run, random_play: bool = False) -> RolloutResult:
+    """Flights of every seed under the final weights, greedy or of uniformly random actions."""
+    env = make_compiled(run.config["env"])
+    assert isinstance(env, PlanarQuadrotor)
+    base = env.make_params
+    env, seeds = dataclasses.replace(env, make_params=lambda: with_final_weights(base())), run.config["seeds"]
+    envs = HostWrapper(env, NUM_EPISODES * len(seeds))
+    if random_play:
+        policy = RandomPolicy(env.spec.action_space, env.spec.groups)
+        return play_episodes(policy, np.arange(len(seeds)), envs, seeds, Mode.SAMPLE, stream="strict")
+    return play_episodes(run.method, run.states, envs, seeds, Mode.EXPLOIT, stream="strict")
+
+
+def with_final_weights(flight: PlanarParams) -> PlanarParams:
+    """The parameters of a flight with the reward weights at the end of the authors' curriculum."""
+    weights = tuple(jnp.float32(w) for w in FINAL_WEIGHTS)
+    return eqx.tree_at(lambda f: (f.reward.position, f.reward.velocity, f.reward.action), flight, weights)

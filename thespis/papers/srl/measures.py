@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
-from thespis.core.contracts import Method, Mode
+from thespis.core.contracts import Mode
 from thespis.envs import registry
 from thespis.envs.host.wrapper import HostWrapper
+from thespis.evaluation.baseline import RandomPolicy
 from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
 from thespis.evidence.measures import Measure
@@ -41,13 +43,31 @@ def frequency_averaged_score(
     ``num_episodes`` episodes for each interval.
     """
 
-    def averaged_returns(run: Run) -> Float[np.ndarray, " seed"]:
-        returns = np.stack([returns_at_interval(run, interval, num_episodes) for interval in decision_intervals])
-        return np.trapezoid(returns, decision_intervals, axis=0) / (decision_intervals[-1] - decision_intervals[0])
-
     return Measure(
-        f"return averaged over 1 look in {decision_intervals[0]} to {decision_intervals[-1]} steps", averaged_returns
+        f"return averaged over 1 look in {decision_intervals[0]} to {decision_intervals[-1]} steps",
+        lambda run: _averaged_returns(returns_at_interval, run, decision_intervals, num_episodes),
     )
+
+
+def random_frequency_averaged_score(
+    decision_intervals: tuple[int, ...] = DECISION_INTERVALS, num_episodes: int = 10
+) -> Measure:
+    """The counterpart of :func:`frequency_averaged_score` for uniformly random actions, each of which is repeated."""
+    return Measure(
+        f"random return averaged over 1 look in {decision_intervals[0]} to {decision_intervals[-1]} steps",
+        lambda run: _averaged_returns(random_returns_at_interval, run, decision_intervals, num_episodes),
+    )
+
+
+def _averaged_returns(
+    returns_at: Callable[[Run, int, int], Float[np.ndarray, " seed"]],
+    run: Run,
+    decision_intervals: tuple[int, ...],
+    num_episodes: int,
+) -> Float[np.ndarray, " seed"]:
+    """Mean over decision intervals by the trapezoidal rule."""
+    returns = np.stack([returns_at(run, interval, num_episodes) for interval in decision_intervals])
+    return np.trapezoid(returns, decision_intervals, axis=0) / (decision_intervals[-1] - decision_intervals[0])
 
 
 def return_at_interval(decision_interval: int, num_episodes: int = 20) -> Measure:
@@ -58,12 +78,20 @@ def return_at_interval(decision_interval: int, num_episodes: int = 20) -> Measur
     )
 
 
+def loss_at_interval(decision_interval: int, num_episodes: int = 10) -> Measure:
+    """Share of the return above random play with one observation per step that is lost with fewer observations."""
+
+    def shares(run: Run) -> Float[np.ndarray, " seed"]:
+        each_step, seldom = (returns_at_interval(run, interval, num_episodes) for interval in (1, decision_interval))
+        return (each_step - seldom) / (each_step - random_returns_at_interval(run, 1, num_episodes).mean())
+
+    return Measure(f"share of the return that is lost with 1 look in {decision_interval} steps", shares, False)
+
+
 @functools.cache
 def returns_at_interval(run: Run, decision_interval: int, num_episodes: int) -> Float[np.ndarray, " seed"]:
     """Mean greedy return of each seed with one observation per ``decision_interval`` steps."""
-    env: Any = registry.make_compiled(run.config["env"])
-    env = env.env if isinstance(env, ActionRepeat) else env
-    method: Method = run.method
+    env, method = _single_step_env(run), run.method
     if isinstance(method, HasDecisionInterval):
         method = method.with_decision_interval(decision_interval)
     else:
@@ -71,3 +99,19 @@ def returns_at_interval(run: Run, decision_interval: int, num_episodes: int) -> 
     seeds = run.config["seeds"]
     envs = HostWrapper(env, num_episodes * len(seeds))
     return play_episodes(method, run.states, envs, seeds, Mode.EXPLOIT, stream="looking").episode_returns.mean(axis=1)
+
+
+@functools.cache
+def random_returns_at_interval(run: Run, decision_interval: int, num_episodes: int) -> Float[np.ndarray, " seed"]:
+    """Mean return of uniformly random actions, each of which is repeated for ``decision_interval`` steps."""
+    env, seeds = ActionRepeat(_single_step_env(run), decision_interval), run.config["seeds"]
+    policy = RandomPolicy(env.spec.action_space, env.spec.groups)
+    envs = HostWrapper(env, num_episodes * len(seeds))
+    result = play_episodes(policy, np.arange(len(seeds)), envs, seeds, Mode.SAMPLE, stream="looking")
+    return result.episode_returns.mean(axis=1)
+
+
+def _single_step_env(run: Run) -> Any:
+    """The run's environment, without action repeat."""
+    env: Any = registry.make_compiled(run.config["env"])
+    return env.env if isinstance(env, ActionRepeat) else env
