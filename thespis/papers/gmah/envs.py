@@ -2,7 +2,8 @@
 
 There is a switch in either room. All agents start in the near room, at random cells. One agent holds the near switch
 while another goes through the door and on to the far switch, which lets the first one in. The team is rewarded with 1,
-once, when all are in the far room. There is no other reward, and a random policy rarely earns it.
+once, when all are in the far room. There is no other reward, and a random policy rarely earns it. With
+``passage_reward`` part of it is paid for each agent that goes through the door, and taken back if it returns.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ MOVES = ((0, 0), (0, -1), (0, 1), (-1, 0), (1, 0))
 """Stay, left, right, up, down, as steps over rows and columns."""
 SWITCH_FEATURES = (-2, -1)
 """Indices of the observation's features for standing on the near switch and on the far switch."""
+ROOM_FEATURES = (-3, -2, -1)
+"""Those for the near switch, the far switch and the far room, of environments that show the room."""
 
 
 class TwoRoomsState(eqx.Module):
@@ -41,6 +44,10 @@ class TwoRooms(eqx.Module):
     num_agents: int = eqx.field(static=True, default=2)
     room_size: int = eqx.field(static=True, default=3)
     time_limit: int = eqx.field(static=True, default=40)
+    passage_reward: float = eqx.field(static=True, default=0.0)
+    """Part of the reward, in [0, 1], that is paid in equal shares for each agent that enters the far room."""
+    shows_room: bool = eqx.field(static=True, default=False)
+    """Whether an agent's observation ends with a feature for being in the far room: a subgoal that ends the task."""
 
     @property
     def num_columns(self) -> int:
@@ -56,19 +63,24 @@ class TwoRooms(eqx.Module):
     def spec(self) -> EnvSpec:
         """Specification of the environment: its spaces and its time limit."""
         num_cells = self.num_agents * self.room_size * self.num_columns
-        observation_space = Box((num_cells + len(SWITCH_FEATURES),), 0.0, 1.0)
+        num_features = len(ROOM_FEATURES if self.shows_room else SWITCH_FEATURES)
+        observation_space = Box((num_cells + num_features,), 0.0, 1.0)
         spaces = dict_space(walkers=observation_space), dict_space(walkers=Discrete(len(MOVES)))
         groups, privileged_space = (AgentGroup(GROUP, self.num_agents),), Box((num_cells,), 0.0, 1.0)
         return EnvSpec(
             "two-rooms", *spaces, time_limit=self.time_limit, privileged_space=privileged_space, groups=groups
         )
 
+    def optimal_return(self) -> float:
+        """Return of a team that reaches the far room in time, as it can from every start."""
+        return 1.0
+
     def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[TwoRoomsState, TimeStep]:
         """Places every agent at random in the near room."""
         state = TwoRoomsState(
             jax.random.randint(key, (self.num_agents, 2), 0, self.room_size, "int32"), jnp.zeros((), "int32")
         )
-        return state, self._time_step(state, jnp.zeros((), bool))
+        return state, self._time_step(state, jnp.zeros(()), jnp.zeros((), bool))
 
     def step(
         self, state: TwoRoomsState, action: dict[str, Int[Array, " agent"]], key: Key[Array, ""]
@@ -80,24 +92,34 @@ class TwoRooms(eqx.Module):
         row, column = target[:, 0], target[:, 1]
         blocked = (column == self.room_size) & ~((row == self.room_size // 2) & door_open)
         stays = jnp.all(target == state.positions, axis=1)
+        num_before = self._num_passed(state)
         state = TwoRoomsState(jnp.where((blocked & ~stays)[:, None], state.positions, target), state.time + 1)
-        success = jnp.all(state.positions[:, 1] > self.room_size)
-        return state, self._time_step(state, success)
+        num_after = self._num_passed(state)
+        success = num_after == self.num_agents
+        passed = (num_after - num_before).astype("float32") / self.num_agents
+        reward = self.passage_reward * passed + (1.0 - self.passage_reward) * success.astype("float32")
+        return state, self._time_step(state, reward, success)
+
+    def _num_passed(self, state: TwoRoomsState) -> Int[Array, ""]:
+        """Number of agents in the far room."""
+        return jnp.sum(state.positions[:, 1] > self.room_size)
 
     def _on_switch(self, place: Int[Array, "agent 2"]) -> Bool[Array, "agent 2"]:
         return jnp.all(place[:, None] == self.switch_positions, axis=-1)
 
-    def _time_step(self, state: TwoRoomsState, through: Bool[Array, ""]) -> TimeStep:
+    def _time_step(self, state: TwoRoomsState, reward: Float[Array, ""], success: Bool[Array, ""]) -> TimeStep:
         cells = jax.nn.one_hot(state.positions @ jnp.array([self.num_columns, 1]), self.room_size * self.num_columns)
         all_cells = jnp.stack([jnp.roll(cells, -i, axis=0).ravel() for i in range(self.num_agents)])
-        observation = jnp.concatenate([all_cells, self._on_switch(state.positions).astype("float32")], axis=1)
-        reward: Float[Array, ""] = through.astype("float32")
+        features = self._on_switch(state.positions).astype("float32")
+        if self.shows_room:
+            features = jnp.concatenate([features, 1.0 * (state.positions[:, 1:] > self.room_size)], axis=1)
+        observation = jnp.concatenate([all_cells, features], axis=1)
         outcome = AgentOutcome(jnp.broadcast_to(reward, (self.num_agents,)), jnp.zeros(self.num_agents, bool))
-        alive, truncated = jnp.ones(self.num_agents, bool), (state.time >= self.time_limit) & ~through
+        alive, truncated = jnp.ones(self.num_agents, bool), (state.time >= self.time_limit) & ~success
         return TimeStep(
             {GROUP: observation},
             reward,
-            through,
+            success,
             truncated,
             None,
             cells.ravel(),
@@ -108,3 +130,6 @@ class TwoRooms(eqx.Module):
 
 SMALL_TWO_ROOMS = TwoRooms(room_size=2, time_limit=24)
 """Rooms of four cells: a random policy succeeds in six episodes of a thousand."""
+
+GRADED_TWO_ROOMS = TwoRooms(room_size=2, time_limit=24, passage_reward=1.0, shows_room=True)
+"""Rooms of four cells and half of the reward for each of the two agents: the first passes more easily."""
