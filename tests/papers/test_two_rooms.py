@@ -52,22 +52,14 @@ def test_every_step_matches_the_reference():
     np.testing.assert_array_equal(obs[:, :, list(SWITCH_FEATURES)], on_switch)
 
 
-def test_passages_are_paid_in_equal_shares_and_taken_back():
-    """Whatever the part, returns are 1 for a success, and less for the first passage."""
-    env = TwoRooms(passage_reward=0.5, shows_room=True)
-    start, right, left = ((1, 3), (0, 0)), 2, 1
-    state = TwoRoomsState(jnp.array(start, "int32"), jnp.zeros((), "int32"))
-    rewards = []
-    for action in (right, left, right):
+def test_the_room_is_shown():
+    env = TwoRooms(shows_room=True)
+    state = TwoRoomsState(jnp.array([(1, 3), (0, 0)], "int32"), jnp.zeros((), "int32"))
+    for column, action in ((4, 2), (3, 1), (2, 1)):
         state, step = env.step(state, {GROUP: jnp.array([action, 0], "int32")}, jax.random.key(0))
-        rewards.append(float(step.reward))
-        np.testing.assert_allclose(step.agent_outcomes[GROUP].reward, [rewards[-1]] * 2)
         near, far, room = np.asarray(step.observation[GROUP])[:, list(ROOM_FEATURES)].T
-        assert near.tolist() == [0, 1] and far.tolist() == [0, 0] and room.tolist() == [int(action == right), 0]
-    assert rewards == [0.25, -0.25, 0.25] and not step.terminated
-    near_end = TwoRoomsState(jnp.array([(0, 6), (1, 3)], "int32"), jnp.zeros((), "int32"))
-    _, step = env.step(near_end, {GROUP: jnp.array([0, right], "int32")}, jax.random.key(0))
-    assert step.reward == 0.75 and step.terminated and env.optimal_return() == 1.0
+        assert state.positions[0, 1] == column and room.tolist() == [float(column > 3), 0.0]
+        assert near.tolist() == [0, 1] and far.tolist() == [0, 0]
 
 
 def shortest_solution(start, second=range(5)):
@@ -100,9 +92,10 @@ def test_shortest_solution_needs_both_agents_and_is_rewarded_at_the_end():
         state, step = ENV.step(state, {GROUP: jnp.array(actions, "int32")}, jax.random.key(0))
         rewards.append(float(step.reward))
     assert rewards == [0.0] * (len(solution) - 1) + [1.0]
+    assert ENV.optimal_return() == sum(rewards)
     assert shortest_solution(start, second=(0,)) is None and shortest_solution(((1, 2), (0, 0)), second=(0,)) is None
 
 
 def test_contract():
     check_environment(ENV)
-    check_environment(TwoRooms(passage_reward=1.0, shows_room=True))
+    check_environment(TwoRooms(shows_room=True))

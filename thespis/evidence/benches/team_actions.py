@@ -15,8 +15,8 @@ from thespis.envs.registry import make_compiled
 from thespis.evidence.bench import Bench, Headroom, Symptom, anchored_share
 from thespis.evidence.benches.cooperative_teams import missed_share
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import final_return, mean_metric
-from thespis.evidence.paired_verdict import SHORT_LOOKS
+from thespis.evidence.measures import final_return, learning_curve_auc, mean_metric
+from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
 from thespis.evidence.runner import TrialRuns
 from thespis.methods.multi_agent.qmix import QMIX
@@ -67,7 +67,7 @@ BENCH = Bench(
     steps=STEPS,
     num_episodes=10,
     arms=(Arm("QMIX", BASELINE), Arm("QMIX again", _COPY), Arm("QMIX without bootstrapping", _MYOPIC)),
-    positive=Comparison("QMIX", "QMIX without bootstrapping", final_return()),
+    positive=Comparison("QMIX", "QMIX without bootstrapping", learning_curve_auc()),
     negative=Comparison("QMIX", "QMIX again", mean_metric("value")),
     headroom=OptimalHeadroom("QMIX", "the best joint policy", final_return()),
     symptoms=(Symptom("QMIX", missed_share(), 0.25),),
@@ -78,5 +78,5 @@ BENCH = Bench(
     "four trials: with 16 tools, three roles that last for three steps, and epsilon decayed over 1,000 and 1,500 "
     "updates; the latter with 32 tools; and one with four agents. Areas under learning curves of seeds that never "
     "learn are exactly 0, in the copy too, so that the negative control compares the mean value of the actions taken.",
-    looks=SHORT_LOOKS,
+    looks=plan_looks((12, 20)),
 )

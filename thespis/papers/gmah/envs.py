@@ -2,8 +2,7 @@
 
 There is a switch in either room. All agents start in the near room, at random cells. One agent holds the near switch
 while another goes through the door and on to the far switch, which lets the first one in. The team is rewarded with 1,
-once, when all are in the far room. There is no other reward, and a random policy rarely earns it. With
-``passage_reward`` part of it is paid for each agent that goes through the door, and taken back if it returns.
+once, when all are in the far room. There is no other reward, and a random policy rarely earns it.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ class TwoRooms(eqx.Module):
     num_agents: int = eqx.field(static=True, default=2)
     room_size: int = eqx.field(static=True, default=3)
     time_limit: int = eqx.field(static=True, default=40)
-    passage_reward: float = eqx.field(static=True, default=0.0)
-    """Part of the reward, in [0, 1], that is paid in equal shares for each agent that enters the far room."""
     shows_room: bool = eqx.field(static=True, default=False)
     """Whether an agent's observation ends with a feature for being in the far room: a subgoal that ends the task."""
 
@@ -80,7 +77,7 @@ class TwoRooms(eqx.Module):
         state = TwoRoomsState(
             jax.random.randint(key, (self.num_agents, 2), 0, self.room_size, "int32"), jnp.zeros((), "int32")
         )
-        return state, self._time_step(state, jnp.zeros(()), jnp.zeros((), bool))
+        return state, self._time_step(state, jnp.zeros((), bool))
 
     def step(
         self, state: TwoRoomsState, action: dict[str, Int[Array, " agent"]], key: Key[Array, ""]
@@ -92,28 +89,21 @@ class TwoRooms(eqx.Module):
         row, column = target[:, 0], target[:, 1]
         blocked = (column == self.room_size) & ~((row == self.room_size // 2) & door_open)
         stays = jnp.all(target == state.positions, axis=1)
-        num_before = self._num_passed(state)
         state = TwoRoomsState(jnp.where((blocked & ~stays)[:, None], state.positions, target), state.time + 1)
-        num_after = self._num_passed(state)
-        success = num_after == self.num_agents
-        passed = (num_after - num_before).astype("float32") / self.num_agents
-        reward = self.passage_reward * passed + (1.0 - self.passage_reward) * success.astype("float32")
-        return state, self._time_step(state, reward, success)
-
-    def _num_passed(self, state: TwoRoomsState) -> Int[Array, ""]:
-        """Number of agents in the far room."""
-        return jnp.sum(state.positions[:, 1] > self.room_size)
+        success = jnp.all(state.positions[:, 1] > self.room_size)
+        return state, self._time_step(state, success)
 
     def _on_switch(self, place: Int[Array, "agent 2"]) -> Bool[Array, "agent 2"]:
         return jnp.all(place[:, None] == self.switch_positions, axis=-1)
 
-    def _time_step(self, state: TwoRoomsState, reward: Float[Array, ""], success: Bool[Array, ""]) -> TimeStep:
+    def _time_step(self, state: TwoRoomsState, success: Bool[Array, ""]) -> TimeStep:
         cells = jax.nn.one_hot(state.positions @ jnp.array([self.num_columns, 1]), self.room_size * self.num_columns)
         all_cells = jnp.stack([jnp.roll(cells, -i, axis=0).ravel() for i in range(self.num_agents)])
         features = self._on_switch(state.positions).astype("float32")
         if self.shows_room:
             features = jnp.concatenate([features, 1.0 * (state.positions[:, 1:] > self.room_size)], axis=1)
         observation = jnp.concatenate([all_cells, features], axis=1)
+        reward: Float[Array, ""] = success.astype("float32")
         outcome = AgentOutcome(jnp.broadcast_to(reward, (self.num_agents,)), jnp.zeros(self.num_agents, bool))
         alive, truncated = jnp.ones(self.num_agents, bool), (state.time >= self.time_limit) & ~success
         return TimeStep(
@@ -131,5 +121,5 @@ class TwoRooms(eqx.Module):
 SMALL_TWO_ROOMS = TwoRooms(room_size=2, time_limit=24)
 """Rooms of four cells: a random policy succeeds in six episodes of a thousand."""
 
-GRADED_TWO_ROOMS = TwoRooms(room_size=2, time_limit=24, passage_reward=1.0, shows_room=True)
-"""Rooms of four cells and half of the reward for each of the two agents: the first passes more easily."""
+TWO_ROOMS_WITH_SUBGOALS = TwoRooms(shows_room=True)
+"""Rooms of nine cells, whose switches and far room can be subgoals."""
