@@ -121,5 +121,5 @@ class TwoRooms(eqx.Module):
 SMALL_TWO_ROOMS = TwoRooms(room_size=2, time_limit=24)
 """Rooms of four cells: a random policy succeeds in six episodes of a thousand."""
 
-TWO_ROOMS_WITH_SUBGOALS = TwoRooms(shows_room=True)
-"""Rooms of nine cells, whose switches and far room can be subgoals."""
+SMALL_TWO_ROOMS_WITH_SUBGOALS = TwoRooms(room_size=2, time_limit=24, shows_room=True)
+"""Rooms of four cells, whose switches and far room can be subgoals."""
