@@ -7,6 +7,8 @@ import pytest
 
 from thespis.evidence.benches.team_actions import BENCH
 from thespis.evidence.runner import TrialRuns
+from thespis.methods.multi_agent.qmix import QMIX
+from thespis.papers.rode.method import RODE
 from thespis.papers.rode.paper import role_agreement
 
 ENV = BENCH.envs[0]
@@ -32,10 +34,13 @@ def test_agreement_of_roles_is_the_rand_index_of_tools():
     roles = np.concatenate([[kinds + 1], np.ones((1, 64), int), rng.integers(0, 3, (2, 64))])
     masks = np.concatenate([np.zeros((4, 3, 3), bool), roles[:, None] == np.arange(3)[:, None]], axis=2)
     state = SimpleNamespace(assignments={"pickers": SimpleNamespace(role_masks=masks)})
-    run = SimpleNamespace(config={"env": ENV}, states=SimpleNamespace(high_level_actions_state=state))
+    config = {"env": ENV, "seeds": [0, 1]}
+    run = SimpleNamespace(method=RODE(), config=config, states=SimpleNamespace(high_level_actions_state=state))
     expected = [
         np.mean([(r[i] == r[j]) == (kinds[i] == kinds[j]) for i in range(64) for j in range(64) if i != j])
         for r in roles
     ]
     np.testing.assert_allclose(role_agreement().compute(run), expected)
     assert expected[0] == 1.0 and 0.45 < expected[1] < 0.55
+    without_roles = SimpleNamespace(method=QMIX(), config=config)
+    np.testing.assert_allclose(role_agreement().compute(without_roles), [expected[1]] * 2)

@@ -29,13 +29,16 @@ def role_agreement() -> Measure:
     """Rand index of roles and kinds of tools: share of pairs of tools that are in one role if and only if of one kind.
 
     For the harvest environment: 1 if roles tell the kinds apart and divide neither, 0.5 for random roles, and for one
-    role of all tools.
+    role of all tools, such as that of a method without roles.
     """
 
     def agreements(run: Run) -> Float[np.ndarray, " seed"]:
         env: Any = make_compiled(run.config["env"])
         kinds = np.repeat([0, 1], env.num_tool_variants)
-        masks = np.asarray(run.states.high_level_actions_state.assignments["pickers"].role_masks)[:, :, 3:]
+        if isinstance(run.method, RODE):
+            masks = np.asarray(run.states.high_level_actions_state.assignments["pickers"].role_masks)[:, :, 3:]
+        else:
+            masks = np.ones((len(run.config["seeds"]), 1, len(kinds)), bool)
         same_role = np.einsum("sra,srb->sab", masks.astype(int), masks.astype(int)) > 0
         agrees = same_role == (kinds[:, None] == kinds)
         pairs = ~np.eye(len(kinds), dtype=bool)
