@@ -74,12 +74,12 @@ BENCH = Bench(
     headroom=Headroom("PPO", "known opponent", final_return("sampled")),
     symptoms=(Symptom("PPO", lost_share(), 0.4),),
     tuning="By the mean return of sampled play after 64,000 steps on seeds 1,100 to 1,119. PPO with learning rates of "
-    "3e-3 and 1e-2: 5.12 and 5.21, with mean training returns of 4.22 and 4.18; PPO that knows the opponent, with 3e-3: "
-    "12.55. CLAM with PPO's 3e-3, without and with embeddings divided by their norm: 7.10 and 6.60. Before, on seeds "
-    "1,100 to 1,109 with opponents that slip in three of ten rounds and rollouts of 40 steps from 40 environments: PPO "
-    "with 1e-3, 48,000 steps and minibatches of 400, 3.20 (with a known opponent 7.96); with 3e-3, 96,000 steps and "
-    "minibatches of 800, 3.62 (10.35, and CLAM 5.38). With the latter settings a cooperative game was looked at, too, "
-    "and not kept: a partner responds to symbols by one of six conventions, PPO 8.74, with a known partner 14.14, CLAM "
-    "9.06.",
+    "3e-3 and 1e-2: 5.12 and 5.21, with mean training returns of 4.22 and 4.18; PPO that knows the opponent, with"
+    " 3e-3: 12.55. CLAM with PPO's 3e-3, without and with embeddings divided by their norm: 7.10 and 6.60. "
+    "Before, on seeds 1,100 to 1,109 with opponents that slip in three of ten rounds and rollouts of 40 steps "
+    "from 40 environments: PPO with 1e-3, 48,000 steps and minibatches of 400, 3.20 (with a known opponent 7.96);"
+    " with 3e-3, 96,000 steps and minibatches of 800, 3.62 (10.35, and CLAM 5.38). With the latter settings a "
+    "cooperative game was looked at, too, and not kept: a partner responds to symbols by one of six conventions, "
+    "PPO 8.74, with a known partner 14.14, CLAM 9.06.",
     looks=plan_looks((20, 40)),
 )
