@@ -21,13 +21,16 @@ from thespis.runtime.keys import fold, indexed_keys, root_keys
 
 
 def identified_share(num_episodes: int = 20) -> Measure:
-    """Share of episodes whose opponent has the nearest mean embedding, before the last round; chance is 1 in 9.
+    """Share of episodes whose opponent has the nearest mean embedding, before the last round.
 
+    Chance is 1 in 9, which methods without an embedding get.
     Each opponent is met in ``num_episodes`` episodes of sampled play. Embeddings have unit norm, and the mean of an
     episode's own opponent is that of its other episodes.
     """
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
+        if not isinstance(run.method, CLAM):
+            return np.full(len(run.config["seeds"]), 1 / NUM_MEMBERS)
         env: Any = make_compiled(run.config["env"])
         members = jnp.repeat(jnp.arange(NUM_MEMBERS), num_episodes)
         keys = jax.vmap(lambda key: fold(key, "identified"))(root_keys(run.config["seeds"]))
