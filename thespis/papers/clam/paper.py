@@ -65,7 +65,9 @@ PAPER = Paper(
     "all, with a third of the step size, and four seeds. Returns are those of sampled play, which trains; greedy play "
     "of a learner without memory depends on which of its equally good cycles it has found. PPO with a GRU is no rival "
     "of the paper's: as every round is rewarded, a GRU may learn from rewards alone what the contrastive loss teaches. "
-    "The encoder that is not trained stays as it was initialized, and PPO gets its embedding.",
+    "The encoder that is not trained stays as it was initialized, and PPO gets its embedding: already it brings most "
+    "of the gain over PPO, since an opponent is recognized by a mean of random features of its moves for three in five "
+    "episodes, and by a trained encoder for seven in ten.",
     fidelity=(
         Fidelity("use of the embedding", "joined to the observation; no gradient of PPO reaches the encoder"),
         Fidelity("embedding in time", "of the episode so far, at every step from the first on"),
