@@ -29,7 +29,8 @@ def identified_share(num_episodes: int = 20) -> Measure:
     """
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
-        if not isinstance(run.method, CLAM):
+        method = run.method
+        if not isinstance(method, CLAM):
             return np.full(len(run.config["seeds"]), 1 / NUM_MEMBERS)
         env: Any = make_compiled(run.config["env"])
         members = jnp.repeat(jnp.arange(NUM_MEMBERS), num_episodes)
@@ -37,7 +38,7 @@ def identified_share(num_episodes: int = 20) -> Measure:
 
         @eqx.filter_jit
         def embed(states: PyTree) -> Float[Array, "seed episode size"]:
-            play = jax.vmap(lambda state, key: episode_embeddings(run.method, env, state, members, key))
+            play = jax.vmap(lambda state, key: episode_embeddings(method, env, state, members, key))
             return play(states, keys)
 
         return np.array([nearest_mean_accuracy(np.asarray(x), np.asarray(members)) for x in embed(run.states)])
