@@ -8,6 +8,7 @@ from typing import Any
 from thespis.data.feeds import Episodes, PreferencePairs
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown
+from thespis.envs.text.fixed_tasks import FixedTasks
 from thespis.envs.text.household import Household
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.questions import Questions
@@ -42,8 +43,14 @@ MAZE_4X4_RANDOM = TextEnv(Maze(size=4, max_turns=8, demonstrator_random_cells=1.
 """Up to eight turns to a corner of sixteen cells, with a random demonstrator."""
 MAZE_4X4_UNDO = TextEnv(UndoTask(Maze(size=4, max_turns=8), extra_turns=2))
 """Up to ten turns to a corner of sixteen cells; the last step can be undone."""
+COUNTDOWN_64 = TextEnv(FixedTasks(Countdown(num_numbers=2, max_turns=1, demonstrator_noise=0.95), num_tasks=64))
+"""64 tasks of ``COUNTDOWN``, with a demonstrator that is random in 95% of its attempts."""
+COUNTDOWN_64_EXPERT = TextEnv(FixedTasks(COUNTDOWN_EXPERT.task, num_tasks=64))
+"""The same tasks with an expert demonstrator."""
 SUM_CORRECTION = TextEnv(Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3))
 """A sum of two digits in two attempts, without feedback after the first; both attempts are rewarded."""
+SUM_CORRECTION_EXPERT = TextEnv(dataclasses.replace(SUM_CORRECTION.task, demonstrator_noise=0.0))
+"""The same with an expert demonstrator."""
 
 REVIEW_SENTIMENT = TextEnv(Review())
 """One turn: three clauses of praise or blame after a first clause of either. Praise is rewarded; chance gives half."""
