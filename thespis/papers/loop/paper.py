@@ -74,14 +74,14 @@ PAPER = Paper(
         ),
     ),
     remarks="A menu of eight choices, whose score comes at the end, replaces AppWorld and its program calls, and a "
-    "one-layer decoder a 32B model. Two groups of eight dialogues with the same start make a batch, as large as that of "
-    "PPO, which has no groups. Tuned on other seeds by the area under the learning curve, eight seeds each: LOOP with "
-    "learning rates of 1e-3 and 5e-4, and with two epochs in place of four; PPO with 1e-3, 5e-4 and 2e-3, and with its "
-    "usual clipping; dialogue-level ratios with 1e-3 and 5e-4, and with two epochs; turn-level ratios and normalized "
-    "returns with LOOP's settings. Returns of sampled play before training, and of the best known, are the bench's. "
-    "Memory is not compared: the critic is a linear head, so leaving it out saves no copy of the model here. An earlier "
-    "trial by protocol 1 in a maze of nine cells found all arms alike: its dialogues had about four turns, and hardly "
-    "any ratio was clipped.",
+    "one-layer decoder a 32B model. Two groups of eight dialogues with the same start make a batch, as large as that "
+    "of PPO, which has no groups. Tuned on other seeds by the area under the learning curve, eight seeds each: LOOP "
+    "with learning rates of 1e-3 and 5e-4, and with two epochs in place of four; PPO with 1e-3, 5e-4 and 2e-3, and "
+    "with its usual clipping; dialogue-level ratios with 1e-3 and 5e-4, and with two epochs; turn-level ratios and "
+    "normalized returns with LOOP's settings. Returns of sampled play before training, and of the best known, are the "
+    "bench's. Memory is not compared: the critic is a linear head, so leaving it out saves no copy of the model here. "
+    "An earlier trial by protocol 1 in a maze of nine cells found all arms alike: its dialogues had about four turns, "
+    "and hardly any ratio was clipped.",
     fidelity=(
         Fidelity("baseline", "the mean return of the other dialogues with the same start"),
         Fidelity(
