@@ -59,10 +59,8 @@ TINY_MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 2, "hidden_size": 6
 """A tiny model that trains in minutes."""
 SINGLE_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=1, group_size=16, num_envs=128)}
 """One turn: eight prompts with sixteen responses each."""
-SIX_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=6, group_size=8, num_envs=64)}
-"""Up to six turns: eight initial states with eight dialogues each."""
 THREE_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=3, group_size=8, num_envs=64)}
-"""The same with up to three turns."""
+"""Up to three turns: eight initial states with eight dialogues each."""
 TEN_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=10, group_size=8, num_envs=64)}
 """The same with up to ten turns."""
 PRETRAINED_MODEL: dict[str, Any] = TINY_MODEL | {"num_pretrain_steps": 1000}
