@@ -21,10 +21,10 @@ from thespis.methods.online.sac import SAC
 
 def _causal_weight_difference() -> Measure:
     def of(run: Run) -> Float[np.ndarray, " seed"]:
-        found = run.states.entropy
-        if not isinstance(found, CausalEntropyState):
+        entropy_state = run.states.entropy_state
+        if not isinstance(entropy_state, CausalEntropyState):
             return np.zeros(len(run.config["seeds"]))  # all weights are equal
-        weights = np.asarray(found.action_weights, np.float64)
+        weights = np.asarray(entropy_state.action_weights, np.float64)
         return weights[:, :NUM_JOINTS].mean(axis=1) - weights[:, NUM_JOINTS:].mean(axis=1)
 
     return Measure("weight of the actions that count less that of the others", of)
