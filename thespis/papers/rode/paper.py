@@ -82,8 +82,7 @@ PAPER = Paper(
     "it was all ten, and six. In all 40 the learned roles keep both kinds of tools apart; what fails comes later. "
     "Five of the six teams with roles that end without a return had learned the task and fell back: in training they "
     "had reached 10.8 or more. So had five of QMIX's 15, with 12 or more; nine others had never reached more than "
-    "0.3. Perhaps both are unstable because episodes end by a time limit, at which values bootstrap: with a discount "
-    "of 0.97 instead of 0.9, fewer teams of QMIX kept what they had learned.",
+    "0.3. Perhaps both are unstable because episodes end by a time limit, at which values bootstrap.",
     fidelity=(
         Fidelity("action embeddings", "from the action, one-hot, with 64 hidden units", "with 64 hidden units, size 8"),
         Fidelity(
