@@ -71,7 +71,12 @@ PAPER = Paper(
     "earlier trial by protocol 1 had a defect: the far room was no subgoal. The episode ends when the last agent "
     "enters it, so that this agent could never reach the far switch, the only subgoal there, and was never rewarded "
     "for the way. In that trial neither method learned to solve the task. What mattered next were discounts: with "
-    "0.85 per step instead of 0.97, the low level finds its way. QMIX gained as much from 0.9 instead of 0.97.",
+    "0.85 per step instead of 0.97 the low level finds its way, and QMIX gained as much from 0.9. Shown: the larger "
+    "area under the learning curve, by 1.7 standard deviations. Greedy teams of GMAH succeed in 86% of episodes, "
+    "those of QMIX in 44%. But the reward for subgoals is not what helps here: with the task's reward below as well, "
+    "teams reach fewer subgoals and do better, 99.5%. Perhaps it is rather that a choice lasts for several steps. The "
+    "low level learns from windows of 15 steps, as periods must fit into them, QMIX from 5. On ten tuning seeds QMIX "
+    "with 15 has an area of 0.31, and GMAH of 0.41.",
     fidelity=(
         Fidelity("high level", "chooses one of a list of subgoals for each agent"),
         Fidelity(
