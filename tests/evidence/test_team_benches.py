@@ -1,13 +1,16 @@
-"""Benches of teams: shares of the way to the best joint policy, and roles of actions compared with kinds of tools."""
+"""Benches of teams: shares of the way to the best joint policy, and measures of roles and subgoals."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from thespis.evaluation.run import Run
 from thespis.evidence.benches.team_actions import BENCH
 from thespis.evidence.runner import TrialRuns
 from thespis.methods.multi_agent.qmix import QMIX
+from thespis.papers.gmah.method import GMAH
+from thespis.papers.gmah.paper import subgoals_reached
 from thespis.papers.rode.method import RODE
 from thespis.papers.rode.paper import role_agreement
 
@@ -26,6 +29,21 @@ def test_headroom_is_the_mean_share_of_the_way_to_the_best_return():
     runs.runs = {("QMIX", ENV): [SimpleNamespace(final_scores={"random": {"scores": [[0.0, 2.0]]}})]}
     assert BENCH.headroom.anchors(runs) == {ENV: (1.0, 13.0)}
     assert BENCH.headroom.shares(runs)[ENV] == pytest.approx((6.25 - 1) / 12)
+
+
+class FixedRun(Run):
+    """A run of two seeds whose metrics are known."""
+
+    def __init__(self, method):
+        self.method, self.config = method, {"seeds": [3, 4]}
+
+    def metrics(self):
+        return {"seed": np.array([3, 4, 3, 4]), "reached": np.array([0.0, 0.5, 0.2, 0.5])}
+
+
+def test_a_method_without_subgoals_reaches_none():
+    np.testing.assert_allclose(subgoals_reached().compute(FixedRun(GMAH())), [0.1, 0.5])
+    np.testing.assert_array_equal(subgoals_reached().compute(FixedRun(QMIX())), [0.0, 0.0])
 
 
 def test_agreement_of_roles_is_the_rand_index_of_tools():
