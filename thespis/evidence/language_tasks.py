@@ -49,8 +49,6 @@ COUNTDOWN_64_EXPERT = TextEnv(FixedTasks(COUNTDOWN_EXPERT.task, num_tasks=64))
 """The same tasks with an expert demonstrator."""
 SUM_CORRECTION = TextEnv(Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3))
 """A sum of two digits in two attempts, without feedback after the first; both attempts are rewarded."""
-SUM_CORRECTION_EXPERT = TextEnv(dataclasses.replace(SUM_CORRECTION.task, demonstrator_noise=0.0))
-"""The same with an expert demonstrator."""
 
 REVIEW_SENTIMENT = TextEnv(Review())
 """One turn: three clauses of praise or blame after a first clause of either. Praise is rewarded; chance gives half."""
