@@ -126,7 +126,7 @@ PAPER = Paper(
             "PPO (paper)",
             "a critic that is learned; its code is not published",
             "the bench's, with a value head on the policy's features and GAE over turns with a lambda of 1, and with "
-            "LOOP's epochs, clipping and average of token losses",
+            "LOOP's epochs, clipping and average of token losses; advantages are normalized over the batch",
         ),
     ),
 )
