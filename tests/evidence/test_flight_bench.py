@@ -2,7 +2,6 @@
 
 import dataclasses
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import numpy as np
@@ -13,10 +12,26 @@ from thespis.core.contracts import Mode
 from thespis.data.feeds import Replay
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.evaluation.rollout import play_episodes
+from thespis.evaluation.run import Run
 from thespis.evidence.benches.flight import ENV
 from thespis.methods.online.td3 import TD3
 from thespis.papers.learning_to_fly import measures
 from thespis.papers.learning_to_fly.planar import PlanarQuadrotor
+
+
+class ScoresOnlyRun(Run):
+    """A run with the final scores of two seeds, and no files."""
+
+    def __init__(self):
+        self.path = "nowhere"
+
+    @property
+    def config(self):
+        return {"env": ENV}
+
+    @property
+    def final_scores(self):
+        return {"greedy": {"scores": [[150.0, 150.0], [180.0, 190.0]]}}
 
 
 @pytest.mark.slow
@@ -40,10 +55,7 @@ def test_flights_are_judged_by_the_final_weights(tmp_path, monkeypatch):
 def test_what_the_final_weights_take_is_a_share_of_the_highest_return(monkeypatch):
     flights = SimpleNamespace(episode_returns=np.array([[60.0, 40.0], [180.0, 180.0]]))
     monkeypatch.setattr(measures, "planar_strict_flights", lambda run, random_play=False: flights)
-    run: Any = SimpleNamespace(
-        path="nowhere", config={"env": ENV}, final_scores={"greedy": {"scores": [[150.0, 150.0], [180.0, 190.0]]}}
-    )
-    np.testing.assert_allclose(measures.strictness_loss().compute(run), [0.5, 0.025])
+    np.testing.assert_allclose(measures.strictness_loss().compute(ScoresOnlyRun()), [0.5, 0.025])
 
 
 def test_final_weights_leave_the_rest_of_a_flight_as_it_is():

@@ -66,11 +66,11 @@ PAPER = Paper(
     "with the authors' craft and steps, is the full one. Flights are judged by the weights at which the "
     "curriculum ends, as in the authors' ablations. Of the three ablations in the claim, the headline is that "
     "of the curriculum; the other two are context. Without the curriculum the weights are the initial ones "
-    "throughout. In the authors' runs of 300,000 steps they grow twice; here they grow until the bounds. "
-    "Stored rewards are not computed again when the weights grow. The transfer to a real craft cannot be "
-    "tested here. Shown: that the curriculum helps and, in context, that with growing weights the action "
-    "history and the critics' full state do. With weights that grow only twice the history made no difference "
-    "on ten tuning seeds.",
+    "throughout, as in the authors' ablation; training with the final ones from the start is not compared. In "
+    "the authors' runs of 300,000 steps they grow twice; here they grow until the bounds. Stored rewards are "
+    "not computed again when the weights grow. The transfer to a real craft cannot be tested here. Shown: "
+    "that the curriculum helps and, in context, that with growing weights the action history and the critics' "
+    "full state do. With weights that grow only twice the history made no difference on ten tuning seeds.",
     fidelity=(
         Fidelity("evaluation", "ablations are flown with the weights at which the curriculum ends: 40, 1 and 1"),
         Fidelity(
@@ -85,7 +85,9 @@ PAPER = Paper(
         Fidelity("without curriculum", "the initial weights throughout"),
         Fidelity("stored rewards", "computed again when weights change", "stay: an episode keeps its weights"),
         Fidelity(
-            "actor's observation", "state with noise of 0.001 to 0.002, and the last 32 actions", "8 actions of 0.04 s"
+            "actor's observation",
+            "state with noise of 0.001 to 0.002, and the last 32 actions",
+            "noise of 0.002, 8 actions",
         ),
         Fidelity("critic's observation", "the state without noise, rotor speeds and disturbances, no actions"),
         Fidelity("initial states", "in a tenth of the episodes at the origin and upright"),
@@ -95,8 +97,13 @@ PAPER = Paper(
             "a Crazyflie in space at 100 Hz, rotors with a time constant of 0.15 s",
             "a craft of 1 kg in a plane at 25 Hz, the same time constant",
         ),
-        Fidelity("TD3", "target noise 0.2, clipped at 0.5; exploration noise 0.1; discount 0.99; delay 2"),
-        Fidelity("targets", "one step", "three steps, with which it learned to fly in far fewer updates"),
+        Fidelity("TD3", "target noise 0.2, clipped at 0.5; exploration noise 0.1; actor at every second update"),
+        Fidelity("discount", "0.99 per 0.01 s", "0.97 per 0.04 s: a similar horizon in seconds"),
+        Fidelity(
+            "targets",
+            "one step",
+            "three steps: in space 96% of one seed's flights lasted with them, 1% or less with one-step targets",
+        ),
         Fidelity("updates", "one for every 10 steps, batches of 256", "one for every 4, batches of 64"),
         Fidelity("networks", "64 and 64 units, tanh, weight decay", "32 and 32 units, ReLU, no decay"),
         Fidelity("reward's scale", "1", "a tenth, so that values are near an untrained critic's"),

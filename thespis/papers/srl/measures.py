@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,7 +44,9 @@ def frequency_averaged_score(
 
     return Measure(
         f"return averaged over 1 look in {decision_intervals[0]} to {decision_intervals[-1]} steps",
-        lambda run: _averaged_returns(returns_at_interval, run, decision_intervals, num_episodes),
+        lambda run: _mean_over_intervals(
+            [returns_at_interval(run, interval, num_episodes) for interval in decision_intervals], decision_intervals
+        ),
     )
 
 
@@ -55,19 +56,20 @@ def random_frequency_averaged_score(
     """The counterpart of :func:`frequency_averaged_score` for uniformly random actions, each of which is repeated."""
     return Measure(
         f"random return averaged over 1 look in {decision_intervals[0]} to {decision_intervals[-1]} steps",
-        lambda run: _averaged_returns(random_returns_at_interval, run, decision_intervals, num_episodes),
+        lambda run: _mean_over_intervals(
+            [random_returns_at_interval(run, interval, num_episodes) for interval in decision_intervals],
+            decision_intervals,
+        ),
     )
 
 
-def _averaged_returns(
-    returns_at: Callable[[Run, int, int], Float[np.ndarray, " seed"]],
-    run: Run,
-    decision_intervals: tuple[int, ...],
-    num_episodes: int,
+def _mean_over_intervals(
+    returns: list[Float[np.ndarray, " seed"]], decision_intervals: tuple[int, ...]
 ) -> Float[np.ndarray, " seed"]:
     """Mean over decision intervals by the trapezoidal rule."""
-    returns = np.stack([returns_at(run, interval, num_episodes) for interval in decision_intervals])
-    return np.trapezoid(returns, decision_intervals, axis=0) / (decision_intervals[-1] - decision_intervals[0])
+    return np.trapezoid(np.stack(returns), decision_intervals, axis=0) / (
+        decision_intervals[-1] - decision_intervals[0]
+    )
 
 
 def return_at_interval(decision_interval: int, num_episodes: int = 20) -> Measure:
