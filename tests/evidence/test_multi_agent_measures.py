@@ -1,4 +1,4 @@
-"""Measures of the benches of unknown opponents and of taxation, on runs whose scores are written out by hand."""
+"""Measures of the benches of opponents, taxation and swarms, on runs whose scores are written out by hand."""
 
 from unittest.mock import Mock
 
@@ -7,6 +7,7 @@ import pytest
 
 from thespis.evaluation.run import Run
 from thespis.evidence.benches.other_agents import OPPONENTS_ENV, lost_share
+from thespis.evidence.benches.swarms import HISTOGRAM_ENV, missing_order
 from thespis.evidence.benches.taxation import FEDERAL_ENV, SAEZ_ENV, SAEZ_RATES, lost_welfare
 from thespis.papers.ai_economist.envs import Economy
 
@@ -27,3 +28,8 @@ def test_lost_welfare(env):
     best = Economy().optimal_welfare(np.asarray(SAEZ_RATES.fixed_rates))
     run = finished(env, greedy=[[best, best], [best / 2, best]])
     np.testing.assert_allclose(lost_welfare().compute(run), [0.0, 0.25], atol=1e-6)
+
+
+def test_missing_order_of_25_steps():
+    run = finished(HISTOGRAM_ENV, greedy=[[25.0, 25.0], [5.0, 20.0]])
+    np.testing.assert_allclose(missing_order().compute(run), [0.0, 0.5])
