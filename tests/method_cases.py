@@ -299,6 +299,12 @@ CASES = {
     "td3": Case(TD3(hidden_sizes=SMALL, feed=replay(sequence_length=2)), Walk()),
     "aro-ddpg": Case(ARODDPG(hidden_sizes=SMALL, feed=replay(sequence_length=2)), Walk()),
     "mdpo": Case(MDPO(hidden_sizes=SMALL, num_epochs=2, minibatch_size=6, feed=Rollouts(8, num_envs=3)), EVERY_SPACE),
+    "mdpo with critic steps": Case(
+        MDPO(
+            hidden_sizes=SMALL, minibatch_size=6, critic_epochs=1, critic_minibatch_size=6, feed=Rollouts(8, num_envs=3)
+        ),
+        CHOICE,
+    ),
     "mdpo-off": Case(
         OffPolicyMDPO(
             hidden_sizes=SMALL, trust_region=MirrorDescentStep(update_interval=2), feed=replay(sequence_length=2)

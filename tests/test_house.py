@@ -45,6 +45,7 @@ LAYERS = (
 
 HEAVY_LIBRARIES = {
     "envpool",
+    "gguf",
     "gymnax",
     "h5py",
     "httpx",

@@ -193,11 +193,11 @@ def made_up_admission(weight):
     rng = np.random.default_rng(0)
     shared, noise = rng.normal(size=400), rng.normal(size=(2, 400))
     scores = [(weight * shared + (1 - weight) * one).tolist() for one in noise]
-    arms = {name: {ENV: {"scores": one}} for name, one in zip(("A2C", "A2C again"), scores, strict=True)}
-    return {"measures": [{"name": "mean entropy", "arms": arms}], "seeds": list(range(400)), "minutes": 160.0}
+    arms = {name: {ENV: {"scores": one}} for name, one in zip(("A2C", "slow"), scores, strict=True)}
+    return {"measures": [{"name": "final greedy return", "arms": arms}], "seeds": list(range(400)), "minutes": 160.0}
 
 
-def test_a_plan_follows_the_variance_of_the_negative_control():
+def test_a_plan_follows_the_variance_of_the_positive_control():
     plan, smaller = (plan_trial(BENCH, made_up_admission(0.0), None, effect) for effect in (0.8, 0.4))
     assert 20 < plan.pairs < 35 and 80 < smaller.pairs < 130  # Cohen's tables: 26 and 100 of each of two groups
     # 160 minutes for four arms of 400 seeds; without a trial, a pair is two runs
@@ -212,6 +212,17 @@ def test_a_plan_follows_the_variance_of_the_negative_control():
 def test_pairing_needs_fewer_pairs_where_seeds_of_two_arms_agree():
     apart, together = (plan_trial(BENCH, made_up_admission(weight), None, 0.5) for weight in (0.0, 0.8))
     assert together.pairs < apart.pairs / 4 and together.correlation > 0.8 > apart.correlation
+
+
+def test_arms_without_a_variance_plan_nothing_or_gain_nothing_by_pairing():
+    admission = made_up_admission(0.0)
+    arms = admission["measures"][0]["arms"]
+    arms["slow"][ENV]["scores"] = [0.0] * 400  # an arm that learns nothing on any seed
+    plan, apart = plan_trial(BENCH, admission, None, 0.5), plan_trial(BENCH, made_up_admission(0.0), None, 0.5)
+    assert plan.correlation == 0 and plan.pairs == pytest.approx(apart.pairs, rel=0.1)
+    arms["A2C"][ENV]["scores"] = [1.0] * 400
+    with pytest.raises(UserError, match="a plan needs a variance"):
+        plan_trial(BENCH, admission, None, 0.5)
 
 
 @pytest.mark.parametrize("name", benches.bench_names())

@@ -12,8 +12,7 @@ from thespis.core.contracts import Mode
 from thespis.core.records import View
 from thespis.data.feeds import Rollouts
 from thespis.envs.compiled.delayed_recall import DelayedRecall
-from thespis.envs.probes.actions import TMazeProbe
-from thespis.evidence.memory_tasks import cue_information, cue_task, lost_cue_information
+from thespis.evidence.memory_tasks import cue_information, lost_cue_information
 from thespis.methods.online.a2c import A2C
 from thespis.nets.elstm import ELSTM
 from thespis.papers.rtrl_actor_critic.envs import TMaze, TMazeState
@@ -46,7 +45,7 @@ def test_information_of_certain_and_of_constant_actions():
 
 def test_the_cue_matters_at_the_end_of_the_corridor_and_at_the_first_recall():
     maze, recall = TMaze(7), DelayedRecall(3, delay=5, num_recalls=2)
-    for env, task in ((maze, cue_task(maze)), (recall, cue_task(recall))):
+    for env, task in ((maze, maze.cue_task()), (recall, recall.cue_task())):
         state, step = env.reset((), seed_key(3))
         cue = int(task.cue(state))
         for _ in range(task.num_steps):
@@ -57,8 +56,6 @@ def test_the_cue_matters_at_the_end_of_the_corridor_and_at_the_first_recall():
             assert step.observation.tolist() == [0.0, 1.0, 0.0]
         else:
             assert step.observation.tolist() == [0.0] * 4 + [1.0] and int(state.time) == env.delay + 1
-    with pytest.raises(TypeError, match="TMazeProbe has no cue"):
-        cue_task(TMazeProbe())
 
 
 def north_probs(method, state, env, north):

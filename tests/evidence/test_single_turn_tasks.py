@@ -17,9 +17,11 @@ from thespis.evidence.measures import untrained_return
 from thespis.evidence.single_turn_tasks import (
     batch_gradients,
     between_group_share,
+    failed_group_share,
     gradient_variance_share,
     prompt_variance_share,
     sample_dialogues,
+    sampled_rewards,
     token_advantages,
 )
 from thespis.learners.language.advantage_estimators import NoBaseline, TrajectoryReturn
@@ -146,6 +148,9 @@ def test_measures_of_a_run(tmp_path):
     for measure in (untrained_return(), prompt_variance_share(20, 4), gradient_variance_share(10)):
         values = measure.compute(run)
         assert values.shape == (2,) and np.isfinite(values).all()
+    rewards, failed = sampled_rewards(run, 20, 4), failed_group_share(20, 4).compute(run)
+    assert rewards.shape == (2, 20, 4) and set(np.unique(rewards)) <= {0.0, 1.0}
+    assert failed.tolist() == [np.mean([not any(group) for group in table]) for table in rewards.tolist()]
 
 
 def test_advantages_of_a_critic_are_those_of_learning():

@@ -19,7 +19,14 @@ from thespis.envs.text.task import TextEnv
 from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues
 from thespis.learners.language.lm_offline import OfflineBatch
 from thespis.learners.language.policy_losses import FixedLength, SequenceMean, TokenMean
-from thespis.learners.language.preference_losses import HingeLoss, IPOLoss, SigmoidLoss
+from thespis.learners.language.preference_losses import (
+    HingeLoss,
+    IPOLoss,
+    ORPOLoss,
+    RegressionLoss,
+    SigmoidLoss,
+    SimPOLoss,
+)
 from thespis.methods.language.dpo import DPO
 from thespis.methods.language.kto import KTO
 from thespis.methods.language.sft import SFT
@@ -36,6 +43,9 @@ METHODS = {
     "dpo": DPO(**SMALL, loss_type=SigmoidLoss(0.3, 0.1), ref_sync_interval=3),
     "ipo": DPO(**SMALL, loss_type=IPOLoss(0.3)),
     "hinge": DPO(**SMALL, loss_type=HingeLoss(2.0)),
+    "rebel": DPO(**SMALL, loss_type=RegressionLoss(0.5)),
+    "simpo": DPO(**SMALL, loss_type=SimPOLoss(2.0, 0.3)),
+    "orpo": DPO(**SMALL, loss_type=ORPOLoss(0.4)),
     "kto": KTO(**SMALL, desirable_weight=2.0, beta=0.7, desirable_threshold=0.5),
 }
 UPDATE_INDEX = np.array(1, "int32")  # an update without a reference sync
@@ -133,7 +143,16 @@ def explicit_loss(name, log_probs, ref_log_probs, rows, returns, budget):
                 return -(selected @ log_probs / selected.sum(axis=1)).mean()
             case _:
                 return -(selected @ log_probs).sum() / budget
+    means = membership @ log_probs / membership.sum(axis=1)
+    if name == "simpo":
+        return -jnp.log(jax.nn.sigmoid(2 * (means[::2] - means[1::2] - 0.3))).mean()
+    if name == "orpo":
+        odds = jnp.exp(means) / (1 - jnp.exp(means))
+        return (-means[::2] - 0.4 * jnp.log(odds[::2] / (odds[::2] + odds[1::2]))).mean()
     ratios = membership @ (log_probs - ref_log_probs)
+    if name == "rebel":
+        gap = returns[::2] - returns[1::2]
+        return ((0.5 * (ratios[::2] - ratios[1::2]) - gap) ** 2).mean()
     loss = {
         "dpo": lambda m: -0.9 * jnp.log(jax.nn.sigmoid(0.3 * m)) - 0.1 * jnp.log(jax.nn.sigmoid(-0.3 * m)),
         "ipo": lambda m: (m - 1 / 0.6) ** 2,

@@ -238,3 +238,33 @@ def test_a_separate_value_model_learns_alone(dialogues):
         weight, bias = np.asarray(after.model.value_weight), np.asarray(after.model.value_bias)
         expected = np.asarray(features) @ weight / np.sqrt(32) + bias
         assert np.allclose(values, expected, atol=1e-5) == is_equal
+
+
+def test_recomputed_log_probs_are_those_of_the_model_before_the_update(dialogues):
+    """What was recorded while sampling does not count then; it is what one pass over the dialogues says."""
+    _, _, steps = dialogues
+    rewards = np.random.default_rng(3).normal(size=steps.reward.shape).astype("float32")
+    steps = dataclasses.replace(steps, reward=rewards)
+    mask = np.asarray(EPISODE_MASK(steps.done))
+    state = init_state(with_array_leaves(GRPO(**SMALL)))
+    last = mask.sum(axis=0) - 1
+    transcript = steps.next_view.observation[last, np.arange(ROWS)]
+    starts = (steps.view.observation >= 0).sum(axis=-1)
+
+    @jax.jit
+    def one_pass(model, transcript, starts, responses):
+        features = response_features(model, transcript, starts, 2)
+        return token_log_probs(model, TemperatureSampler(), features, responses)[0]
+
+    log_probs = one_pass(state.model.model, transcript, starts, steps.action)
+
+    def learn(recompute, extras):
+        settings = with_array_leaves(GRPO(**SMALL, learning_rate=1e-2, num_epochs=2, recompute_log_probs=recompute))
+        batch = Batch(dataclasses.replace(steps, extras=np.asarray(extras)), mask, (), jnp.int32(0))
+        new_state, _ = jax.jit(lambda *args: settings.update(*args))(state, batch, seed_key(2))
+        return np.concatenate([np.ravel(x) for x in jax.tree.leaves(new_state.model)])
+
+    expected, recorded = learn(False, log_probs), learn(False, steps.extras)
+    np.testing.assert_allclose(learn(True, steps.extras), expected, atol=1e-5)
+    assert (learn(True, steps.extras) == learn(True, 0.0 * steps.extras)).all()
+    assert np.abs(recorded - expected).max() > 1e-3

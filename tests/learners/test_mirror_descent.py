@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import synthetic_batches
 from method_cases import ppo
@@ -14,9 +18,11 @@ from thespis.actors.distributions import Categorical
 from thespis.core.laws.random_samples import random_transitions
 from thespis.core.records import View
 from thespis.core.spaces import Discrete
+from thespis.data.feeds import Rollouts
 from thespis.learners.off_policy.trust_region import MirrorDescentStep
 from thespis.learners.on_policy.method import RolloutEvaluation
 from thespis.learners.on_policy.policy_regularizers import MirrorDescentKL
+from thespis.papers.mdpo.method import MDPO
 from thespis.runtime.keys import seed_key
 
 SPEC, KEY = Walk(Discrete(4)).spec, seed_key(0)
@@ -83,3 +89,47 @@ def test_reference_actor_is_replaced_every_update_interval():
     trust_region, reference, current = MirrorDescentStep(update_interval=3), jnp.array(1.0), jnp.array(2.0)
     references = [float(trust_region.update(reference, current, jnp.array(count))) for count in (1, 2, 3, 4, 6)]
     assert references == [1.0, 1.0, 2.0, 1.0, 2.0]
+
+
+def test_separate_critic_steps_descend_the_clipped_loss_and_leave_the_actor():
+    """Two full-batch steps of the critic, against Adam by hand; the actor's are those of a loss without a critic."""
+    method = MDPO(
+        learning_rate=0.01,
+        hidden_sizes=(4,),
+        obs_normalizer=None,
+        reward_normalizer=None,
+        num_epochs=2,
+        minibatch_size=6,
+        critic_epochs=2,
+        critic_minibatch_size=6,
+        value_clip_range=0.005,
+        feed=Rollouts(2, num_envs=3),
+    )
+    steps = random_transitions(SPEC, np.random.default_rng(0), 2, 3)
+    state, batch = synthetic_batches.init_and_batch(method, SPEC, steps)
+    updated = jax.jit(method.update)(state, batch, KEY)[0]
+    actor_only = dataclasses.replace(method, critic_epochs=0, vf_coef=0.0)
+    before = dataclasses.replace(state, opt_state=state.opt_state[0])
+    expected = jax.jit(actor_only.update)(before, batch, KEY)[0].network
+    for name in ("body", "policy_head"):
+        for new, reference in zip(
+            *(jax.tree.leaves(getattr(n, name)) for n in (updated.network, expected)), strict=True
+        ):
+            np.testing.assert_allclose(new, reference, rtol=1e-6, atol=1e-7)
+
+    data = method.rollout_processor().compute_advantages(state.network, state.normalizer_states, batch)
+    critic, rest = eqx.partition(state.network.critic, eqx.is_inexact_array)
+
+    def loss(critic):
+        network = eqx.tree_at(lambda n: n.critic, state.network, eqx.combine(critic, rest))
+        value = network.values(batch.memory, data.view.observation, data.is_first)[0]
+        near = jnp.minimum(jnp.maximum(value, data.value - 0.005), data.value + 0.005)
+        return jnp.mean(jnp.maximum((value - data.target) ** 2, (near - data.target) ** 2)) / 2
+
+    optimizer = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.01, eps=1e-5))
+    opt_state = optimizer.init(critic)
+    for _ in range(2):
+        updates, opt_state = optimizer.update(jax.grad(loss)(critic), opt_state, critic)
+        critic = optax.apply_updates(critic, updates)
+    for new, reference in zip(*map(jax.tree.leaves, (updated.network.critic, critic)), strict=True):
+        np.testing.assert_allclose(new, reference, rtol=1e-4, atol=1e-6)

@@ -1,20 +1,28 @@
 """Role learning (ACORM): contrastive loss and attention mixer, against loops over agents in numpy."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from method_cases import CASES
+from method_cases import CREW as CREW_ENV
 
 from thespis.core.errors import UserError
+from thespis.core.laws.random_samples import random_transitions
+from thespis.core.records import Batch
 from thespis.core.spaces import Box
 from thespis.critics.mixers import LinearUtility
 from thespis.critics.role_encoding import AttentionMixer
 from thespis.learners.multi_agent.role_contrast import RoleContrast
+from thespis.learners.multi_agent.value_decomposition import team_q_values
 from thespis.methods.multi_agent.qmix import QMIX
 from thespis.nets.mlp import Linear, uniform_fan_in
 from thespis.runtime.keys import seed_key
 
 KEY = seed_key(0)
+CREW = CREW_ENV.spec
 
 
 def sigmoid(x):
@@ -79,3 +87,76 @@ def test_utility_networks_without_roles_are_rejected():
         AttentionMixer().build(Box((5,)), 3, LinearUtility().role_size, KEY)
     with pytest.raises(UserError, match="RoleUtility"):
         RoleContrast().init({}, QMIX().utility_network.role_size, KEY)
+
+
+PRETRAINED = dataclasses.replace(
+    CASES["acorm"].method,
+    auxiliary_loss=RoleContrast(
+        update_interval=2, num_clusters=2, num_embedding_updates=2, num_role_updates=2, tau=0.5
+    ),
+)
+
+
+def crew_batch(update_index):
+    steps = jax.tree.map(jnp.asarray, random_transitions(CREW, np.random.default_rng(update_index), 3, 4))
+    return Batch(steps, jnp.ones((3, 4), bool), (), jnp.asarray(update_index))
+
+
+def updates(num_updates):
+    """The states before each of the first updates, and after the last one."""
+    states, update = [PRETRAINED.init(CREW, KEY)], jax.jit(PRETRAINED.update)
+    for i in range(num_updates):
+        states.append(update(states[-1], crew_batch(i), KEY)[0])
+    return states
+
+
+def layers(state):
+    """By name: all parts of the networks of the first group of agents, and the mixer."""
+    network = next(iter(state.network.agent_networks.values()))
+    return {
+        "embedding": (network.body.history_body, network.body.embedding_layer),
+        "role": network.body.role_layer,
+        "utility": (network.body.utility_body, network.out),
+        "mixer": state.network.mixer,
+    }
+
+
+def test_embeddings_then_roles_then_values_are_trained():
+    states = updates(5)
+    for index, trained in enumerate([{"embedding"}, {"embedding"}, {"role"}, {"role"}]):
+        before, after = (layers(states[i]) for i in (index, index + 1))
+        changed = {
+            name
+            for name in before
+            if any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before[name], after[name])), strict=True))
+        }
+        assert changed == trained
+        assert states[index + 1].num_updates == 0
+        target = jax.tree.leaves(states[index + 1].target_network), jax.tree.leaves(states[index + 1].network)
+        assert all((x == y).all() for x, y in zip(*target, strict=True))
+    assert states[-1].num_updates == 1
+    last, before = layers(states[-1]), layers(states[-2])
+    assert all(
+        any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before[n], last[n])), strict=True))
+        for n in ("embedding", "utility", "mixer")
+    )
+
+
+def test_embeddings_predict_next_observations_and_indices():
+    state, steps = PRETRAINED.init(CREW, KEY), crew_batch(0).steps
+    contrast, outputs = PRETRAINED.auxiliary_loss, team_q_values(state.network, steps)[0].aux_outputs
+    decoders, inputs, errors = state.auxiliary_state.pretraining.decoders, {}, []
+    for group in CREW.groups:
+        next_observation = steps.next_view.observation[group.name]
+        indices = jnp.broadcast_to(jnp.arange(group.num_agents, dtype="int32"), (3, 4, group.num_agents))
+        inputs[group.name] = {"own": next_observation, "which": indices}
+        for t, r, agent in np.ndindex(3, 4, group.num_agents):
+            if not steps.view.alive[group.name][t, r, agent]:
+                continue
+            parts = [np.ravel(x[t, r, agent]) for x in jax.tree.leaves(next_observation)]
+            target = np.concatenate([*parts, np.eye(group.num_agents)[agent]])
+            prediction = decoders[group.name](outputs[group.name]["embedding"][t, r, agent])
+            errors.append(np.mean((np.asarray(prediction) - target) ** 2))
+    alive = steps.view.alive
+    result = contrast.prediction_error(state.network.agent_networks, decoders, outputs, inputs, alive)
+    np.testing.assert_allclose(result, np.mean(errors), rtol=1e-4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,6 +99,29 @@ def test_mixture_objective_and_routing():
     assert weight_gradient == pytest.approx(np.array([-0.4, 1.0, -0.6]) / 3)
     assert value_gradient == pytest.approx(np.full(3, 1 / 3))
     assert entropy_gradient == pytest.approx(weights)
+
+
+def test_winner_routing_trains_the_best_expert_only():
+    weights, values, entropy_bonus = np.array([[0.2, 0.5, 0.3], [1.0, 3.0, -1.0], [0.1, 0.2, 0.3]], "float32")
+    objective, gradients = jax.value_and_grad(MixtureOfExperts(3, routing="winner").actor_objective, (0, 1, 2))(
+        weights, values, entropy_bonus
+    )
+    assert objective == pytest.approx(3.0 + 0.2 - (0.04 + 0.25 + 0.09) / 3)
+    assert gradients[0] == pytest.approx(np.array([-0.4, 1.0, -0.6]) / 3)
+    assert gradients[1] == pytest.approx([0, 1, 0]) and gradients[2] == pytest.approx([0, 1, 0])
+
+
+def test_samples_with_log_densities_of_their_own_experts():
+    own = dataclasses.replace(MIXTURE, own_log_probs=True)
+    actions, weights, log_probs = own.action_samples(KEY)
+    np.testing.assert_array_equal(actions, MIXTURE.action_samples(KEY)[0])
+    np.testing.assert_allclose(weights, MIXTURE.weights)
+    for i in range(3):
+        expert = SquashedNormal(MIXTURE.mean[i], MIXTURE.log_std[i])
+        assert log_probs[i] == pytest.approx(float(expert.log_prob(actions[i])), abs=1e-4)
+    head = MixtureOfExperts(3, routing="winner")
+    outputs = jax.random.normal(KEY, (head.num_outputs(Box((2,), -1.0, 1.0)),))
+    assert head.distribution(Box((2,), -1.0, 1.0), outputs, jnp.zeros(0), jnp.zeros(0)).own_log_probs
 
 
 @pytest.mark.parametrize("routing", ["best", "exact"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from thespis.core.laws.components import check_environment
+from thespis.evidence.benches.learned_discount import CHAIN, FIXED_DISCOUNT, SETTINGS
 from thespis.papers.outer_value_function_meta_gradient.envs import LONG_DELAYED_CHAIN, DelayedChain
 
 
@@ -47,6 +48,20 @@ def test_best_action_depends_on_the_discount():
     env = DelayedChain()
     best = {g: max(range(3), key=lambda i, g=g: env.value(i, 0, g)) for g in (0.9, 0.95, 0.98, 0.99, 1.0)}
     assert best == {0.9: 0, 0.95: 0, 0.98: 0, 0.99: 2, 1.0: 2}
+
+
+def test_bench_chain_hides_its_best_choice_from_the_critic_of_the_learned_discount():
+    """The late reward is worth most without a discount, and less than the others by lambda returns of biased values."""
+    start, gae_lambda = FIXED_DISCOUNT.discount, SETTINGS["outer_gae_lambda"]
+    values = {g: [CHAIN.value(i, 0, g) for i in range(len(CHAIN.delays))] for g in (start, 0.98, 0.983, 1.0)}
+    assert [int(np.argmax(values[g])) for g in (start, 0.98, 0.983, 1.0)] == [1, 1, 4, 4]
+    target = 0.0
+    for time in reversed(range(CHAIN.episode_length)):  # undiscounted lambda return of the last choice
+        reward = CHAIN.rewards[-1] if time + 1 == CHAIN.delays[-1] else 0.0
+        target = reward + (1 - gae_lambda) * CHAIN.value(4, time + 1, start) + gae_lambda * target
+    assert CHAIN.value(4, 0, start) < target < CHAIN.value(1, 0, start)
+    halfway = (0.85 - np.mean(CHAIN.rewards)) / (1.0 - np.mean(CHAIN.rewards))
+    assert halfway == pytest.approx(0.48, abs=0.01)
 
 
 def test_contract():

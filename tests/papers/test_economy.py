@@ -100,3 +100,19 @@ def test_contract():
     assert isinstance(ECONOMY.welfare, InverseIncomeWelfare) and isinstance(
         EQUALITY_ECONOMY.welfare, EqualityTimesProductivity
     )
+
+
+def test_fixed_rates_hold_whatever_the_planner_chooses():
+    rates, labor = (0.1, 0.24, 0.37), jnp.array([3, 8, 9, 14, 16, 20, 25, 21])
+    env = dataclasses.replace(ECONOMY, fixed_rates=rates)
+    check_environment(env)
+    results = []
+    for choice in ([0, 0, 0], [9, 3, 5]):
+        state, _ = env.reset((), seed_key(0))
+        action = {"planner": jnp.array([choice]), "worker": labor}
+        state, timestep = env.step(state, action, seed_key(1))
+        np.testing.assert_allclose(timestep.observation["worker"][:, 1:], np.tile(rates, (8, 1)), rtol=1e-6)
+        results.append(env.step(state, action, seed_key(2))[1])
+    utility = by_hand(rates, np.asarray(labor) * 0.1)[2]
+    np.testing.assert_allclose(results[0].agent_outcomes["worker"].reward, utility, rtol=1e-5)
+    assert float(results[0].reward) == float(results[1].reward)

@@ -62,8 +62,7 @@ def test_optimal_return(env):
         outcomes = (reference_step(env, positions, a) for a in itertools.product(actions, repeat=env.num_agents))
         return max(reward + best_return(after, steps_left - 1) for after, reward in outcomes)
 
-    expected = env.num_agents // 2 * (env.time_limit - env.num_cells // 2)
-    assert best_return((env.num_cells // 2,) * env.num_agents, env.time_limit) == expected
+    assert best_return((env.num_cells // 2,) * env.num_agents, env.time_limit) == env.optimal_return()
 
 
 def test_contract():

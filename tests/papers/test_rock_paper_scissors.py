@@ -49,3 +49,18 @@ def test_slip_probability_and_sampling_of_opponents():
     keys = jax.random.split(jax.random.key(0), 200)
     members = jax.vmap(lambda key: RockPaperScissors().reset(RockPaperScissors().spec.params, key)[0].member)(keys)
     assert set(np.asarray(members).tolist()) == set(range(NUM_MEMBERS))
+
+
+def test_visible_opponents_are_the_same_opponents():
+    choices = [2, 0, 0, 1, 2, 1]
+    hidden = rounds(RockPaperScissors(num_rounds=6), 7, choices)
+    visible = rounds(RockPaperScissors(num_rounds=6, member_visible=True), 7, choices)
+    np.testing.assert_array_equal(visible[0][:, :2], hidden[0])
+    np.testing.assert_array_equal(visible[0][:, 2], 7)
+    np.testing.assert_array_equal(visible[1], hidden[1])
+
+
+def test_known_opponents_give_the_optimal_return():
+    game = RockPaperScissors(num_rounds=4000)
+    _, rewards, _ = rounds(game, 2, [0] * 4000)  # it plays 2, which 0 beats
+    assert rewards.sum() / game.optimal_return() == pytest.approx(1, abs=0.05)

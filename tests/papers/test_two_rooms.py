@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from thespis.core.laws.components import check_environment
-from thespis.papers.gmah.envs import GROUP, MOVES, SWITCH_FEATURES, TwoRooms, TwoRoomsState
+from thespis.papers.gmah.envs import GROUP, MOVES, ROOM_FEATURES, SWITCH_FEATURES, TwoRooms, TwoRoomsState
 
 ENV = TwoRooms()
 MAP = ["n..#..f", "...D...", "...#..."]
@@ -52,6 +52,16 @@ def test_every_step_matches_the_reference():
     np.testing.assert_array_equal(obs[:, :, list(SWITCH_FEATURES)], on_switch)
 
 
+def test_the_room_is_shown():
+    env = TwoRooms(shows_room=True)
+    state = TwoRoomsState(jnp.array([(1, 3), (0, 0)], "int32"), jnp.zeros((), "int32"))
+    for column, action in ((4, 2), (3, 1), (2, 1)):
+        state, step = env.step(state, {GROUP: jnp.array([action, 0], "int32")}, jax.random.key(0))
+        near, far, room = np.asarray(step.observation[GROUP])[:, list(ROOM_FEATURES)].T
+        assert state.positions[0, 1] == column and room.tolist() == [float(column > 3), 0.0]
+        assert near.tolist() == [0, 1] and far.tolist() == [0, 0]
+
+
 def shortest_solution(start, second=range(5)):
     """A shortest sequence of joint actions that ends the episode, by breadth-first search; ``None`` if there is none.
 
@@ -82,8 +92,10 @@ def test_shortest_solution_needs_both_agents_and_is_rewarded_at_the_end():
         state, step = ENV.step(state, {GROUP: jnp.array(actions, "int32")}, jax.random.key(0))
         rewards.append(float(step.reward))
     assert rewards == [0.0] * (len(solution) - 1) + [1.0]
+    assert ENV.optimal_return() == sum(rewards)
     assert shortest_solution(start, second=(0,)) is None and shortest_solution(((1, 2), (0, 0)), second=(0,)) is None
 
 
 def test_contract():
     check_environment(ENV)
+    check_environment(TwoRooms(shows_room=True))

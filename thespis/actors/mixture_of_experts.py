@@ -27,6 +27,8 @@ class SquashedNormalMixture(eqx.Module):
     logits: Float[Array, " experts"]
     mean: Float[Array, "experts *shape"]
     log_std: Float[Array, "experts *shape"]
+    own_log_probs: bool = eqx.field(static=True, default=False)
+    """Whether samples of all experts have log-densities of their own expert, instead of the mixture's."""
 
     @property
     def experts(self) -> SquashedNormal:
@@ -61,7 +63,7 @@ class SquashedNormalMixture(eqx.Module):
     def action_samples(
         self, key: Key[Array, ""]
     ) -> tuple[Float[Array, "experts *shape"], Float[Array, " experts"], Float[Array, " experts"]]:
-        """One reparameterised sample per expert, the experts' weights, and the samples' mixture log-densities."""
+        """One reparameterised sample per expert, the experts' weights, and the samples' log-densities."""
         actions, weights, log_probs = self.action_samples_per_dim(key)
         return actions, weights, jnp.sum(log_probs, axis=range(1, log_probs.ndim))
 
@@ -72,7 +74,11 @@ class SquashedNormalMixture(eqx.Module):
         u = jax.vmap(lambda expert, key: expert.sample_pre_tanh(key)[0])(
             self.experts, jax.random.split(key, self.logits.size)
         )
-        return jnp.tanh(u), self.weights, jax.vmap(self._log_probs_pre_tanh)(u)
+        if self.own_log_probs:
+            log_probs = jax.vmap(lambda expert, u: expert.log_probs_pre_tanh(u))(self.experts, u)
+        else:
+            log_probs = jax.vmap(self._log_probs_pre_tanh)(u)
+        return jnp.tanh(u), self.weights, log_probs
 
     def _expert(self, which: Array) -> SquashedNormal:
         return SquashedNormal(self.mean[which], self.log_std[which])
@@ -93,13 +99,18 @@ class MixtureOfExperts(SoftActorHead):
     :math:`e` has the highest value: weights :math:`w` follow how often an expert is the best, as in a co-author's code
     for PPO. :math:`\bar w` are the weights held constant. (If all samples had equal weight in the entropy term, too,
     the objective would have no maximum: experts would move away from each other without end.) ``"exact"`` weights the
-    values by :math:`w` as well, which is the true gradient.
+    values by :math:`w` as well, which is the true gradient. ``"winner"`` trains only the expert with the highest value,
+
+    .. math:: Q(a_e) - \alpha \log \pi_e(a_e) - \frac1K \sum_i (w_i - 1[i = e])^2
+
+    with its own density in place of the mixture's, as in a co-author's code for SAC.
     """
 
     num_experts: int = 4
     """Number of experts."""
-    routing: Literal["best", "exact"] = "best"
-    """How the expert weights learn: toward the expert with the highest value, or by the exact gradient."""
+    routing: Literal["best", "exact", "winner"] = "best"
+    """How the expert weights learn: toward the expert with the highest value, or by the exact gradient; "winner" also
+    trains the expert with the highest value only."""
     log_std_min: float = -20.0
     log_std_max: float = 2.0
 
@@ -116,7 +127,7 @@ class MixtureOfExperts(SoftActorHead):
         """The mixture from the network's outputs."""
         mean, log_std = jnp.split(outputs[self.num_experts :].reshape(self.num_experts, 2, *space.shape), 2, axis=1)
         log_std = jnp.clip(log_std, self.log_std_min, self.log_std_max)
-        return SquashedNormalMixture(outputs[: self.num_experts], mean[:, 0], log_std[:, 0])
+        return SquashedNormalMixture(outputs[: self.num_experts], mean[:, 0], log_std[:, 0], self.routing == "winner")
 
     def check_space(self, space: Space) -> None:
         """Raise ``UserError`` unless the action space is one box."""
@@ -133,5 +144,7 @@ class MixtureOfExperts(SoftActorHead):
         if self.routing == "exact":
             return jnp.sum(weights * (q_values + entropy_bonus))
         best = jax.nn.one_hot(jnp.argmax(q_values), self.num_experts)
+        if self.routing == "winner":
+            return jnp.sum(best * (q_values + entropy_bonus)) - jnp.mean(jnp.square(weights - best))
         entropy = jnp.sum(jax.lax.stop_gradient(weights) * entropy_bonus)
         return jnp.mean(q_values - jnp.square(weights - best)) + entropy

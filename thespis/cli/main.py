@@ -46,7 +46,7 @@ from thespis.cli.commands.train import TrainCommand
 from thespis.cli.commands.tune import TuneCommand
 from thespis.cli.output import Command, CommandOutput, open_output, print_stderr
 from thespis.cli.trust_flags import env_module
-from thespis.core.errors import DamagedCheckpointWarning, UserError
+from thespis.core.errors import DamagedCheckpointWarning, DownloadWarning, UserError
 from thespis.core.renames import RenamedWarning
 from thespis.runs.trust import trusting
 from thespis.runtime.user_frames import describe_error, user_frame_text
@@ -259,12 +259,12 @@ def _silence_libraries() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="jax")
         warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
-        for category in (RenamedWarning, DamagedCheckpointWarning):
+        for category in (RenamedWarning, DownloadWarning, DamagedCheckpointWarning):
             warnings.filterwarnings("always", category=category)
         original_showwarning = warnings.showwarning
 
         def show_in_one_line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, RenamedWarning):
+            if issubclass(category, RenamedWarning | DownloadWarning):
                 print(f"note: {message}", file=sys.stderr)
             elif issubclass(category, DamagedCheckpointWarning):
                 print_stderr(f"warning: {message}")

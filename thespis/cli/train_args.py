@@ -35,9 +35,10 @@ class TrainArgs:
     preset: Annotated[str, tyro.conf.arg(metavar="auto|none|NAME|FILE")] = "auto"
     """Tuned values for settings, steps and environments that are not given here: those for this method and environment
     if there are any (auto), none, or those of a name or TOML file (thespis list presets, docs/presets.md)."""
-    model: Annotated[str | None, optional_arg("DIR|tiny|blank")] = None
-    """Initial model of language model methods: a checkpoint's directory, tiny (a small model, first pretrained on the
-    environment's demonstrations), or blank (random weights). The same as --set model=."""
+    model: Annotated[str | None, optional_arg("DIR|FILE.gguf|smollm2|tiny|blank")] = None
+    """Initial model of language model methods: a checkpoint's directory or GGUF file, smollm2 (135M parameters), tiny
+    (a small model, first pretrained on the environment's demonstrations), or blank (random weights). The same as
+    --set model=."""
     set: Annotated[tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]], tyro.conf.arg(metavar="NAME=VALUE ..")] = ()
     """Settings of the method, such as learning_rate=3e-4 hidden_sizes=64,64 (thespis list methods METHOD), and of the
     feedback and the curriculum (feedback.NAME=VALUE, curriculum.NAME=VALUE)."""

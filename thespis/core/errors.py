@@ -1,4 +1,4 @@
-"""The exception for user mistakes, a warning, and the name under which the package is installed."""
+"""The exception for user mistakes, warnings, and the name under which the package is installed."""
 
 DISTRIBUTION = "thespis-rl"
 """The name for ``pip install``. ``thespis`` on the package index is another project."""
@@ -6,6 +6,10 @@ DISTRIBUTION = "thespis-rl"
 
 class UserError(Exception):
     """A mistake that the user can correct. Its text is one line: what is wrong, and what to do about it."""
+
+
+class DownloadWarning(UserWarning):
+    """Something is downloaded, which takes time and has a license of its own."""
 
 
 class DamagedCheckpointWarning(UserWarning):

@@ -58,7 +58,12 @@ _TABLE = {
     "thespis.learners.language.policy_losses:PolicyLoss": (
         "PolicyGradient ClippedSurrogate thespis.learners.language.nft:NegativeAwareLoss"
     ),
-    "thespis.learners.language.preference_losses:PreferenceLoss": "SigmoidLoss IPOLoss HingeLoss",
+    "thespis.learners.language.preference_losses:DivergenceLink": (
+        "ReverseKLLink ForwardKLLink JensenShannonLink AlphaLink"
+    ),
+    "thespis.learners.language.preference_losses:PreferenceLoss": (
+        "SigmoidLoss IPOLoss HingeLoss RobustLoss EXOLoss SPPOLoss RegressionLoss SimPOLoss ORPOLoss CPLLoss"
+    ),
     "thespis.learners.language.response_critics:PathConsistencyCritic": "SoftValueCritic",
     "thespis.learners.language.response_critics:ResponseCritic": "NoCritic",
     "thespis.learners.language.response_critics:StateValueCritic": "ReferenceCritic SuccessCritic",

@@ -8,6 +8,7 @@ from typing import Any
 from thespis.data.feeds import Episodes, PreferencePairs
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown
+from thespis.envs.text.fixed_tasks import FixedTasks
 from thespis.envs.text.household import Household
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.questions import Questions
@@ -42,6 +43,10 @@ MAZE_4X4_RANDOM = TextEnv(Maze(size=4, max_turns=8, demonstrator_random_cells=1.
 """Up to eight turns to a corner of sixteen cells, with a random demonstrator."""
 MAZE_4X4_UNDO = TextEnv(UndoTask(Maze(size=4, max_turns=8), extra_turns=2))
 """Up to ten turns to a corner of sixteen cells; the last step can be undone."""
+COUNTDOWN_64 = TextEnv(FixedTasks(Countdown(num_numbers=2, max_turns=1, demonstrator_noise=0.95), num_tasks=64))
+"""64 tasks of ``COUNTDOWN``, with a demonstrator that is random in 95% of its attempts."""
+COUNTDOWN_64_EXPERT = TextEnv(FixedTasks(COUNTDOWN_EXPERT.task, num_tasks=64))
+"""The same tasks with an expert demonstrator."""
 SUM_CORRECTION = TextEnv(Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3))
 """A sum of two digits in two attempts, without feedback after the first; both attempts are rewarded."""
 
@@ -52,10 +57,8 @@ TINY_MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 2, "hidden_size": 6
 """A tiny model that trains in minutes."""
 SINGLE_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=1, group_size=16, num_envs=128)}
 """One turn: eight prompts with sixteen responses each."""
-SIX_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=6, group_size=8, num_envs=64)}
-"""Up to six turns: eight initial states with eight dialogues each."""
 THREE_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=3, group_size=8, num_envs=64)}
-"""The same with up to three turns."""
+"""Up to three turns: eight initial states with eight dialogues each."""
 TEN_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=10, group_size=8, num_envs=64)}
 """The same with up to ten turns."""
 PRETRAINED_MODEL: dict[str, Any] = TINY_MODEL | {"num_pretrain_steps": 1000}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -14,48 +12,27 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Environment, Method, Mode
 from thespis.core.records import View
-from thespis.envs.compiled.delayed_recall import DelayedRecall
+from thespis.envs.cue_task import CueTask
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.run import Run
 from thespis.evidence.measures import Measure
-from thespis.papers.rtrl_actor_critic.envs import EAST, TMaze
 from thespis.runtime.keys import fold, root_keys
-
-
-@dataclasses.dataclass(frozen=True)
-class CueTask:
-    """Where the cue of a memory task matters: after ``num_steps`` steps, all with the same ``action``."""
-
-    num_steps: int
-    action: int
-    num_cues: int
-    cue: Callable[[Any], Int[Array, ""]]
-    """The cue of an episode, from the environment's state."""
-
-
-def cue_task(env: Environment) -> CueTask:
-    """The first step at which the cue matters: at the end of the T-maze's corridor, or at the first recall."""
-    match env:
-        case TMaze():
-            return CueTask(env.corridor_length, EAST, 2, lambda state: state.goal_north.astype("int32"))
-        case DelayedRecall():
-            return CueTask(env.delay + 1, 0, env.num_symbols, lambda state: state.cue)
-    raise TypeError(f"{type(env).__name__} has no cue")
 
 
 def lost_cue_information(num_episodes: int = 200) -> Measure:
     """Share of the cue's information that the policy's action lacks at the first step at which the cue matters.
 
+    For environments that say where their cue matters (:class:`thespis.envs.cue_task.HasCue`).
     It is ``1 - I(cue; action) / H(cue)`` of the sampled policy with equally likely cues: 1 where the action does not
     depend on the cue, 0 where it tells the cue. The steps before, from cue to decision, are the same in all episodes.
     """
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
-        env = make_compiled(run.config["env"])
+        env: Any = make_compiled(run.config["env"])
         keys = jax.vmap(lambda key: fold(key, "cue"))(root_keys(run.config["seeds"]))
-        probs, cues = _decide(run.method, env, run.states, keys, num_episodes)
-        num_cues = cue_task(env).num_cues
-        return np.array([1 - cue_information(*row, num_cues) for row in zip(probs, cues, strict=True)])
+        task: CueTask = env.cue_task()
+        probs, cues = _decide(run.method, env, task, run.states, keys, num_episodes)
+        return np.array([1 - cue_information(*row, task.num_cues) for row in zip(probs, cues, strict=True)])
 
     return Measure("loss of cue information", shares, False, bounds=(0.0, 1.0))
 
@@ -77,10 +54,9 @@ def cue_information(
 
 
 def _decide(
-    method: Method, env: Environment, states: PyTree, keys: Key[Array, " seed"], num_episodes: int
+    method: Method, env: Environment, task: CueTask, states: PyTree, keys: Key[Array, " seed"], num_episodes: int
 ) -> tuple[Float[np.ndarray, "seed episode action"], Int[np.ndarray, "seed episode"]]:
     """Action probabilities of every seed's policy where the cue matters, and the cues."""
-    task: Any = cue_task(env)
     actor: Any = method  # one with the action probabilities of a discrete choice
 
     def play(state: PyTree, key: Key[Array, ""]) -> tuple[Array, Array]:

@@ -1,14 +1,16 @@
-"""Measures of multi-goal environments: which goals a policy visits."""
+"""Measures of environments with several goals: which of them a policy visits."""
 
 from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from thespis.core.contracts import Mode
+from thespis.envs.compiled.foraging import Foraging
 from thespis.envs.compiled.multi_goal import GOAL_RADIUS, GOALS, MultiGoal, squared_goal_distances
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
@@ -17,6 +19,8 @@ from thespis.evaluation.run import Run
 from thespis.evidence.measures import Measure
 
 MULTI_GOAL_ENV = "thespis.envs.compiled.multi_goal:MultiGoal"
+MIN_HARVEST_SHARE = 0.05
+"""Share of what grows in a patch below which it is neglected."""
 MAX_EPISODE_STEPS = 30
 """Time limit of evaluation episodes, whatever that of training: a random walk rarely reaches a goal within it."""
 
@@ -63,3 +67,36 @@ def goal_visit_shares(run: Run, num_episodes: int) -> Float[np.ndarray, "seed go
     )
     is_at_goal = np.asarray(squared_goal_distances(jnp.asarray(final_positions))) < GOAL_RADIUS**2
     return is_at_goal.reshape(len(seeds), num_episodes, len(GOALS)).mean(axis=1)
+
+
+def num_neglected_patches(num_episodes: int = 20) -> Measure:
+    """Number of patches of :class:`Foraging`, 0 to 4, from which greedy play takes less than 5% of what grows there."""
+
+    def count_patches(run: Run) -> Float[np.ndarray, " seed"]:
+        return (harvest_shares(run, num_episodes) < MIN_HARVEST_SHARE).sum(axis=1).astype(np.float64)
+
+    name = f"number of patches from which less than {MIN_HARVEST_SHARE:.0%} of the growth is taken"
+    return Measure(name, count_patches, larger_is_better=False)
+
+
+def harvest_shares(run: Run, num_episodes: int) -> Float[np.ndarray, "seed patch"]:
+    """Mean harvest per step of greedy play from each patch of :class:`Foraging`, as a share of its growth."""
+    env = make_compiled(run.config["env"])
+    assert isinstance(env, Foraging)
+    seeds = run.config["seeds"]
+    episodes = play_episodes(
+        run.method,
+        run.states,
+        HostWrapper(env, num_episodes * len(seeds)),
+        seeds,
+        Mode.EXPLOIT,
+        num_kept=num_episodes,
+        stream="patches",
+    ).episodes
+    harvest = jax.jit(jax.vmap(env.harvest))
+    return np.array(
+        [
+            np.mean([harvest(e.view.observation, e.action).mean(axis=0) for e in seed_episodes], axis=0) / env.growth
+            for seed_episodes in episodes
+        ]
+    )

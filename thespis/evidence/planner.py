@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from thespis.core.errors import UserError
 from thespis.evaluation.paired import pairs_to_show
 from thespis.evidence.bench import Bench
-from thespis.evidence.paired_verdict import combined_differences
 from thespis.evidence.paper import PairedTrial
 
 
@@ -35,27 +35,31 @@ def plan_trial(
 ) -> Plan:
     """The plan for a trial, or for a comparison of two arms without one.
 
-    The variance is that of the negative control: two arms without a difference, on equal seeds.
+    The variance is that of the positive control: two arms that differ, on equal seeds. Arms that hardly differ, such as
+    those of the negative control, agree seed by seed more than those of a trial.
 
     Raises :class:`UserError` for a bench whose controls have not been run.
     """
     if admission is None:
         raise UserError(f"the controls of {bench.name} have not been run: thespis bench check {bench.name}")
     measures = {measure["name"]: measure for measure in admission["measures"]}
-    arms = measures[bench.negative.measure.name]["arms"]
-    envs = bench.negative.envs or bench.envs
-    left, right = (
-        np.array([arms[name][env]["scores"] for env in envs], np.float64).T for name in (bench.negative.arms)
-    )
+    control = bench.positive
+    arms = measures[control.measure.name]["arms"]
+    envs = control.envs or bench.envs
+    left, right = (np.array([arms[name][env]["scores"] for env in envs], np.float64).T for name in control.arms)
     deviation = np.sqrt((left.var(axis=0, ddof=1) + right.var(axis=0, ddof=1)) / 2)
     if not deviation.all():
-        raise UserError(f"all seeds of {bench.negative.a} score the same: a plan needs a variance")
-    spread = np.concatenate([left, right]).std(axis=0)
-    differences = combined_differences(left, right)
-    pairs = pairs_to_show(effect * float(np.mean(deviation / spread)), float(differences.std(ddof=1)), power)
-    correlation = float(np.mean([np.corrcoef(x, y)[0, 1] for x, y in zip(left.T, right.T, strict=True)]))
+        raise UserError(f"all seeds of {control.a} and of {control.b} score the same: a plan needs a variance")
+    differences = ((left - right) / deviation).mean(axis=1)
+    pairs = pairs_to_show(effect, float(differences.std(ddof=1)), power)
+    correlation = float(np.mean([_correlation(x, y) for x, y in zip(left.T, right.T, strict=True)]))
     num_runs = len(bench.arms) * len(bench.envs) * len(admission["seeds"])
     per_run = admission["minutes"] / num_runs
     runs_per_pair = len(trial.arms) * len(trial.envs) if trial else 2 * len(bench.envs)
     minutes = None if pairs is None else pairs * runs_per_pair * per_run
     return Plan(effect, pairs, correlation, per_run, minutes)
+
+
+def _correlation(x: Float[np.ndarray, " seed"], y: Float[np.ndarray, " seed"]) -> float:
+    """Of two arms' scores with equal seeds; 0 where all seeds of an arm score the same."""
+    return float(np.corrcoef(x, y)[0, 1]) if x.std() and y.std() else 0.0

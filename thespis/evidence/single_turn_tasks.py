@@ -40,20 +40,37 @@ def prompt_variance_share(num_prompts: int = 200, num_responses: int = 8) -> Mea
     """
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
-        env, method = make_compiled(run.config["env"]), run.method
-
-        @eqx.filter_jit
-        def rewards(states: PyTree, keys: Key[Array, " seed"]) -> Float[Array, "seed prompt response"]:
-            def per_seed(state: PyTree, key: Key[Array, ""]) -> Float[Array, "prompt response"]:
-                dialogues = sample_dialogues(method, state, env, num_prompts, num_responses, key)
-                return dialogues.returns.reshape(num_prompts, num_responses)
-
-            return jax.vmap(per_seed)(states, keys)
-
-        keys = jax.vmap(lambda key: fold(key, "prompts"))(root_keys(run.config["seeds"]))
-        return np.array([between_group_share(table) for table in np.asarray(rewards(run.states, keys), np.float64)])
+        return np.array([between_group_share(table) for table in sampled_rewards(run, num_prompts, num_responses)])
 
     return Measure("share of the variance of rewards that lies between prompts", shares)
+
+
+def failed_group_share(num_prompts: int = 200, num_responses: int = 8) -> Measure:
+    """Share of prompts none of whose sampled responses by the final policy earns anything.
+
+    Where responses are compared with others to the same prompt, such a group gives no gradient.
+    """
+
+    def shares(run: Run) -> Float[np.ndarray, " seed"]:
+        return (sampled_rewards(run, num_prompts, num_responses).max(axis=2) <= 0).mean(axis=1)
+
+    return Measure(f"share of groups of {num_responses} responses that all fail", shares, False, bounds=(0.0, 1.0))
+
+
+def sampled_rewards(run: Run, num_prompts: int, num_responses: int) -> Float[np.ndarray, "seed prompt response"]:
+    """Rewards of groups of sampled responses to random prompts from the final policy."""
+    env, method = make_compiled(run.config["env"]), run.method
+
+    @eqx.filter_jit
+    def rewards(states: PyTree, keys: Key[Array, " seed"]) -> Float[Array, "seed prompt response"]:
+        def per_seed(state: PyTree, key: Key[Array, ""]) -> Float[Array, "prompt response"]:
+            dialogues = sample_dialogues(method, state, env, num_prompts, num_responses, key)
+            return dialogues.returns.reshape(num_prompts, num_responses)
+
+        return jax.vmap(per_seed)(states, keys)
+
+    keys = jax.vmap(lambda key: fold(key, "prompts"))(root_keys(run.config["seeds"]))
+    return np.asarray(rewards(run.states, keys), np.float64)
 
 
 def between_group_share(values: Float[np.ndarray, "group member"]) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError
+from thespis.language.checkpoints import checkpoint_directory
 from thespis.language.hf_weights import read_json
 from thespis.language.tokenizer import Tokenizer
 
@@ -86,7 +87,7 @@ def default_template(tokenizer: Tokenizer) -> ChatTemplate:
 
 def load_template(directory: Path | str, default: ChatTemplate | None = None) -> ChatTemplate:
     """The chat template of a checkpoint. Raises ``UserError`` if it has none, and ``default`` is ``None``."""
-    directory = Path(directory)
+    directory = checkpoint_directory(directory)
     path = directory / "tokenizer_config.json"
     config = read_json(path) if path.exists() else {}
     template_path = directory / "chat_template.jinja"

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from thespis.core.errors import UserError, missing_extra
+from thespis.language.checkpoints import checkpoint_directory
 from thespis.language.hf_config import DEFAULT_MAX_LENGTH, from_hf_config, to_hf_config
 from thespis.nets.decoder import PROJECTIONS, Decoder, DecoderLayer
 from thespis.nets.projection import Projection
@@ -36,7 +37,7 @@ def load_pretrained(directory: Path | str, dtype: str = "float32", compute_dtype
 
     Raises ``UserError`` if a file or a tensor is missing, unknown or of another shape than the configuration says.
     """
-    directory = Path(directory)
+    directory = checkpoint_directory(directory)
     config = from_hf_config(read_json(directory / "config.json"))
     tensors = _TensorReader(directory, dtype)
 

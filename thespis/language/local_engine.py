@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from thespis.language.chat import ENVIRONMENT, ChatTemplate, Conversation, default_template, load_template
+from thespis.language.checkpoints import checkpoint_directory
 from thespis.language.detokenizer import IncrementalDetokenizer
 from thespis.language.engine import (
     DEFAULT_GENERATION,
@@ -307,7 +308,8 @@ def load_engine(
     Without a chat template it uses :func:`~thespis.language.chat.default_template`. Raises ``UserError`` for what is
     missing.
     """
-    config = read_json(Path(directory) / "config.json")
+    directory = checkpoint_directory(directory)
+    config = read_json(directory / "config.json")
     tokenizer = load_tokenizer(directory)
     template = load_template(directory, default_template(tokenizer))
     max_length = config.get("max_position_embeddings") or DEFAULT_MAX_LENGTH

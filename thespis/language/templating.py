@@ -12,6 +12,7 @@ from pathlib import Path
 from thespis.core.errors import UserError
 from thespis.core.spaces import Vocabulary
 from thespis.language.chat import ENVIRONMENT, Conversation, default_template, load_template
+from thespis.language.checkpoints import checkpoint_directory
 from thespis.language.hf_config import DEFAULT_MAX_LENGTH
 from thespis.language.hf_weights import read_json
 from thespis.language.tokenizer import load_tokenizer, matches_vocabulary
@@ -30,7 +31,8 @@ class TemplateFormatter:
         self.tokenizer = load_tokenizer(directory)
         self.template = load_template(directory, default_template(self.tokenizer))
         self.max_length = (
-            read_json(Path(directory) / "config.json").get("max_position_embeddings") or DEFAULT_MAX_LENGTH
+            read_json(checkpoint_directory(directory) / "config.json").get("max_position_embeddings")
+            or DEFAULT_MAX_LENGTH
         )
         self.vocabulary = Vocabulary(
             self.tokenizer.max_token + 1, self.tokenizer.stop_tokens, tokenizer_dir=str(directory)

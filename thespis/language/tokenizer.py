@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from thespis.core.errors import UserError, missing_extra
+from thespis.core.errors import UserError
 from thespis.core.spaces import END, PAD, UNKNOWN, word_vocabulary
+from thespis.language.checkpoints import checkpoint_directory
 from thespis.language.hf_weights import missing_checkpoint_message, read_json
+from thespis.language.libraries import import_tokenizers
 
 _LONG_TEXT = 10_000  # characters that take some milliseconds
 _CONFIG_FILES = ("generation_config.json", "config.json", "tokenizer_config.json")
@@ -69,12 +71,12 @@ class Tokenizer:
 
 def load_tokenizer(directory: Path | str) -> Tokenizer:
     """The tokenizer of a checkpoint. Raises ``UserError`` if there is none, or no file names the token of an end."""
-    directory = Path(directory)
+    directory = checkpoint_directory(directory)
     if not directory.is_dir():
         raise UserError(missing_checkpoint_message(directory))
     if not (directory / "tokenizer.json").exists():
         raise UserError(f"{directory} has no tokenizer.json")
-    backend = _import_tokenizers().Tokenizer.from_file(str(directory / "tokenizer.json"))
+    backend = import_tokenizers().Tokenizer.from_file(str(directory / "tokenizer.json"))
     configs = [read_json(directory / name) for name in _CONFIG_FILES if (directory / name).exists()]
     eos_token = next((config["eos_token_id"] for config in configs if config.get("eos_token_id") is not None), None)
     names = {k: v.get("content") if isinstance(v, dict) else v for config in configs for k, v in config.items() if v}
@@ -91,10 +93,10 @@ def load_tokenizer(directory: Path | str) -> Tokenizer:
 
 def matches_vocabulary(directory: Path | str, vocabulary: Sequence[str]) -> bool:
     """Whether a checkpoint uses a closed vocabulary as its tokens, having no other tokenizer."""
-    path = Path(directory) / "tokenizer.json"
+    path = checkpoint_directory(directory) / "tokenizer.json"
     if not path.exists():
         return True
-    backend = _import_tokenizers().Tokenizer.from_file(str(path))
+    backend = import_tokenizers().Tokenizer.from_file(str(path))
     return all(backend.id_to_token(i) == word for i, word in enumerate(vocabulary))
 
 
@@ -103,7 +105,7 @@ def word_tokenizer(vocabulary: Iterable[str], special_tokens: Iterable[str] = ()
 
     ``special_tokens``: further tokens, which need no spaces around them.
     """
-    library = _import_tokenizers()
+    library = import_tokenizers()
     names = [PAD, UNKNOWN, END, *special_tokens]
     vocab = {name: i for i, name in enumerate(word_vocabulary([*special_tokens, *vocabulary]).words)}
     backend = library.Tokenizer(library.models.WordLevel(vocab, unk_token=UNKNOWN))
@@ -114,7 +116,7 @@ def word_tokenizer(vocabulary: Iterable[str], special_tokens: Iterable[str] = ()
 
 def byte_tokenizer(special_tokens: Iterable[str] = ()) -> Tokenizer:
     """A tokenizer with one token per byte of UTF-8: encodes any text without loss; ``<end>`` stops."""
-    library = _import_tokenizers()
+    library = import_tokenizers()
     names = [PAD, UNKNOWN, END, *special_tokens]
     letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
     vocab = {name: i for i, name in enumerate([*names, *letters])}
@@ -123,14 +125,3 @@ def byte_tokenizer(special_tokens: Iterable[str] = ()) -> Tokenizer:
     backend.decoder = library.decoders.ByteLevel()
     backend.add_special_tokens(names)
     return Tokenizer(backend, (vocab[END],), vocab[PAD])
-
-
-def _import_tokenizers() -> Any:
-    try:
-        import tokenizers
-        import tokenizers.decoders
-        import tokenizers.models
-        import tokenizers.pre_tokenizers
-    except ImportError as error:
-        raise missing_extra("tokenizers", "language") from error
-    return tokenizers

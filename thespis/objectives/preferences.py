@@ -38,6 +38,67 @@ def hinge_loss(chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], b
     return jnp.maximum(0.0, 1.0 - beta * (chosen - rejected))
 
 
+def robust_dpo_loss(
+    chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], beta: Number, flip_probability: Number
+) -> Float[Array, "*pair"]:
+    r"""Robust DPO loss (Chowdhury et al. 2024, equation 12): in expectation that of labels that were not flipped.
+
+    With :math:`\ell` the loss of a label, :math:`\ell'` that of the opposite one, and labels that are flipped with
+    probability :math:`\epsilon < 1/2`, it is :math:`((1 - \epsilon) \ell - \epsilon \ell') / (1 - 2 \epsilon)`.
+    """
+    right, wrong = dpo_loss(chosen, rejected, beta), dpo_loss(rejected, chosen, beta)
+    return ((1 - flip_probability) * right - flip_probability * wrong) / (1 - 2 * flip_probability)
+
+
+def exo_loss(
+    chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], beta: Number, label_smoothing: Number
+) -> Float[Array, "*pair"]:
+    r"""EXO loss on pairs (Ji et al. 2024, equation 16): the reverse KL divergence of two Bernoulli distributions.
+
+    It is :math:`KL(\sigma(\beta (h_w - h_l)) \| 1 - \epsilon)`: the policy's implicit preference is compared with
+    labels that are wrong with probability :math:`\epsilon > 0`, ``label_smoothing``.
+    """
+    margin, wrong = beta * (chosen - rejected), jnp.asarray(label_smoothing)
+    log_right, log_wrong = jax.nn.log_sigmoid(margin), jax.nn.log_sigmoid(-margin)
+    return jnp.exp(log_right) * (log_right - jnp.log1p(-wrong)) + jnp.exp(log_wrong) * (log_wrong - jnp.log(wrong))
+
+
+def sppo_loss(chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], beta: Number) -> Float[Array, "*pair"]:
+    r"""SPPO loss with certain labels: :math:`(h_w - 1 / (2 \beta))^2 + (h_l + 1 / (2 \beta))^2`.
+
+    Source: Wu et al. 2024, equation 4.7, with win probabilities of 1 and 0; the paper's ``eta`` is ``1 / beta``.
+    """
+    return (chosen - 0.5 / beta) ** 2 + (rejected + 0.5 / beta) ** 2
+
+
+def regression_loss(
+    chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], reward_gap: Float[Array, "*pair"], beta: Number
+) -> Float[Array, "*pair"]:
+    r"""REBEL loss :math:`(\beta (h_w - h_l) - (r_w - r_l))^2` (Gao et al. 2024, algorithm 1).
+
+    Its minimum over all pairs is the policy that maximises the reward with a penalty ``beta`` on KL to the reference.
+    """
+    return (beta * (chosen - rejected) - reward_gap) ** 2
+
+
+def odds_ratio_loss(chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"]) -> Float[Array, "*pair"]:
+    r"""Odds-ratio loss of ORPO, without its likelihood term (Hong et al. 2024, equation 7).
+
+    It is :math:`-\log \sigma(\log \frac{odds_w}{odds_l})`, with :math:`odds = p / (1 - p)`. Arguments are
+    log-probabilities per token, below 0.
+    """
+    log_odds = [log_prob - jnp.log(-jnp.expm1(jnp.minimum(log_prob, -1e-6))) for log_prob in (chosen, rejected)]
+    return -jax.nn.log_sigmoid(log_odds[0] - log_odds[1])
+
+
+def jensen_shannon_link(log_ratio: Float[Array, "*response"]) -> Float[Array, "*response"]:
+    r"""Derivative of the Jensen-Shannon divergence's generator: :math:`\log \frac{2 r}{1 + r}` of a ratio ``r``.
+
+    Source: Wang et al. 2023, table 1.
+    """
+    return jnp.log(2.0) + jax.nn.log_sigmoid(log_ratio)
+
+
 def kto_loss(
     log_ratio: Float[Array, "*response"],
     desirable: Bool[Array, "*response"],

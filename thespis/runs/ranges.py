@@ -56,7 +56,7 @@ _BY_NAME: dict[Range | None, str] = {
         """,  # an entropy bonus below 0 is a penalty, and the third is an exponent
     AT_LEAST_0: """
         *learning_rate init_value coef *_coef *_noise *_noise_clip std *_std weight_decay *_weight
-        clip_range clip_range_high dormant_threshold tolerance decay_start
+        clip_range clip_range_high value_clip_range critic_epochs dormant_threshold tolerance decay_start
         learning_starts burn_in policy_lag max_steps frame_stack context_length ref_sync_interval critic_warmup_updates
         guidance_scale guidance_top_k pad num_sampling_moves
         num_pretrain_steps num_pretrain_updates num_critic_pretrain_updates num_stage1_updates num_warmup_batches

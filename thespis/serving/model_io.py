@@ -23,6 +23,7 @@ from thespis.evaluation.run import Run, load
 from thespis.language import hf_weights
 from thespis.language.adapters import merge_adapters, save_adapters
 from thespis.language.chat import ChatTemplate
+from thespis.language.checkpoints import checkpoint_directory, is_gguf
 from thespis.language.engine import GenerationConfig
 from thespis.language.local_engine import LocalEngine, load_engine
 from thespis.language.templating import TemplateFormatter
@@ -42,7 +43,7 @@ def find_model(directory: Path | str) -> Path:
 
     Raises ``UserError`` if there is none.
     """
-    directory = Path(directory)
+    directory = checkpoint_directory(directory)
     for path in (directory, directory / "model"):
         if (path / "config.json").exists():
             return path
@@ -77,7 +78,7 @@ def export_checkpoint(run: Run, out: Path | str, seed: int | None = None, *, ada
             raise UserError(f"{out} is not empty: choose another directory")
         if adapters_only:
             base = run.method.model_init.name_or_path  # pyright: ignore
-            save_adapters(_lm_policy(run, seed).model, out, base if Path(base).is_dir() else "")
+            save_adapters(_lm_policy(run, seed).model, out, base if is_gguf(base) or Path(base).is_dir() else "")
             return out
         engine = engine_from_run(run, seed)[0]
         hf_weights.save_pretrained(engine.model, out, max_length=engine.max_length)
@@ -94,8 +95,9 @@ def _save_tokenizer(run: Run, engine: LocalEngine, out: Path) -> None:
     (out / "generation_config.json").write_text(json.dumps(generation_config))
     if source:
         for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"):
-            if (Path(source) / name).exists():
-                shutil.copy(Path(source) / name, out / name)
+            path = checkpoint_directory(source) / name
+            if path.exists():
+                shutil.copy(path, out / name)
         return
     engine.tokenizer.save(out)
     tokenizer_config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END, "pad_token": PAD}

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Box, Discrete
+from thespis.envs.cue_task import CueTask
 
 
 class DelayedRecallState(eqx.Module):
@@ -69,6 +70,10 @@ class DelayedRecall(eqx.Module):
         state = DelayedRecallState(state.cue, jnp.where(time > self.delay, state.cue, symbol), time)
         terminated = time > self.delay + self.num_recalls
         return state, TimeStep(self._observe(state), reward, terminated, jnp.zeros((), bool))
+
+    def cue_task(self) -> CueTask:
+        """The cue matters at the first recall; no action changes what comes before."""
+        return CueTask(self.delay + 1, 0, self.num_symbols, lambda state: state.cue)
 
     def _observe(self, state: DelayedRecallState) -> Float[Array, " size"]:
         is_recall = state.time > self.delay

@@ -32,8 +32,7 @@ class Harvest(eqx.Module):
 
     The actions are stay, left, right, then the tools of the left kind, then those of the right kind. Each agent
     observes all agents' cells and tools in hand, one-hot, its own first; critics observe them in fixed order. Episodes
-    are truncated after ``time_limit`` steps. The best return of an even number of agents is
-    ``time_limit - num_cells // 2`` for each pair.
+    are truncated after ``time_limit`` steps.
     """
 
     num_agents: int = eqx.field(static=True, default=2)
@@ -55,6 +54,10 @@ class Harvest(eqx.Module):
         return EnvSpec(
             "harvest", *spaces, time_limit=self.time_limit, privileged_space=observation_space, groups=groups
         )
+
+    def optimal_return(self) -> float:
+        """Best return of an even number of agents in a row of odd length, from the start in the middle."""
+        return float(self.num_agents // 2 * (self.time_limit - self.num_cells // 2))
 
     def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[HarvestState, TimeStep]:
         """Starts all agents in the middle, without tools."""
@@ -95,6 +98,9 @@ class Harvest(eqx.Module):
 
 MANY_TOOLS_HARVEST = Harvest(num_cells=5, num_tool_variants=16)
 """Two agents and 35 actions, two of which are moves."""
+
+LARGE_TOOLBOX_HARVEST = Harvest(num_cells=5, num_tool_variants=32)
+"""Two agents and 67 actions, two of which are moves; their best return is 13."""
 
 FOUR_AGENT_HARVEST = Harvest(num_agents=4, num_cells=5, num_tool_variants=4)
 """Four agents, two of which should go either way; their best return is 26."""

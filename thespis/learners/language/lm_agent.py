@@ -123,7 +123,7 @@ class LMModelConfig(eqx.Module):
     """Settings of the initial language model."""
 
     model: str = eqx.field(static=True, default="tiny")
-    """Source of the parameters: tiny, blank, or the directory of a checkpoint."""
+    """Source of the parameters: tiny, blank, smollm2, the directory of a checkpoint, or a GGUF file."""
     num_layers: int = eqx.field(static=True, default=5)
     """Layers of a tiny or blank model."""
     hidden_size: int = eqx.field(static=True, default=128)

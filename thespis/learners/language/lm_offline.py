@@ -67,8 +67,11 @@ class LMOfflineSettings(eqx.Module):
     """Parts of an offline method that a concrete class supplies."""
 
     critic: eqx.AbstractVar[ResponseCritic]
-    uses_reference: eqx.AbstractClassVar[bool]
-    """Whether a reference is stored: a copy of the initial model."""
+
+    @property
+    @abc.abstractmethod
+    def uses_reference(self) -> bool:
+        """Whether a reference is stored: a copy of the initial model."""
 
     @property
     @abc.abstractmethod

@@ -88,6 +88,11 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RejectionSampling or TrajectoryRevision. Rewards are
     the run's feedback (``--feedback``).
     """
+    recompute_log_probs: bool = eqx.field(static=True, default=False)
+    """Whether importance ratios are to the model before the batch's first step instead of the one that sampled.
+
+    Dialogues that a rollout transform has stored then count as if the current model had sampled them.
+    """
     critic: TurnAdvantageCritic | None = None
     """Critic of turns, whose advantages take the place of rewards: None, or OffPolicyTurnCritic.
 
@@ -186,6 +191,9 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         transform_state, dialogues, transform_metrics = (self.rollout_transform or NO_TRANSFORM)(
             state.rollout_transform_state, dialogues, group_size, transform_key
         )
+        if self.recompute_log_probs:
+            log_probs = dialogues.response_log_probs(state.model.model, self.sampler)[0]
+            dialogues = dataclasses.replace(dialogues, log_probs=jax.lax.stop_gradient(log_probs))
         critic, dialogues, critic_metrics = self._judge_turns(state, dialogues, batch.update_index, transform_key)
         dialogue_batch = self._dialogue_batch(state, dialogues, group_size)
         optimizer = self.make_optimizer()

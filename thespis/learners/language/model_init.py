@@ -17,6 +17,7 @@ from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
 from thespis.language import hf_weights
+from thespis.language.checkpoints import checkpoint_directory
 from thespis.language.hf_config import DEFAULT_MAX_LENGTH, from_hf_config
 from thespis.language.sampling import TemperatureSampler
 from thespis.language.tokenizer import matches_vocabulary
@@ -35,7 +36,8 @@ ComputeDtype = Literal["float32", "bfloat16"]
 class ModelInit:
     """Initialization of a language model: the source of its parameters.
 
-    ``name_or_path``: blank (random parameters), tiny (pretrained on demonstrations), or the directory of a checkpoint.
+    ``name_or_path``: blank (random parameters), tiny (pretrained on demonstrations), the directory of a checkpoint, a
+    GGUF file, or ``smollm2``.
     ``num_layers`` and ``hidden_size`` are those of blank and tiny models; ``num_pretrain_steps``: gradient steps of the
     pretraining of a tiny one. ``compute_dtype``: as of a :class:`~thespis.nets.decoder.Decoder`, after pretraining.
     """
@@ -81,7 +83,7 @@ class ModelInit:
             raise UserError(
                 f"{self.name_or_path} is a run: thespis export {self.name_or_path} --out DIR, then --model DIR"
             )
-        config = hf_weights.read_json(Path(self.name_or_path) / "config.json")
+        config = hf_weights.read_json(checkpoint_directory(self.name_or_path) / "config.json")
         decoder_config, model_max_length = (
             from_hf_config(config),
             config.get("max_position_embeddings") or DEFAULT_MAX_LENGTH,

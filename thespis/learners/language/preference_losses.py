@@ -1,37 +1,147 @@
-"""Preference losses (DPO, IPO, hinge) on pairs of dialogues, from summed log-ratios of policy and reference."""
+"""Preference losses of dialogue pairs: DPO and its variants, with or without a reference model.
+
+A loss sees what the policy and the reference make of both dialogues of a pair, :class:`ResponseScores`. Formulas are in
+:mod:`thespis.objectives.preferences`. ``h`` is the log-ratio of policy and reference.
+"""
 
 from __future__ import annotations
 
 import abc
 
 import equinox as eqx
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
 from thespis.core.records import Number
+from thespis.learners.language.dialogues import Dialogues, sum_over_tokens
 from thespis.objectives import preferences
 
-LogRatios = Float[Array, " pair"]
+Losses = Float[Array, " pair"]
+
+
+class ResponseScores(eqx.Module):
+    """What a preference loss may use of one dialogue of each pair; sums are over all of its response tokens."""
+
+    log_prob: Float[Array, " pair"]
+    """Log-probability by the policy."""
+    ref_log_prob: Float[Array, " pair"]
+    """Log-probability by the reference, without gradient; 0 without one."""
+    num_tokens: Int[Array, " pair"]
+    """Number of response tokens."""
+    returns: Float[Array, " pair"]
+    """Return of the dialogue; chosen and rejected ones of a file have 1 and 0."""
+
+    @classmethod
+    def from_dialogues(
+        cls,
+        dialogues: Dialogues,
+        log_probs: Float[Array, "time row token"],
+        ref_log_probs: Float[Array, "time row token"],
+    ) -> ResponseScores:
+        """Scores of each dialogue from the log-probabilities of its response tokens."""
+        mask = dialogues.response_mask
+        sums = sum_over_tokens(log_probs, mask), sum_over_tokens(ref_log_probs, mask)
+        return cls(*sums, mask.sum(axis=(0, 2)), dialogues.returns)
+
+    @property
+    def log_ratio(self) -> Float[Array, " pair"]:
+        """Log-ratio of policy and reference."""
+        return self.log_prob - self.ref_log_prob
+
+    @property
+    def mean_log_prob(self) -> Float[Array, " pair"]:
+        """Log-probability by the policy per token."""
+        return self.log_prob / jnp.maximum(self.num_tokens, 1)
+
+    @property
+    def mean_log_ratio(self) -> Float[Array, " pair"]:
+        """Log-ratio of policy and reference per token."""
+        return self.log_ratio / jnp.maximum(self.num_tokens, 1)
+
+
+class DivergenceLink(eqx.Module):
+    """Slot: the implicit reward as a function of the log-ratio, ``f'(ratio)`` of an f-divergence (Wang et al. 2023)."""
+
+    @abc.abstractmethod
+    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+        """Implicit reward divided by ``beta``, to a constant."""
+
+
+class ReverseKLLink(DivergenceLink):
+    """Reverse KL divergence, as in DPO: the log-ratio itself."""
+
+    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+        """The log-ratio."""
+        return log_ratio
+
+
+class ForwardKLLink(DivergenceLink):
+    """Forward KL divergence: minus the inverse of the ratio."""
+
+    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+        """Minus the inverse of the ratio."""
+        return -jnp.exp(-log_ratio)
+
+
+class JensenShannonLink(DivergenceLink):
+    """Jensen-Shannon divergence: ``log(2 ratio / (1 + ratio))``."""
+
+    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+        """The link of the divergence."""
+        return preferences.jensen_shannon_link(log_ratio)
+
+
+class AlphaLink(DivergenceLink):
+    """Alpha divergence: ``(1 - ratio**-alpha) / alpha``, between reverse KL (near 0) and forward KL (1)."""
+
+    alpha: Number = 0.5
+    """Order of the divergence, above 0 and at most 1."""
+
+    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+        """The link of the divergence."""
+        return -jnp.expm1(-self.alpha * log_ratio) / self.alpha
 
 
 class PreferenceLoss(eqx.Module):
     """Slot: the loss of a preference between two dialogues."""
 
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the loss uses the reference model; if not, none is stored or evaluated."""
+        return True
+
     @abc.abstractmethod
-    def __call__(self, chosen: LogRatios, rejected: LogRatios) -> LogRatios:
-        """Loss of each pair, from the summed log-ratios of policy and reference."""
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """Loss of each pair."""
 
 
 class SigmoidLoss(PreferenceLoss):
-    """DPO loss (Rafailov et al. 2023)."""
+    """DPO loss (Rafailov et al. 2023); with ``label_smoothing`` the conservative one (Mitchell 2023)."""
 
     beta: Number = 0.1
     """Weight of the divergence from the reference, above 0: the smaller, the further the policy may move."""
     label_smoothing: Number = 0.0
     """Probability that a preference label is flipped, below 1/2."""
+    link: DivergenceLink = ReverseKLLink()
+    """Divergence from the reference: ReverseKLLink (DPO), ForwardKLLink, JensenShannonLink or AlphaLink."""
 
-    def __call__(self, chosen: LogRatios, rejected: LogRatios) -> LogRatios:
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """See :func:`thespis.objectives.preferences.dpo_loss`."""
-        return preferences.dpo_loss(chosen, rejected, self.beta, self.label_smoothing)
+        scores = self.link(chosen.log_ratio), self.link(rejected.log_ratio)
+        return preferences.dpo_loss(*scores, self.beta, self.label_smoothing)
+
+
+class RobustLoss(PreferenceLoss):
+    """Robust DPO loss (Chowdhury et al. 2024): unbiased if labels are flipped with a known probability."""
+
+    beta: Number = 0.1
+    """Weight of the divergence from the reference, above 0."""
+    flip_probability: Number = 0.1
+    """Probability that a preference label is flipped, below 1/2."""
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """See :func:`thespis.objectives.preferences.robust_dpo_loss`."""
+        return preferences.robust_dpo_loss(chosen.log_ratio, rejected.log_ratio, self.beta, self.flip_probability)
 
 
 class IPOLoss(PreferenceLoss):
@@ -39,10 +149,14 @@ class IPOLoss(PreferenceLoss):
 
     beta: Number = 0.1
     """Weight of the divergence from the reference, above 0."""
+    per_token: bool = eqx.field(static=True, default=False)
+    """Whether log-ratios are means over tokens in place of sums, as the paper's authors computed them."""
 
-    def __call__(self, chosen: LogRatios, rejected: LogRatios) -> LogRatios:
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """See :func:`thespis.objectives.preferences.ipo_loss`."""
-        return preferences.ipo_loss(chosen, rejected, self.beta)
+        if self.per_token:
+            return preferences.ipo_loss(chosen.mean_log_ratio, rejected.mean_log_ratio, self.beta)
+        return preferences.ipo_loss(chosen.log_ratio, rejected.log_ratio, self.beta)
 
 
 class HingeLoss(PreferenceLoss):
@@ -51,6 +165,90 @@ class HingeLoss(PreferenceLoss):
     beta: Number = 0.1
     """Inverse of the margin, above 0."""
 
-    def __call__(self, chosen: LogRatios, rejected: LogRatios) -> LogRatios:
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """See :func:`thespis.objectives.preferences.hinge_loss`."""
-        return preferences.hinge_loss(chosen, rejected, self.beta)
+        return preferences.hinge_loss(chosen.log_ratio, rejected.log_ratio, self.beta)
+
+
+class EXOLoss(PreferenceLoss):
+    """EXO loss (Ji et al. 2024): the reverse KL divergence to the labels, in place of DPO's forward one."""
+
+    beta: Number = 0.1
+    """Weight of the divergence from the reference, above 0."""
+    label_smoothing: Number = 1e-3
+    """Probability that a preference label is flipped, above 0 and below 1/2."""
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """See :func:`thespis.objectives.preferences.exo_loss`."""
+        return preferences.exo_loss(chosen.log_ratio, rejected.log_ratio, self.beta, self.label_smoothing)
+
+
+class SPPOLoss(PreferenceLoss):
+    """SPPO loss (Wu et al. 2024): each log-ratio is fitted to how much more often than half its dialogue wins."""
+
+    beta: Number = 0.1
+    """Weight of the divergence from the reference, above 0."""
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """See :func:`thespis.objectives.preferences.sppo_loss`."""
+        return preferences.sppo_loss(chosen.log_ratio, rejected.log_ratio, self.beta)
+
+
+class RegressionLoss(PreferenceLoss):
+    """REBEL loss (Gao et al. 2024): the difference of log-ratios is fitted to that of returns."""
+
+    beta: Number = 0.1
+    """Weight of the divergence from the reference, above 0: the inverse of the paper's step size."""
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """See :func:`thespis.objectives.preferences.regression_loss`."""
+        return preferences.regression_loss(
+            chosen.log_ratio, rejected.log_ratio, chosen.returns - rejected.returns, self.beta
+        )
+
+
+class _ReferenceFreeLoss(PreferenceLoss):
+    """Base of losses without a reference model."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """No."""
+        return False
+
+
+class SimPOLoss(_ReferenceFreeLoss):
+    """SimPO loss (Meng et al. 2024): a margin between log-probabilities per token, without a reference."""
+
+    beta: Number = 2.0
+    """Scale of log-probabilities per token, above 0."""
+    margin: Number = 0.5
+    """Margin that chosen dialogues should have, at least 0: the paper's gamma divided by beta."""
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """DPO's loss on the difference of mean log-probabilities, minus the margin."""
+        return preferences.dpo_loss(chosen.mean_log_prob - self.margin, rejected.mean_log_prob, self.beta)
+
+
+class ORPOLoss(_ReferenceFreeLoss):
+    """ORPO loss (Hong et al. 2024): likelihood of the chosen dialogue and its odds against the rejected one."""
+
+    odds_weight: Number = 0.1
+    """Weight of the odds, above 0: the paper's lambda."""
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """See :func:`thespis.objectives.preferences.odds_ratio_loss`."""
+        odds = preferences.odds_ratio_loss(chosen.mean_log_prob, rejected.mean_log_prob)
+        return self.odds_weight * odds - chosen.mean_log_prob
+
+
+class CPLLoss(_ReferenceFreeLoss):
+    """CPL loss (Hejna et al. 2023): log-probabilities as advantages, compared between the two dialogues."""
+
+    alpha: Number = 0.1
+    """Scale of log-probabilities, above 0."""
+    bias: Number = 0.5
+    """Weight of the rejected dialogue, above 0 and at most 1: below 1 both must not become unlikely."""
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """DPO's loss on log-probabilities in place of log-ratios, the rejected ones weighted."""
+        return preferences.dpo_loss(chosen.log_prob, self.bias * rejected.log_prob, self.alpha)

@@ -138,8 +138,9 @@ class SuccessReplay(RolloutTransform):
 
     The stored one is the latest. Without it such a group, all of whose returns are equal, would give no gradient (Lu et
     al. 2025, ARPO). Differs from their code, which keeps the last eight successes of each task and draws one: here the
-    latest, which is nearest to the policy. A task is recognized by what the environment says first: environments that
-    hide it (wordle, questions) start all alike, and need no replay.
+    latest, which is nearest to the policy. Their importance ratios are to the current policy, which is the method's
+    ``recompute_log_probs=True``. A task is recognized by what the environment says first: environments that hide it
+    (wordle, questions) start all alike, and need no replay.
     """
 
     num_slots: int = eqx.field(static=True, default=256)

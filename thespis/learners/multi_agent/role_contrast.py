@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -12,12 +14,14 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.core.records import Number
+from thespis.critics.mixers import LinearOutputMLP
 from thespis.critics.role_encoding import role_from_embedding
 from thespis.learners.optim.optimizers import Adam, gradient_step, polyak_update
 from thespis.nets.mlp import Linear
 from thespis.objectives.clustering import k_means
 from thespis.objectives.contrastive import cluster_nce
 from thespis.objectives.statistics import masked_mean
+from thespis.runtime.keys import fold
 
 AgentNetworks = dict[str, Any]
 """Agents' networks by group."""
@@ -27,6 +31,11 @@ AuxOutputs = dict[str, dict[str, Array]]
 
 class AuxiliaryLoss(eqx.Module):
     """Slot: a loss of the agents' networks besides that of their values, in value decomposition."""
+
+    @property
+    def num_pretraining_updates(self) -> int:
+        """Number of updates by :meth:`pretrain` alone, before the first update of the values."""
+        return 0
 
     @abc.abstractmethod
     def init(self, networks: AgentNetworks, role_size: int, key: Key[Array, ""]) -> PyTree:
@@ -45,6 +54,22 @@ class AuxiliaryLoss(eqx.Module):
 
         ``aux_outputs`` are those of the networks before that update; only agents that are ``alive`` count.
         """
+
+    def pretrain(
+        self,
+        networks: AgentNetworks,
+        state: PyTree,
+        compute_outputs: Callable[[AgentNetworks], AuxOutputs],
+        next_inputs: dict[str, PyTree],
+        alive: dict[str, Bool[Array, "time row agent"]],
+        update_index: Int[Array, ""],
+    ) -> tuple[AgentNetworks, PyTree, dict[str, Array]]:
+        """Networks, state and metrics after one update before those of the values; by default nothing changes.
+
+        ``compute_outputs`` are the auxiliary outputs of networks at each step of the window, ``next_inputs`` what the
+        agents' networks observe after each step.
+        """
+        return networks, state, {}
 
 
 class _NoLoss(eqx.Module):
@@ -70,6 +95,28 @@ NO_LOSS = _NoLoss()
 """What ``auxiliary_loss=None`` does."""
 
 
+class EmbeddingDecoder(eqx.Module):
+    """Predicts what an agent observes next, and its index, from the embedding of its history."""
+
+    network: LinearOutputMLP
+
+    def __init__(self, embedding_size: int, feature_size: int, key: Key[Array, ""]):
+        self.network = LinearOutputMLP(embedding_size, (embedding_size,), feature_size, key)
+
+    def __call__(self, embedding: Float[Array, " units"]) -> Float[Array, " features"]:
+        """The predicted features."""
+        return self.network(embedding)
+
+
+class PretrainingState(eqx.Module):
+    """State of the pretraining of embeddings."""
+
+    decoders: dict[str, EmbeddingDecoder]
+    opt_state: PyTree
+    loss: Float[Array, ""]
+    """Loss of the last step."""
+
+
 class RoleContrastState(eqx.Module):
     """State of the contrastive loss, besides the agents' networks."""
 
@@ -80,13 +127,16 @@ class RoleContrastState(eqx.Module):
     opt_state: PyTree
     loss: Float[Array, ""]
     """Loss of the last step."""
+    pretraining: PretrainingState | None
+    """``None`` where nothing is pretrained."""
 
 
 class RoleContrast(AuxiliaryLoss):
     """Contrastive loss on roles: agents of a team are clustered at each step by their embeddings.
 
     A role should be more similar to those of its cluster than to others. Only the role layers are trained by it, not
-    the embeddings.
+    the embeddings. Before the first update of the values, embeddings can be trained to predict what the agent observes
+    next, and its index, and roles by the contrast alone.
     """
 
     learning_rate: Number = 8e-4
@@ -97,6 +147,17 @@ class RoleContrast(AuxiliaryLoss):
     """Updates of the values for each gradient step of the contrast."""
     num_clusters: int = eqx.field(static=True, default=3)
     """Number of clusters of agents."""
+    num_embedding_updates: int = eqx.field(static=True, default=0)
+    """Updates, before any other, in which embeddings learn to predict the next observation and the agent's index."""
+    num_role_updates: int = eqx.field(static=True, default=0)
+    """Updates after these in which only the contrast is trained."""
+    embedding_learning_rate: Number = 1e-3
+    """Step size of the pretraining of embeddings."""
+
+    @property
+    def num_pretraining_updates(self) -> int:
+        """Number of updates before the first one of the values."""
+        return self.num_embedding_updates + self.num_role_updates
 
     def init(self, networks: AgentNetworks, role_size: int, key: Key[Array, ""]) -> RoleContrastState:
         """Target layers as copies, random bilinear weights, and the optimizer state.
@@ -112,7 +173,20 @@ class RoleContrast(AuxiliaryLoss):
             bilinear_weights,
             self._make_optimizer().init((target_layers, bilinear_weights)),
             jnp.zeros(()),
+            self._init_pretraining(networks, fold(key, "pretraining")) if self.num_pretraining_updates else None,
         )
+
+    def _init_pretraining(self, networks: AgentNetworks, key: Key[Array, ""]) -> PretrainingState:
+        """Fresh decoders and their optimizer state."""
+
+        def decoder(name: str) -> EmbeddingDecoder:
+            body = networks[name].body
+            sizes = body.role_layer.weight.shape[0], body.history_body.encoder.feature_size
+            return EmbeddingDecoder(*sizes, fold(key, name))
+
+        decoders = {name: decoder(name) for name in networks}
+        trained = decoders, {name: _embedding_layers(network) for name, network in networks.items()}
+        return PretrainingState(decoders, Adam(self.embedding_learning_rate).init(trained), jnp.zeros(()))
 
     def update(
         self,
@@ -144,9 +218,79 @@ class RoleContrast(AuxiliaryLoss):
         }
         return (
             networks,
-            RoleContrastState(polyak_update(state.target_layers, layers, self.tau), bilinear_weights, opt_state, loss),
-            {"contrast_loss": loss},
+            RoleContrastState(
+                polyak_update(state.target_layers, layers, self.tau),
+                bilinear_weights,
+                opt_state,
+                loss,
+                state.pretraining,
+            ),
+            self._metrics(loss, state.pretraining),
         )
+
+    def pretrain(
+        self,
+        networks: AgentNetworks,
+        state: RoleContrastState,
+        compute_outputs: Callable[[AgentNetworks], AuxOutputs],
+        next_inputs: dict[str, PyTree],
+        alive: dict[str, Bool[Array, "time row agent"]],
+        update_index: Array,
+    ) -> tuple[AgentNetworks, RoleContrastState, dict[str, Array]]:
+        """One update of the embeddings, or of the roles once those have had theirs."""
+
+        def train_embeddings(
+            operand: tuple[AgentNetworks, RoleContrastState],
+        ) -> tuple[AgentNetworks, RoleContrastState]:
+            networks, state = operand
+            pretraining = state.pretraining
+            assert pretraining is not None
+            layers = {name: _embedding_layers(network) for name, network in networks.items()}
+
+            def loss(trained: tuple[dict[str, EmbeddingDecoder], dict[str, Any]]) -> tuple[Array, Array]:
+                decoders, layers = trained
+                outputs = compute_outputs(_replace_embedding_layers(networks, layers))
+                value = self.prediction_error(networks, decoders, outputs, next_inputs, alive)
+                return value, value
+
+            (decoders, layers), opt_state, value, _ = gradient_step(
+                Adam(self.embedding_learning_rate), loss, (pretraining.decoders, layers), pretraining.opt_state
+            )
+            new_state = dataclasses.replace(state, pretraining=PretrainingState(decoders, opt_state, value))
+            return _replace_embedding_layers(networks, layers), new_state
+
+        def train_roles(operand: tuple[AgentNetworks, RoleContrastState]) -> tuple[AgentNetworks, RoleContrastState]:
+            networks, state = operand
+            every = dataclasses.replace(self, update_interval=1)
+            networks, state, _ = every.update(networks, state, compute_outputs(networks), alive, update_index)
+            return networks, state
+
+        networks, state = jax.lax.cond(
+            update_index < self.num_embedding_updates, train_embeddings, train_roles, (networks, state)
+        )
+        return networks, state, self._metrics(state.loss, state.pretraining)
+
+    def prediction_error(
+        self,
+        networks: AgentNetworks,
+        decoders: dict[str, EmbeddingDecoder],
+        aux_outputs: AuxOutputs,
+        next_inputs: dict[str, PyTree],
+        alive: dict[str, Array],
+    ) -> Float[Array, ""]:
+        """Mean squared error of the predicted features, over features and the agents that are ``alive``."""
+        total, count = jnp.zeros(()), jnp.zeros(())
+        for name, outputs in aux_outputs.items():
+            encoder = networks[name].body.history_body.encoder
+            target = jax.lax.stop_gradient(jax.vmap(jax.vmap(jax.vmap(encoder)))(next_inputs[name]))
+            predicted = jax.vmap(jax.vmap(jax.vmap(decoders[name])))(outputs["embedding"])
+            total = total + jnp.sum(jnp.mean((predicted - target) ** 2, axis=-1) * alive[name])
+            count = count + jnp.sum(alive[name])
+        return total / jnp.maximum(count, 1)
+
+    def _metrics(self, loss: Array, pretraining: PretrainingState | None) -> dict[str, Array]:
+        metrics = {"contrast_loss": loss}
+        return metrics if pretraining is None else metrics | {"embedding_loss": pretraining.loss}
 
     def loss(
         self,
@@ -183,3 +327,12 @@ class RoleContrast(AuxiliaryLoss):
 
     def _make_optimizer(self) -> Adam:
         return Adam(self.learning_rate)
+
+
+def _embedding_layers(network: Any) -> tuple[Any, Any]:
+    """The layers that compute the embedding of an agent's history."""
+    return network.body.history_body, network.body.embedding_layer
+
+
+def _replace_embedding_layers(networks: AgentNetworks, layers: dict[str, tuple[Any, Any]]) -> AgentNetworks:
+    return {name: eqx.tree_at(_embedding_layers, network, layers[name]) for name, network in networks.items()}

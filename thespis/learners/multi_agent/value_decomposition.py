@@ -87,12 +87,6 @@ def team_q_values(network: TeamQNetwork, steps: Transition) -> tuple[TeamQValues
     memories, outputs, next_outputs = network.init_memory(steps.reward.shape[1]), {}, {}
     for group in network.groups:
 
-        def agent_inputs(view: View, group: AgentGroup = group) -> PyTree:
-            agent_ids = jnp.broadcast_to(
-                jnp.arange(group.num_agents, dtype="int32"), (*steps.reward.shape, group.num_agents)
-            )
-            return {"own": view.observation[group.name], "which": agent_ids}
-
         def evaluate_agent(
             memory: Any, seen: PyTree, following: PyTree, first: Bool[Array, "time row"], name: str = group.name
         ):
@@ -108,7 +102,8 @@ def team_q_values(network: TeamQNetwork, steps: Transition) -> tuple[TeamQValues
             )
             return outputs, jax.vmap(jax.vmap(next_q_values))(memories, following)
 
-        inputs = memories[group.name], agent_inputs(steps.view), agent_inputs(steps.next_view), steps.is_first
+        observed, following = (_agent_inputs(view, group, steps.reward.shape) for view in (steps.view, steps.next_view))
+        inputs = memories[group.name], observed, following, steps.is_first
         outputs[group.name], next_outputs[group.name] = jax.vmap(evaluate_agent, in_axes=(1, 2, 2, None), out_axes=2)(
             *inputs
         )
@@ -151,6 +146,12 @@ def _mixer_inputs(
         aux_outputs,
         {g.name: view.alive[g.name] for g in network.groups},
     )
+
+
+def _agent_inputs(view: View, group: AgentGroup, axes: tuple[int, ...]) -> PyTree:
+    """What the networks of a group observe: observations and agents' indices, ``[*axes, agent, ...]``."""
+    agent_ids = jnp.broadcast_to(jnp.arange(group.num_agents, dtype="int32"), (*axes, group.num_agents))
+    return {"own": view.observation[group.name], "which": agent_ids}
 
 
 def _split_agents(x: Array, group: AgentGroup) -> Array:
@@ -294,10 +295,24 @@ class ValueDecomposition(eqx.Module):
     def update(
         self, state: ValueDecompositionState, batch: Batch, key: Key[Array, ""]
     ) -> tuple[ValueDecompositionState, Report]:
-        """One gradient step of all networks and the mixer.
+        """One gradient step of all networks and the mixer, or of what an auxiliary loss trains before.
 
         The target networks are copied every ``target_update_interval`` updates.
         """
+        auxiliary_loss = self.auxiliary_loss
+        if auxiliary_loss is None or not auxiliary_loss.num_pretraining_updates:
+            return self._update_values(state, batch)
+
+        def update_values(state: ValueDecompositionState) -> tuple[ValueDecompositionState, dict[str, Array]]:
+            state, report = self._update_values(state, batch)
+            return state, dict(report.metrics)
+
+        is_early = batch.update_index < auxiliary_loss.num_pretraining_updates
+        new_state, metrics = jax.lax.cond(is_early, lambda s: _pretrain(auxiliary_loss, s, batch), update_values, state)
+        return new_state, Report(metrics)
+
+    def _update_values(self, state: ValueDecompositionState, batch: Batch) -> tuple[ValueDecompositionState, Report]:
+        """One gradient step of all networks and the mixer, and the update of the auxiliary loss."""
         steps = batch.steps
         td_target = jax.lax.stop_gradient(self.td_targets(state, steps))
 
@@ -311,9 +326,8 @@ class ValueDecomposition(eqx.Module):
             self._make_optimizer(), loss, state.network, state.opt_state
         )
         num_updates = state.num_updates + 1
-        agent_mask = {name: alive & batch.mask[..., None] for name, alive in steps.view.alive.items()}
         agent_networks, auxiliary_state, aux_metrics = (self.auxiliary_loss or NO_LOSS).update(
-            team.agent_networks, state.auxiliary_state, aux_outputs, agent_mask, num_updates
+            team.agent_networks, state.auxiliary_state, aux_outputs, _alive_mask(batch), num_updates
         )
         team = eqx.tree_at(lambda t: t.agent_networks, team, agent_networks)
         copy = (num_updates % self.target_update_interval == 0).astype("float32")
@@ -338,6 +352,33 @@ class ValueDecomposition(eqx.Module):
 
     def _make_optimizer(self) -> Optimizer:
         return build_optimizer(self.optimizer, self.learning_rate, self.max_grad_norm)
+
+
+def _pretrain(
+    auxiliary_loss: AuxiliaryLoss, state: ValueDecompositionState, batch: Batch
+) -> tuple[ValueDecompositionState, dict[str, Array]]:
+    """One update of the auxiliary loss alone; target networks are copies, and metrics of the values are 0."""
+    steps, team = batch.steps, state.network
+
+    def compute_outputs(agent_networks: dict[str, Any]) -> dict[str, dict[str, Array]]:
+        return team_q_values(eqx.tree_at(lambda t: t.agent_networks, team, agent_networks), steps)[0].aux_outputs
+
+    agent_networks, auxiliary_state, metrics = auxiliary_loss.pretrain(
+        team.agent_networks,
+        state.auxiliary_state,
+        compute_outputs,
+        {group.name: _agent_inputs(steps.next_view, group, steps.reward.shape) for group in team.groups},
+        _alive_mask(batch),
+        batch.update_index,
+    )
+    team = eqx.tree_at(lambda t: t.agent_networks, team, agent_networks)
+    zeros = {name: jnp.zeros(()) for name in ("critic_loss", "value", "critic_gradient")}
+    return ValueDecompositionState(team, team, state.opt_state, state.num_updates, auxiliary_state), zeros | metrics
+
+
+def _alive_mask(batch: Batch) -> dict[str, Bool[Array, "time row agent"]]:
+    """Agents that are alive at steps of the batch, by group."""
+    return {name: alive & batch.mask[..., None] for name, alive in batch.steps.view.alive.items()}
 
 
 def _greedy_actions(q_values: Array, view: View, group_name: str) -> Int[Array, "time row agent"]:

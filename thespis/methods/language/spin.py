@@ -23,9 +23,9 @@ from jaxtyping import Array, Float
 from thespis.actors.lm_policy import generate_responses
 from thespis.core.records import Citation
 from thespis.data.feeds import LoggedEpisodes
-from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues, sum_over_tokens
+from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
-from thespis.learners.language.preference_losses import PreferenceLoss, SigmoidLoss
+from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss
 from thespis.learners.language.response_critics import NoCritic
 from thespis.nets.decoder import Decoder
 from thespis.runtime.keys import fold
@@ -35,7 +35,7 @@ class SPIN(LMOffline):
     """Self-play fine-tuning: prefers a dataset's responses to those of an earlier model, for multi-turn dialogues."""
 
     loss_type: PreferenceLoss = SigmoidLoss()
-    """Preference loss: SigmoidLoss, IPOLoss or HingeLoss."""
+    """Preference loss on log-ratios: SigmoidLoss, IPOLoss, HingeLoss, and others that ``dpo`` takes."""
     ref_sync_interval: int = eqx.field(static=True, default=200)
     """Updates between synchronizations of the opponent with the model; 0: the opponent never changes."""
     feed: LoggedEpisodes = eqx.field(static=True, default=LoggedEpisodes())
@@ -63,17 +63,16 @@ class SPIN(LMOffline):
             batch.reference, self.sampler, batch.dialogue_spec, prompts, fold(batch.key, "opponent")
         )
 
-        def ratio(said: Array) -> Float[Array, " row"]:
-            dialogues: Dialogues = single_turn_dialogues(prompts, said, alive)
-            log_ratio = (
-                dialogues.response_log_probs(model, self.sampler)[0]
-                - dialogues.response_log_probs(batch.reference, self.sampler)[0]
+        def scores(responses: Array) -> ResponseScores:
+            dialogues: Dialogues = single_turn_dialogues(prompts, responses, alive)
+            log_probs, ref_log_probs = (
+                dialogues.response_log_probs(source, self.sampler)[0] for source in (model, batch.reference)
             )
-            return sum_over_tokens(log_ratio, dialogues.response_mask)
+            return ResponseScores.from_dialogues(dialogues, log_probs, ref_log_probs)
 
-        dataset_ratio, opponent_ratio = ratio(batch.dialogues.responses[turn, rows]), ratio(opponent_responses)
+        dataset, opponent = scores(batch.dialogues.responses[turn, rows]), scores(opponent_responses)
         metrics = {
-            "accuracy": jnp.mean(dataset_ratio > opponent_ratio, dtype="float32"),
-            "margin": jnp.mean(dataset_ratio - opponent_ratio),
+            "accuracy": jnp.mean(dataset.log_ratio > opponent.log_ratio, dtype="float32"),
+            "margin": jnp.mean(dataset.log_ratio - opponent.log_ratio),
         }
-        return self.loss_type(dataset_ratio, opponent_ratio).mean(), metrics
+        return self.loss_type(dataset, opponent).mean(), metrics

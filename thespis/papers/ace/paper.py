@@ -13,7 +13,7 @@ from thespis.evaluation.run import Run
 from thespis.evidence.claims import MinimumScore, Superiority
 from thespis.evidence.continuous_control import LARGE_SAC, LARGE_STEPS, MUJOCO_ENVS, SMALL_SAC, SMALL_STEPS
 from thespis.evidence.measures import Measure, final_return, learning_curve_auc
-from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.learners.off_policy.causal_entropy import CausalEntropy, CausalEntropyState
 from thespis.learners.off_policy.dormant_reset import DormantReset
 from thespis.methods.online.sac import SAC
@@ -21,10 +21,10 @@ from thespis.methods.online.sac import SAC
 
 def _causal_weight_difference() -> Measure:
     def of(run: Run) -> Float[np.ndarray, " seed"]:
-        found = run.states.entropy
-        if not isinstance(found, CausalEntropyState):
+        entropy_state = run.states.entropy_state
+        if not isinstance(entropy_state, CausalEntropyState):
             return np.zeros(len(run.config["seeds"]))  # all weights are equal
-        weights = np.asarray(found.action_weights, np.float64)
+        weights = np.asarray(entropy_state.action_weights, np.float64)
         return weights[:, :NUM_JOINTS].mean(axis=1) - weights[:, NUM_JOINTS:].mean(axis=1)
 
     return Measure("weight of the actions that count less that of the others", of)
@@ -84,6 +84,30 @@ PAPER = Paper(
     "dimension has a linear effect on reward, and only linear effects are estimated. In locomotion, reward is a "
     "velocity that torques push in one direction. With equal weights, causal entropy is plain entropy, so the gain of "
     "its arm over SAC is likely chance.",
+    fidelity=(
+        Fidelity(
+            "causal effects", "DirectLiNGAM on observation, action and reward; the action's direct effects on reward"
+        ),
+        Fidelity(
+            "weights", "softmax of the effects times the number of dimensions, on log-densities in target and actor"
+        ),
+        Fidelity(
+            "regression of effects", "adaptive lasso", "least squares on what precedes reward in the causal order"
+        ),
+        Fidelity(
+            "samples of effects", "10,000 that were last collected, every 10,000 steps", "2,000 of batches, every 1,000"
+        ),
+        Fidelity(
+            "dormant neurons", "gradient norm below 5% of the layer's mean, at the last batch", "Adam's mean gradient"
+        ),
+        Fidelity("blending", "by the share of dormant neurons, between 0.1 and 0.8; actor, critics and targets"),
+        Fidelity(
+            "fresh networks", "orthogonal, others for critics and their targets", "initial ones, permuted; the same"
+        ),
+        Fidelity("reset interval", "100,000 updates of a million", "5,000 of 14,000"),
+        Fidelity("delay", "actor, temperature and targets at every second update", "at every update"),
+        Fidelity("networks", "three layers of 1,024 units, batches of 512", "two layers of 64 units, batches of 64"),
+    ),
     full=Trial(
         arms=_arms(LARGE_SAC, CausalEntropy(), DormantReset()),
         envs=MUJOCO_ENVS,

@@ -9,10 +9,13 @@ copy.
 
 Source: Hu et al., 2024, sections 2 and 3. Hyperparameters and learning rates are those of their code.
 
-Differs from it: embeddings are not pre-trained to predict observations, nor roles to be distinguishable; networks get
-the agent's index and not its last action; training sequences begin without memory; the target network has its own roles
-and GRU and is copied periodically; no gradient through the Polyak-averaged copy; k-means starts from distant points;
-one constant learning rate.
+Before the values, their code trains the embeddings to predict the next observation and the agent's index, for 120
+updates, and then the roles by the contrast alone, for 100: ``auxiliary_loss.num_embedding_updates`` and
+``auxiliary_loss.num_role_updates``, by default 0.
+
+Differs from it: networks get the agent's index and not its last action; training sequences begin without memory; the
+target network has its own roles and GRU and is copied periodically; no gradient through the Polyak-averaged copy;
+k-means starts from distant points; one constant learning rate.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ class Economy(eqx.Module):
 
     Brackets begin at ``bracket_cutoffs``, in units of income. The planner, whose observation is constant, chooses a
     rate for each bracket. Then workers, who observe their skill and the rates, choose among ``num_labor_levels``
-    amounts of labor, evenly spaced from 0 to ``max_labor``.
+    amounts of labor, evenly spaced from 0 to ``max_labor``. ``fixed_rates``: these rates hold whatever the planner
+    chooses.
     """
 
     skills: tuple[float, ...] = eqx.field(static=True, default=(1.0, 1.3, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0))
@@ -79,6 +80,7 @@ class Economy(eqx.Module):
     num_labor_levels: int = eqx.field(static=True, default=26)
     max_labor: float = eqx.field(static=True, default=2.5)
     welfare: SocialWelfare = InverseIncomeWelfare()
+    fixed_rates: tuple[float, ...] | None = eqx.field(static=True, default=None)
 
     @property
     def spec(self) -> EnvSpec:
@@ -97,7 +99,8 @@ class Economy(eqx.Module):
     def step(self, state: EconomyState, action: dict[str, Array], key: Key[Array, ""]) -> tuple[EconomyState, TimeStep]:
         """The planner's step, or the workers' step, after which all are rewarded."""
         working = state.time == 1
-        rates = jnp.where(working, state.tax_rates, action["planner"][0] / NUM_TAX_RATES)
+        chosen = action["planner"][0] / NUM_TAX_RATES if self.fixed_rates is None else jnp.array(self.fixed_rates)
+        rates = jnp.where(working, state.tax_rates, chosen)
         labor = action["worker"] * (self.max_labor / (self.num_labor_levels - 1))
         income, net_income, utility = self.settle_taxes(rates, labor)
         reward = jnp.where(working, self.welfare(income, net_income, utility), 0.0)

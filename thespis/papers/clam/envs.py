@@ -1,7 +1,7 @@
 """Repeated rock, paper, scissors against an opponent from a pool of scripts; the opponent is an episode parameter.
 
-Only the last round is observed, so the opponent can be identified only over time. A curriculum draws it:
-``DomainRandomization((("member", 0, 8),))``, or a smaller range.
+Only the last round is observed, so the opponent can be identified only over time. It is drawn at the start, or by a
+curriculum: ``DomainRandomization((("member", 0, 8),))``, or a smaller range.
 """
 
 from __future__ import annotations
@@ -43,17 +43,20 @@ class RockPaperScissors(eqx.Module):
 
     Each of the actions 0, 1, 2 beats the one before it: the reward is 1 for a win, -1 for a loss. The observation is
     the learner's and the opponent's last action. The opponent follows its script, but plays uniformly at random with
-    probability ``slip_prob``. Episodes are truncated after ``num_rounds`` rounds.
+    probability ``slip_prob``. Episodes are truncated after ``num_rounds`` rounds. ``member_visible``: the opponent is
+    observed, too, as a third number.
     """
 
     num_rounds: int = eqx.field(static=True, default=20)
     slip_prob: float = eqx.field(static=True, default=0.3)
+    member_visible: bool = eqx.field(static=True, default=False)
 
     @property
     def spec(self) -> EnvSpec:
         """Spaces, time limit and the opponent, random by default."""
         params = RockPaperScissorsParams(jnp.int32(RANDOM_MEMBER))
-        return EnvSpec("rivals", MultiDiscrete((4, 4)), Discrete(3), time_limit=self.num_rounds, params=params)
+        sizes = (4, 4, NUM_MEMBERS) if self.member_visible else (4, 4)
+        return EnvSpec("rivals", MultiDiscrete(sizes), Discrete(3), time_limit=self.num_rounds, params=params)
 
     def reset(self, params: RockPaperScissorsParams, key: Key[Array, ""]) -> tuple[RockPaperScissorsState, TimeStep]:
         """Starts before the first round."""
@@ -76,9 +79,14 @@ class RockPaperScissors(eqx.Module):
         reward = jnp.array([0.0, 1.0, -1.0])[(action - opponent_action) % 3]
         return next_state, self._time_step(next_state, reward)
 
+    def optimal_return(self) -> float:
+        """Expected return of a learner that knows the opponent."""
+        return self.num_rounds * (1 - self.slip_prob)
+
     def _time_step(self, match: RockPaperScissorsState, won: Float[Array, ""]) -> TimeStep:
         no = jnp.zeros((), bool)
-        return TimeStep(jnp.stack([match.own_action, match.opponent_action]), won, no, match.time >= self.num_rounds)
+        visible = [match.own_action, match.opponent_action] + ([match.member] if self.member_visible else [])
+        return TimeStep(jnp.stack(visible), won, no, match.time >= self.num_rounds)
 
 
 def scripted_action(state: RockPaperScissorsState) -> Int[Array, ""]:

@@ -20,6 +20,8 @@ MOVES = ((0, 0), (0, -1), (0, 1), (-1, 0), (1, 0))
 """Stay, left, right, up, down, as steps over rows and columns."""
 SWITCH_FEATURES = (-2, -1)
 """Indices of the observation's features for standing on the near switch and on the far switch."""
+ROOM_FEATURES = (-3, -2, -1)
+"""Those for the near switch, the far switch and the far room, of environments that show the room."""
 
 
 class TwoRoomsState(eqx.Module):
@@ -41,6 +43,8 @@ class TwoRooms(eqx.Module):
     num_agents: int = eqx.field(static=True, default=2)
     room_size: int = eqx.field(static=True, default=3)
     time_limit: int = eqx.field(static=True, default=40)
+    shows_room: bool = eqx.field(static=True, default=False)
+    """Whether an agent's observation ends with a feature for being in the far room: a subgoal that ends the task."""
 
     @property
     def num_columns(self) -> int:
@@ -56,12 +60,17 @@ class TwoRooms(eqx.Module):
     def spec(self) -> EnvSpec:
         """Specification of the environment: its spaces and its time limit."""
         num_cells = self.num_agents * self.room_size * self.num_columns
-        observation_space = Box((num_cells + len(SWITCH_FEATURES),), 0.0, 1.0)
+        num_features = len(ROOM_FEATURES if self.shows_room else SWITCH_FEATURES)
+        observation_space = Box((num_cells + num_features,), 0.0, 1.0)
         spaces = dict_space(walkers=observation_space), dict_space(walkers=Discrete(len(MOVES)))
         groups, privileged_space = (AgentGroup(GROUP, self.num_agents),), Box((num_cells,), 0.0, 1.0)
         return EnvSpec(
             "two-rooms", *spaces, time_limit=self.time_limit, privileged_space=privileged_space, groups=groups
         )
+
+    def optimal_return(self) -> float:
+        """Return of a team that reaches the far room in time, as it can from every start."""
+        return 1.0
 
     def reset(self, params: tuple[()], key: Key[Array, ""]) -> tuple[TwoRoomsState, TimeStep]:
         """Places every agent at random in the near room."""
@@ -87,17 +96,20 @@ class TwoRooms(eqx.Module):
     def _on_switch(self, place: Int[Array, "agent 2"]) -> Bool[Array, "agent 2"]:
         return jnp.all(place[:, None] == self.switch_positions, axis=-1)
 
-    def _time_step(self, state: TwoRoomsState, through: Bool[Array, ""]) -> TimeStep:
+    def _time_step(self, state: TwoRoomsState, success: Bool[Array, ""]) -> TimeStep:
         cells = jax.nn.one_hot(state.positions @ jnp.array([self.num_columns, 1]), self.room_size * self.num_columns)
         all_cells = jnp.stack([jnp.roll(cells, -i, axis=0).ravel() for i in range(self.num_agents)])
-        observation = jnp.concatenate([all_cells, self._on_switch(state.positions).astype("float32")], axis=1)
-        reward: Float[Array, ""] = through.astype("float32")
+        features = self._on_switch(state.positions).astype("float32")
+        if self.shows_room:
+            features = jnp.concatenate([features, 1.0 * (state.positions[:, 1:] > self.room_size)], axis=1)
+        observation = jnp.concatenate([all_cells, features], axis=1)
+        reward: Float[Array, ""] = success.astype("float32")
         outcome = AgentOutcome(jnp.broadcast_to(reward, (self.num_agents,)), jnp.zeros(self.num_agents, bool))
-        alive, truncated = jnp.ones(self.num_agents, bool), (state.time >= self.time_limit) & ~through
+        alive, truncated = jnp.ones(self.num_agents, bool), (state.time >= self.time_limit) & ~success
         return TimeStep(
             {GROUP: observation},
             reward,
-            through,
+            success,
             truncated,
             None,
             cells.ravel(),
@@ -108,3 +120,6 @@ class TwoRooms(eqx.Module):
 
 SMALL_TWO_ROOMS = TwoRooms(room_size=2, time_limit=24)
 """Rooms of four cells: a random policy succeeds in six episodes of a thousand."""
+
+SMALL_TWO_ROOMS_WITH_SUBGOALS = TwoRooms(room_size=2, time_limit=24, shows_room=True)
+"""Rooms of four cells, whose switches and far room can be subgoals."""

@@ -17,7 +17,7 @@ from thespis.evidence.continuous_control import (
     SMALL_STEPS,
 )
 from thespis.evidence.measures import final_return
-from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.td3 import TD3
 from thespis.papers.hypernetwork_q_policy.measures import action_gradient_cosine
@@ -74,6 +74,25 @@ PAPER = Paper(
     "large. Likely cause: nothing is left to gain. With one or two action dimensions and about forty thousand "
     "weights, a plain network's action gradient suffices for the best possible return; locomotion has more action "
     "dimensions. Checked again: the critic's code was reread and no error was found.",
+    fidelity=(
+        Fidelity("hypernetwork", "on the observation: three linear layers, each with two residual blocks after it"),
+        Fidelity("residual block", "input plus linear, ReLU, linear of its ReLU"),
+        Fidelity("generated network", "one hidden layer with ReLU; weights, biases, and gains that are added to 1"),
+        Fidelity("outputs of the hypernetwork", "uniform in ±0.05 (last layer ±0.008) at first, biases 0"),
+        Fidelity(
+            "layers of the hypernetwork", "uniform within 1 / sqrt(2 inputs) at first", "within 1 / (2 sqrt(inputs))"
+        ),
+        Fidelity(
+            "learning rate in SAC",
+            "5e-5 for hypernetwork critics, 3e-4 for actor, temperature and plain critics",
+            "1e-3 for all: the method has one learning rate",
+        ),
+        Fidelity(
+            "sizes", "256, 512 and 1,024 units, 256 generated; plain critics two layers of 256", "see the remarks"
+        ),
+        Fidelity("entropy coefficient in SAC", "fixed at 1 by default", "tuned"),
+        Fidelity("batches", "256", "64, for time"),
+    ),
     full=Trial(
         arms=(
             *_arm_pair("TD3", TD3(**LARGE_SETTINGS), HypernetworkCritic(), ConcatCritic()),

@@ -14,26 +14,35 @@ the start of these updates.
 Source: Tomar et al., 2022, algorithm 1 (on-policy) and algorithm 2 (off-policy); hyperparameters are those of the
 authors' code.
 
-Differs from it, on-policy: minibatches of a quarter of the rollout where theirs uses whole rollouts, actor and critic
-are trained on them jointly, and the critic's values are not clipped. Off-policy: the actor maximizes the minimum of the
-critics, theirs the first critic; the divergence is exact; the means and standard deviations themselves are not
-penalized.
+Theirs has separate critic steps (:attr:`MDPO.critic_epochs`), and whole rollouts as the actor's minibatches.
+
+Differs from it, on-policy: the gradient of the critic's own steps is clipped like that of the actor's, and truncated
+episodes bootstrap. Off-policy: the actor maximizes the minimum of the critics, theirs the first critic; the divergence
+is exact; the means and standard deviations themselves are not penalized.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import dataclasses
+from typing import Any, ClassVar
 
 import equinox as eqx
+from jaxtyping import Array, Key
 
 from thespis.core.feeds import RolloutFeed, WindowFeed
-from thespis.core.records import Citation, Number
+from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
+from thespis.critics.value_functions import critic_observation
 from thespis.data.feeds import Replay, Rollouts
 from thespis.learners.off_policy.trust_region import MirrorDescentStep, TrustRegion
+from thespis.learners.on_policy.actor_critic import ActorCriticNetwork, RolloutWithAdvantages
+from thespis.learners.on_policy.method import OnPolicyState
 from thespis.learners.on_policy.policy_regularizers import MirrorDescentKL, PolicyRegularizer
 from thespis.learners.optim.normalizers import ObsNormalizer, ReturnNormalizer, RewardNormalizer, RunningMeanStd
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac_v import SACV
+from thespis.objectives.statistics import masked_mean
+from thespis.objectives.value_losses import clipped_value_loss
+from thespis.runtime.keys import fold
 
 
 class MDPO(PPO):
@@ -45,6 +54,13 @@ class MDPO(PPO):
     obs_normalizer: ObsNormalizer | None = RunningMeanStd()
     reward_normalizer: RewardNormalizer | None = ReturnNormalizer()
     minibatch_size: int = eqx.field(static=True, default=512)
+    critic_epochs: int = eqx.field(static=True, default=0)
+    """Epochs of the critic's own gradient steps, after the actor's and with an optimizer of their own (0: the critic is
+    trained in the actor's steps). In the authors' code 5."""
+    critic_minibatch_size: int = eqx.field(static=True, default=128)
+    """Transitions per gradient step of the critic's own."""
+    value_clip_range: Number = 0.2
+    """Clip range of values in the critic's own steps, in units of normalized rewards."""
     feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=2048, num_envs=1))
 
     name: ClassVar[str] = "mdpo"
@@ -52,6 +68,43 @@ class MDPO(PPO):
         Citation("Mirror Descent Policy Optimization", "Tomar et al.", 2022, "arXiv:2005.09814"),
         *PPO.citations,
     )
+
+    def init_from(self, spec: EnvSpec, network: ActorCriticNetwork) -> OnPolicyState:
+        """Learner state that starts from ``network``; with separate critic steps it has two optimizer states."""
+        state = super().init_from(spec, network)
+        if not self.critic_epochs:
+            return state
+        return dataclasses.replace(state, opt_state=(state.opt_state, self.make_optimizer().init(network)))
+
+    def update(self, state: OnPolicyState, batch: Batch, key: Key[Array, ""]) -> tuple[OnPolicyState, Report]:
+        """Gradient steps of the trust-region problem on one rollout, then those of the critic."""
+        if not self.critic_epochs:
+            return super().update(state, batch, key)
+        actor_opt_state, critic_opt_state = state.opt_state
+        rollout = self.rollout_processor().compute_advantages(state.network, state.normalizer_states, batch)
+        actor_state, report = dataclasses.replace(self, vf_coef=0.0, critic_epochs=0).update(
+            dataclasses.replace(state, opt_state=actor_opt_state), batch, fold(key, "actor")
+        )
+        critic_state, metrics = self.update_minibatches(
+            OnPolicyState(actor_state.network, critic_opt_state, state.normalizer_states),
+            batch,
+            rollout,
+            self._critic_loss,
+            self.critic_epochs,
+            self.critic_minibatch_size,
+            fold(key, "critic"),
+        )
+        opt_states = (actor_state.opt_state, critic_state.opt_state)
+        report = report.with_metrics({"critic_loss": metrics["critic_loss"]})
+        return dataclasses.replace(critic_state, opt_state=opt_states), report
+
+    def _critic_loss(
+        self, network: ActorCriticNetwork, data: RolloutWithAdvantages, memory: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        observation = critic_observation(data.privileged, data.view.observation)
+        value, _ = network.values(memory, observation, data.is_first)
+        loss = masked_mean(clipped_value_loss(value, data.value, data.target, self.value_clip_range), data.alive)
+        return loss, {"critic_loss": loss}
 
 
 class OffPolicyMDPO(SACV):

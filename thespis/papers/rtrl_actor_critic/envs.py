@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Box, Discrete
+from thespis.envs.cue_task import CueTask
 
 NORTH, EAST, SOUTH, WEST = range(4)
 CORRECT_REWARD, WRONG_REWARD = 4.0, -0.1
@@ -68,6 +69,10 @@ class TMaze(eqx.Module):
         )
         state = TMazeState(position, state.time + 1, state.goal_north)
         return state, TimeStep(self._observe(state, key), reward, turned, (state.time >= self.time_limit) & ~turned)
+
+    def cue_task(self) -> CueTask:
+        """The side of the goal matters at the end of the corridor."""
+        return CueTask(self.corridor_length, EAST, 2, lambda state: state.goal_north.astype("int32"))
 
     def _observe(self, state: TMazeState, key: Key[Array, ""]) -> Float[Array, " size"]:
         start = jnp.where(state.goal_north, jnp.array([0.0, 1.0, 1.0]), jnp.array([1.0, 1.0, 0.0]))

@@ -5,8 +5,8 @@ penalty, so that it continues to make the same errors; afterwards every attempt 
 - r_{i-1})`, which includes its progress, with a small KL penalty on all attempts. Each attempt has the advantage of its
 own reward over those of the other dialogues with the same question.
 
-Source: Kumar et al., 2024, stages I and II. Not verified: alpha and the KL coefficients, which the paper's appendix
-has.
+Source: Kumar et al., 2024, stages I and II. Alpha is 10, and the KL coefficients are 0.01 and, for first attempts in
+the first stage, 0.1, as for mathematics in the paper (for programs the latter is 0.25).
 
 The rewards are a feedback, ``--feedback attempt-progress`` (:mod:`thespis.papers.score.attempt_progress`); without it
 this method learns from those of the environment.

@@ -59,8 +59,8 @@ PAPER = Paper(
     ),
     remarks="The task is the sum of two one-digit numbers, with a two-layer decoder pretrained on a demonstrator that "
     "errs in 3 of 10 first attempts, in place of mathematics with Gemini. Alpha (10) and the KL coefficients (0.01 and "
-    "0.1) were not checked against the paper's appendix, which was not available. Half of the updates are the first "
-    "stage. An attempt is credited with its own reward alone: if the first were credited with the reward of the "
+    "0.1) are those of the paper for mathematics, as a reimplementation quotes its table. Half of the updates are the "
+    "first stage. An attempt is credited with its own reward alone: if the first were credited with the reward of the "
     "second, errors would be rewarded, as alpha is above 1. Accuracies are those of the greedy policy. One gradient "
     "step per batch was chosen after looking at one seed: with four, SCoRe lost in the second stage what it had "
     "learned in the first. Supervised learning from corrections is not compared. Not shown: that its second attempts "

@@ -28,10 +28,10 @@ from jaxtyping import Array, Float, Int
 from thespis.actors.lm_policy import generate_responses
 from thespis.core.records import Citation, Number
 from thespis.data.feeds import PreferencePairs
-from thespis.learners.language.dialogues import single_turn_dialogues, sum_over_tokens, with_critic_observation
+from thespis.learners.language.dialogues import single_turn_dialogues, with_critic_observation
 from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
-from thespis.learners.language.preference_losses import PreferenceLoss, SigmoidLoss
+from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss
 from thespis.learners.language.response_critics import TurnAdvantageCritic
 from thespis.nets.decoder import Decoder
 from thespis.objectives.statistics import masked_mean
@@ -78,15 +78,17 @@ class SWEET(LMOffline):
         key, count = fold(batch.key, "pair"), rows.shape
         low, high = jax.random.randint(key, (2, *count), jnp.array([[0], [middle]]), jnp.array([[middle], [last + 1]]))
 
-        def evaluate_candidate(place: Int[Array, " row"]) -> tuple[Float[Array, " row"], Float[Array, ""]]:
+        def evaluate_candidate(place: Int[Array, " row"]) -> tuple[ResponseScores, Float[Array, ""]]:
             dialogues = single_turn_dialogues(prompts, responses[rows, place], alive)
-            log_prob = dialogues.response_log_probs(model, self.sampler)[0]
-            log_ratio = log_prob - dialogues.response_log_probs(batch.reference, self.sampler)[0]
-            return sum_over_tokens(log_ratio, dialogues.response_mask), masked_mean(log_prob, dialogues.response_mask)
+            log_prob, ref_log_prob = (
+                dialogues.response_log_probs(source, self.sampler)[0] for source in (model, batch.reference)
+            )
+            likelihood = masked_mean(log_prob, dialogues.response_mask)
+            return ResponseScores.from_dialogues(dialogues, log_prob, ref_log_prob), likelihood
 
         (better, likelihood), (worse, _) = evaluate_candidate(high), evaluate_candidate(low)
         metrics = {
-            "accuracy": jnp.mean(better > worse, dtype="float32"),
+            "accuracy": jnp.mean(better.log_ratio > worse.log_ratio, dtype="float32"),
             "merit_gap": jnp.mean(advantages[rows, high] - advantages[rows, low]),
         }
         return self.loss_type(better, worse).mean() - self.nll_coef * likelihood, metrics

@@ -1,0 +1,47 @@
+"""Fixed set of tasks: as many different beginnings as it says, the rules of the task, and a name of its own."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from thespis.envs.text.countdown import Countdown
+from thespis.envs.text.fixed_tasks import FixedTasks
+from thespis.envs.text.task import TextEnv
+from thespis.runtime.keys import seed_key
+
+TASK = Countdown(num_numbers=2, max_turns=2, demonstrator_noise=0.0)
+
+
+def openings(num_tasks, num_episodes, seed):
+    """First messages of episodes, as a set."""
+    task = FixedTasks(TASK, num_tasks)
+    keys = jax.random.split(seed_key(seed), num_episodes)
+    return {tuple(row) for row in np.asarray(jax.jit(jax.vmap(lambda key: task.init(key)[1]))(keys)).tolist()}
+
+
+def test_episodes_begin_in_one_of_the_initial_states():
+    few = openings(5, 300, 0)
+    assert 2 <= len(few) <= 5 and few == openings(5, 300, 1), "all of the set are drawn, and it is always the same"
+    assert len(openings(200, 300, 0)) > 50
+    alone = [openings(1, 3, seed) for seed in range(3)]
+    assert len(alone[0]) == 1 and alone[0] == alone[1] == alone[2] and alone[0] <= few
+
+
+def test_rules_and_demonstrator_are_those_of_the_task():
+    task, key = FixedTasks(TASK, 3), seed_key(2)
+    state, _ = task.init(key)
+    response = task.demonstrator_response(state, key)
+    assert (response == TASK.demonstrator_response(state, key)).all()
+    (after, outcome), (expected_after, expected) = task.step(state, response, key), TASK.step(state, response, key)
+    for a, b in zip(jax.tree.leaves((after, outcome)), jax.tree.leaves((expected_after, expected)), strict=True):
+        assert (a == b).all()
+    assert outcome.reward == 1 and outcome.terminated
+    wrong = jnp.full_like(response, 0)
+    assert task.step(state, wrong, key)[1].reward == 0
+
+
+def test_environments_of_other_sets_have_other_names():
+    names = {TextEnv(FixedTasks(TASK, n)).spec.name for n in (3, 4)} | {TextEnv(TASK).spec.name}
+    assert len(names) == 3
