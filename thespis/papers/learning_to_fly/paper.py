@@ -66,11 +66,12 @@ PAPER = Paper(
     "with the authors' craft and steps, is the full one. Flights are judged by the weights at which the "
     "curriculum ends, as in the authors' ablations. Of the three ablations in the claim, the headline is that "
     "of the curriculum; the other two are context. Without the curriculum the weights are the initial ones "
-    "throughout, as in the authors' ablation; training with the final ones from the start is not compared. In "
-    "the authors' runs of 300,000 steps they grow twice; here they grow until the bounds. Stored rewards are "
-    "not computed again when the weights grow. The transfer to a real craft cannot be tested here. Shown: "
-    "that the curriculum helps and, in context, that with growing weights the action history and the critics' "
-    "full state do. With weights that grow only twice the history made no difference on ten tuning seeds.",
+    "throughout, as in the authors' ablation. The final weights from the start are not in the trial; on ten "
+    "tuning seeds 83% of the flights crashed that were trained with them, and the mean return was -17. In the "
+    "authors' runs of 300,000 steps they grow twice; here they grow until the bounds. Stored rewards are not "
+    "computed again when the weights grow. The transfer to a real craft cannot be tested here. Shown: that "
+    "the curriculum helps and, in context, that with growing weights the action history and the critics' full "
+    "state do. With weights that grow only twice the history made no difference on ten tuning seeds.",
     fidelity=(
         Fidelity("evaluation", "ablations are flown with the weights at which the curriculum ends: 40, 1 and 1"),
         Fidelity(
