@@ -52,6 +52,7 @@ PAPER = Paper(
             Comparison("adversary", "silent sender", final_return()),
             NotApplicable("a learner can be controlled after its training", "a trigger in the messages of a test"),
         ),
+        first_seed=20,
     ),
     remarks="One environment step is a whole training: PPO on CartPole with 12 updates of 256 steps and a network of "
     "16 units. The sender is a network of 8 units that sends two numbers of at most 2 pi. It learns from 20 "
@@ -59,11 +60,12 @@ PAPER = Paper(
     "score is the mean return per rollout, at most 32, over the whole training of 16 learners that were not used in "
     "the sender's training. Each seed of a sender has learners of its own, the same for all senders of this seed. An "
     "earlier trial by the first protocol had 3 seeds, learners that trained for more than twice as long and were the "
-    "same for all seeds, and claims against fixed thresholds. The rival of the headline is a random sender, whose "
-    "messages already cost a learner something; its share of the way is from a silent sender to the trained one. On "
-    "tuning seeds the adversary left its learners at the return of their first update. All learners have the same "
-    "settings; the paper also varies them. Two of the paper's three aims are tried. Not tried: a sender that controls "
-    "the learner after its training; Pendulum, Reacher and Breakout.",
+    "same for all seeds, and claims against fixed thresholds. The seeds are a fresh block: the copy of the bench's "
+    "negative control had been changed after the declaration of a first trial on seeds 0 to 19. The rival of the "
+    "headline is a random sender, whose messages already cost a learner something; its share of the way is from a "
+    "silent sender to the trained one. On tuning seeds the adversary left its learners at the return of their first "
+    "update. All learners have the same settings; the paper also varies them. Two of the paper's three aims are "
+    "tried. Not tried: a sender that controls the learner after its training; Pendulum, Reacher and Breakout.",
     fidelity=(
         Fidelity("message", "the hyperbolic tangent of the sender's output times 2 pi, appended to the observation"),
         Fidelity("size of the message", "two numbers"),
