@@ -260,6 +260,19 @@ def test_the_figure_names_claims_that_compare_no_pairs():
     assert "headline, shown: the parameters of A and B agree: 2.5e-08" in figure and "human" not in figure
 
 
+def test_the_figure_says_how_large_a_mean_beyond_its_axis_is():
+    finding = {"kind": "headline", "claim": "A is above B", "verdict": "shown", "estimate": None}
+
+    def draw(effect):
+        row = {"env": ENV, "effect": effect, "effect_interval": [effect - 1, effect + 1], "deviation": 1.0}
+        envs = [row | {"differences": [effect] * 6}]
+        return plot_paired_record(
+            {"id": "made-up", "verdict": "shown", "findings": [finding | {"envs": envs}]}, "svg"
+        ).decode()
+
+    assert ">11.5<" in draw(11.5) and ">-11.5<" in draw(-11.5).replace("\u2212", "-") and ">3.5<" not in draw(3.5)
+
+
 def test_the_record_its_figure_and_its_page(outcome, tmp_path):
     written = record.make_paired_record(PAPER, False, outcome, None)
     path = record.write_record(tmp_path, written, plot_paired_record(written))

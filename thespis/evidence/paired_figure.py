@@ -25,8 +25,8 @@ def plot_paired_record(record: dict[str, Any], image_format: str = "svg") -> byt
     """The figure of a paired trial's record as bytes of an ``svg`` or ``png``.
 
     For each claim a row for each environment: a dot for every pair, the mean with its 95% interval, positive where the
-    first arm is better. Within the grey band arms count as level. What lies beyond the axis is drawn at its end. Claims
-    that compare no pairs have a line of text, with their estimate.
+    first arm is better. Within the grey band arms count as level. What lies beyond the axis is drawn at its end, a mean
+    as an arrow with its value. Claims that compare no pairs have a line of text, with their estimate.
     """
     findings = [finding for finding in record["findings"] if finding["envs"] or finding["estimate"] is not None]
     titles = [_title(finding) for finding in findings]
@@ -80,7 +80,20 @@ def _draw_row(axes: Any, y: float, verdict: str, estimate: dict[str, Any], limit
     if estimate["effect"] is not None:
         low, high = np.clip(estimate["effect_interval"], -limit, limit)
         axes.plot([low, high], [y, y], color=color, linewidth=2.2)
-        axes.plot([np.clip(estimate["effect"], -limit, limit)], [y], "D", color=color, markersize=6)
+        effect, shown = estimate["effect"], float(np.clip(estimate["effect"], -limit, limit))
+        axes.plot([shown], [y], "D" if shown == effect else "<>"[effect > 0], color=color, markersize=6)
+        if shown != effect:
+            side = -1 if effect > 0 else 1
+            axes.annotate(
+                f"{effect:.1f}",
+                (shown, y),
+                (side * 8, 0),
+                textcoords="offset points",
+                ha="right" if effect > 0 else "left",
+                va="center",
+                fontsize=8,
+                color=color,
+            )
 
 
 def _in_deviations(estimate: dict[str, Any]) -> np.ndarray:
