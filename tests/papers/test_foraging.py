@@ -12,11 +12,11 @@ import pytest
 from thespis.core.laws.components import check_environment
 from thespis.core.records import Critique, Report
 from thespis.data.feeds import Replay
-from thespis.envs.compiled.foraging import PATCHES, Foraging, ForagingState
+from thespis.envs.compiled.foraging import PATCHES, ForagingEnv, ForagingState
 from thespis.evaluation.run import Run
 from thespis.evidence.multi_goal import harvest_shares, num_neglected_patches
 
-ENV_NAME = "thespis.envs.compiled.foraging:Foraging"
+ENV_NAME = "thespis.envs.compiled.foraging:ForagingEnv"
 
 
 def reference_step(food, action, env):
@@ -67,10 +67,10 @@ class ForagerRun(Run):
 
     @property
     def states(self):
-        return self.method.init(Foraging().spec, jax.random.key(0))
+        return self.method.init(ForagingEnv().spec, jax.random.key(0))
 
 
-@pytest.mark.parametrize("env", [Foraging(), Foraging(patch_radius=0.5, growth=0.05, is_aimed=True)])
+@pytest.mark.parametrize("env", [ForagingEnv(), ForagingEnv(patch_radius=0.5, growth=0.05, is_aimed=True)])
 def test_every_step_matches_the_reference(env):
     check_environment(env)
     rng = np.random.default_rng(0)
@@ -86,15 +86,15 @@ def test_every_step_matches_the_reference(env):
 
 
 def test_starts_are_uniform():
-    foods = jax.vmap(lambda key: Foraging().reset((), key)[0].food)(jax.random.split(jax.random.key(0), 2_000))
+    foods = jax.vmap(lambda key: ForagingEnv().reset((), key)[0].food)(jax.random.split(jax.random.key(0), 2_000))
     np.testing.assert_allclose(foods.mean(axis=0), 0.5, atol=0.03)
     np.testing.assert_allclose(foods.std(axis=0), 12**-0.5, rtol=0.1)
 
 
 def test_aimed_actions_are_relative_to_the_best_patch():
     food, offset = jnp.array([0.2, 0.1, 0.9, 0.4]), jnp.array([0.1, -0.2])
-    aimed = dataclasses.replace(Foraging(), is_aimed=True).harvest(food, offset)
-    np.testing.assert_allclose(aimed, Foraging().harvest(food, offset + jnp.array(PATCHES[2])), rtol=1e-6)
+    aimed = dataclasses.replace(ForagingEnv(), is_aimed=True).harvest(food, offset)
+    np.testing.assert_allclose(aimed, ForagingEnv().harvest(food, offset + jnp.array(PATCHES[2])), rtol=1e-6)
 
 
 def test_neglected_patches_of_known_policies():

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from thespis.core.contracts import Mode
-from thespis.envs.compiled.foraging import Foraging
+from thespis.envs.compiled.foraging import ForagingEnv
 from thespis.envs.compiled.multi_goal import GOAL_RADIUS, GOALS, MultiGoal, squared_goal_distances
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
@@ -70,7 +70,7 @@ def goal_visit_shares(run: Run, num_episodes: int) -> Float[np.ndarray, "seed go
 
 
 def num_neglected_patches(num_episodes: int = 20) -> Measure:
-    """Number of patches of :class:`Foraging`, 0 to 4, from which greedy play takes less than 5% of what grows there."""
+    """Number of patches of :class:`ForagingEnv`, 0 to 4, from which greedy play takes less than 5% of the growth."""
 
     def count_patches(run: Run) -> Float[np.ndarray, " seed"]:
         return (harvest_shares(run, num_episodes) < MIN_HARVEST_SHARE).sum(axis=1).astype(np.float64)
@@ -80,9 +80,9 @@ def num_neglected_patches(num_episodes: int = 20) -> Measure:
 
 
 def harvest_shares(run: Run, num_episodes: int) -> Float[np.ndarray, "seed patch"]:
-    """Mean harvest per step of greedy play from each patch of :class:`Foraging`, as a share of its growth."""
+    """Mean harvest per step of greedy play from each patch of :class:`ForagingEnv`, as a share of its growth."""
     env = make_compiled(run.config["env"])
-    assert isinstance(env, Foraging)
+    assert isinstance(env, ForagingEnv)
     seeds = run.config["seeds"]
     episodes = play_episodes(
         run.method,

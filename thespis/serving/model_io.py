@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from thespis.language.engine import GenerationConfig
 from thespis.language.local_engine import LocalEngine, load_engine
 from thespis.language.templating import TemplateFormatter
 from thespis.language.tokenizer import word_tokenizer
-from thespis.runtime.cache import cache_path
+from thespis.runtime.cache import cache_path, write_once
 from thespis.training.method_setup import LMFeedback, LMMethod
 
 _WORD_TEMPLATE = (
@@ -162,10 +160,5 @@ def resolve_initial_model(method: Any) -> Any:
     for leaf in jax.tree.leaves(merge_adapters(_lm_policy(run, None).model)):
         digest.update(np.asarray(leaf).tobytes())
     cached = cache_path("runs", digest.hexdigest()[:16])
-    if not cached.exists():
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cached.parent) as temporary:
-            checkpoint = export_checkpoint(run, Path(temporary) / "made")
-            with contextlib.suppress(OSError):  # another process has already written it
-                checkpoint.rename(cached)
+    write_once(cached, lambda directory: export_checkpoint(run, directory))
     return dataclasses.replace(method, model=str(cached))  # pyright: ignore[reportArgumentType]

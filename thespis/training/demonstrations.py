@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -26,6 +25,7 @@ from thespis.envs.host.text_env import StringVectorEnv
 from thespis.language import hf_weights
 from thespis.language.tokenizer import word_tokenizer
 from thespis.learners.language.model_init import ModelInit, init_tiny_model, pretrain
+from thespis.runtime.cache import write_once
 from thespis.runtime.keys import fold, indexed_keys, seed_key
 
 NUM_HOST_ENVS = 64
@@ -59,14 +59,12 @@ def pretrain_tiny_model(origin: ModelInit, spec: EnvSpec, examples: tuple[Any, .
     """Train a tiny model on demonstrations and write it into the cache."""
     train = functools.partial(pretrain, config=origin.pretrain_config)
     model, _ = jax.jit(train)(init_tiny_model(origin, spec), *examples[:3], fold(seed_key(0), "lesson"))
-    directory = origin.directory(spec)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
-        staging = Path(temporary) / "made"
-        hf_weights.save_pretrained(model, staging)
-        word_tokenizer(spec.action_space.vocabulary.words).save(staging)  # pyright: ignore
-        with contextlib.suppress(OSError):  # another process was quicker
-            staging.rename(directory)
+
+    def save(directory: Path) -> None:
+        hf_weights.save_pretrained(model, directory)
+        word_tokenizer(spec.action_space.vocabulary.words).save(directory)  # pyright: ignore
+
+    write_once(origin.directory(spec), save)
 
 
 def demonstration_returns(env: Any, num_dialogues: int, seed: int = 0) -> tuple[Array, Array, Array, Array]:

@@ -27,7 +27,7 @@ class ForagingState(eqx.Module):
     time: Int[Array, ""]
 
 
-class Foraging(eqx.Module):
+class ForagingEnv(eqx.Module):
     """Foraging environment: a point in a square harvests from four patches that regrow.
 
     The observation is the food of every patch, in [0, 1] and uniform at the start. An action is a position in the

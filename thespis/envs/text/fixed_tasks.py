@@ -37,7 +37,7 @@ class FixedTasks(eqx.Module):
         return self.task.init(fold(seed_key(0), "fixed", index))
 
     def step(self, state: PyTree, response: Int[Array, " response"], key: Key[Array, ""]) -> tuple[PyTree, TaskStep]:
-        """Step the task."""
+        """The task's next state, and what the environment answers."""
         return self.task.step(state, response, key)
 
     def demonstrator_response(self, state: PyTree, key: Key[Array, ""]) -> Int[Array, " response"]:

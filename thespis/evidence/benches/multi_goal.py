@@ -11,7 +11,7 @@ import dataclasses
 from typing import Any
 
 from thespis.data.feeds import Replay
-from thespis.envs.compiled.foraging import Foraging
+from thespis.envs.compiled.foraging import ForagingEnv
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import final_return, learning_curve_auc
@@ -21,7 +21,7 @@ from thespis.evidence.paper import Arm
 from thespis.learners.off_policy.temperature import FixedTemperature
 from thespis.methods.online.sac import SAC
 
-FORAGING, AIMED_FORAGING = (Foraging(patch_radius=0.17, is_aimed=is_aimed) for is_aimed in (False, True))
+FORAGING, AIMED_FORAGING = (ForagingEnv(patch_radius=0.17, is_aimed=is_aimed) for is_aimed in (False, True))
 """Foraging, and the same with actions relative to the best patch: nothing has to be chosen."""
 FORAGING_ENV, AIMED_FORAGING_ENV = (f"{__name__}:{name}" for name in ("FORAGING", "AIMED_FORAGING"))
 STEPS = 8_000

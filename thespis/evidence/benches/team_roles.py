@@ -9,31 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from thespis.critics.mixers import MonotonicMixer
-from thespis.data.feeds import Replay
 from thespis.evidence.bench import Bench, Symptom
 from thespis.evidence.benches.cooperative_teams import missed_share
-from thespis.evidence.benches.team_actions import OptimalHeadroom
+from thespis.evidence.benches.team_actions import BASELINE, OptimalHeadroom
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import final_return, learning_curve_auc, mean_metric
 from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
-from thespis.methods.multi_agent.qmix import QMIX
 
 ROOMS_ENV = "thespis.papers.gmah.envs:SMALL_TWO_ROOMS_WITH_SUBGOALS"
 STEPS = 25_000
 
-BASELINE = QMIX(
-    mixer=MonotonicMixer(16, (32,)),
-    hidden_sizes=(64,),
-    learning_rate=1e-3,
-    discount=0.9,
-    target_update_interval=50,
-    epsilon_decay_updates=1_500.0,
-    feed=Replay(
-        buffer_size=30_000, batch_size=16, learning_starts=1_000, update_interval=2, sequence_length=5, num_envs=8
-    ),
-)
 _COPY = dataclasses.replace(BASELINE, learning_rate=1.0001e-3)
 _MYOPIC = dataclasses.replace(BASELINE, discount=0.0)
 

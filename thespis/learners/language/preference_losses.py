@@ -7,6 +7,7 @@ A loss sees what the policy and the reference make of both dialogues of a pair, 
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -105,10 +106,8 @@ class AlphaLink(DivergenceLink):
 class PreferenceLoss(eqx.Module):
     """Slot: the loss of a preference between two dialogues."""
 
-    @property
-    def needs_reference(self) -> bool:
-        """Whether the loss uses the reference model; if not, none is stored or evaluated."""
-        return True
+    needs_reference: ClassVar[bool] = True
+    """Whether the loss uses the reference model; if not, none is stored or evaluated."""
 
     @abc.abstractmethod
     def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
@@ -207,16 +206,7 @@ class RegressionLoss(PreferenceLoss):
         )
 
 
-class _ReferenceFreeLoss(PreferenceLoss):
-    """Base of losses without a reference model."""
-
-    @property
-    def needs_reference(self) -> bool:
-        """No."""
-        return False
-
-
-class SimPOLoss(_ReferenceFreeLoss):
+class SimPOLoss(PreferenceLoss):
     """SimPO loss (Meng et al. 2024): a margin between log-probabilities per token, without a reference."""
 
     beta: Number = 2.0
@@ -224,16 +214,20 @@ class SimPOLoss(_ReferenceFreeLoss):
     margin: Number = 0.5
     """Margin that chosen dialogues should have, at least 0: the paper's gamma divided by beta."""
 
+    needs_reference: ClassVar[bool] = False
+
     def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """DPO's loss on the difference of mean log-probabilities, minus the margin."""
         return preferences.dpo_loss(chosen.mean_log_prob - self.margin, rejected.mean_log_prob, self.beta)
 
 
-class ORPOLoss(_ReferenceFreeLoss):
+class ORPOLoss(PreferenceLoss):
     """ORPO loss (Hong et al. 2024): likelihood of the chosen dialogue and its odds against the rejected one."""
 
     odds_weight: Number = 0.1
     """Weight of the odds, above 0: the paper's lambda."""
+
+    needs_reference: ClassVar[bool] = False
 
     def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """See :func:`thespis.objectives.preferences.odds_ratio_loss`."""
@@ -241,13 +235,15 @@ class ORPOLoss(_ReferenceFreeLoss):
         return self.odds_weight * odds - chosen.mean_log_prob
 
 
-class CPLLoss(_ReferenceFreeLoss):
+class CPLLoss(PreferenceLoss):
     """CPL loss (Hejna et al. 2023): log-probabilities as advantages, compared between the two dialogues."""
 
     alpha: Number = 0.1
     """Scale of log-probabilities, above 0."""
     bias: Number = 0.5
     """Weight of the rejected dialogue, above 0 and at most 1: below 1 both must not become unlikely."""
+
+    needs_reference: ClassVar[bool] = False
 
     def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """DPO's loss on log-probabilities in place of log-ratios, the rejected ones weighted."""

@@ -44,7 +44,7 @@ PAPER = Paper(
         "thespis.actors.mixture_of_experts:MixtureOfExperts",
         "thespis.actors.mixture_of_experts:SquashedNormalMixture",
         "thespis.methods.online.sac:SAC",
-        "thespis.envs.compiled.foraging:Foraging",
+        "thespis.envs.compiled.foraging:ForagingEnv",
     ),
     command="thespis train sac --env Pendulum-v1 --set policy_head=MixtureOfExperts policy_head.routing=winner",
     miniature=BENCH.trial(
