@@ -98,6 +98,7 @@ LONG = {
     "teams",
     "tune",
     "using-methods",
+    "viewer",
     "goals-and-tasks",
     "workers",
     "string-environments",

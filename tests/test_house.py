@@ -38,7 +38,7 @@ LAYERS = (
     {"train_run"},
     {"api"},
     {"sweeps"},
-    {"benchmark", "evidence", "papers"},
+    {"benchmark", "evidence", "papers", "viewer"},
     {"cli"},
 )
 """Subpackages from the bottom up: each imports only lower layers and its own."""

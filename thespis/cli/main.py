@@ -30,6 +30,7 @@ from thespis.cli.commands.doctor import DoctorCommand
 from thespis.cli.commands.evaluate import EvaluateCommand
 from thespis.cli.commands.exploitability import ExploitabilityCommand
 from thespis.cli.commands.export import ExportCommand
+from thespis.cli.commands.label import LabelCommand
 from thespis.cli.commands.list import ListCommand
 from thespis.cli.commands.new import NewCommand
 from thespis.cli.commands.papers import PapersCommand
@@ -44,6 +45,7 @@ from thespis.cli.commands.stages import StagesCommand
 from thespis.cli.commands.sweep import SweepCommand
 from thespis.cli.commands.train import TrainCommand
 from thespis.cli.commands.tune import TuneCommand
+from thespis.cli.commands.view import ViewCommand
 from thespis.cli.output import Command, CommandOutput, open_output, print_stderr
 from thespis.cli.trust_flags import env_module
 from thespis.core.errors import DamagedCheckpointWarning, DownloadWarning, UserError
@@ -65,6 +67,8 @@ COMMANDS: dict[str, type] = {
     "chat": ChatCommand,
     "report": ReportCommand,
     "record": RecordCommand,
+    "view": ViewCommand,
+    "label": LabelCommand,
     "collect": CollectCommand,
     "export": ExportCommand,
     "serve": ServeCommand,

@@ -35,7 +35,10 @@ _TABLE = {
         "thespis.papers.ensemble_categorical_rl.own_replay:MemberReplay"
     ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
-    "thespis.feedback.preference_queries:Labeller": "SyntheticTeacher",
+    "thespis.feedback.preference_queries:Labeller": """
+        SyntheticTeacher
+        thespis.feedback.preference_labels:RecordedLabels
+    """,
     "thespis.feedback.preference_queries:QuerySelection": "UniformQueries DisagreementQueries",
     "thespis.data.hindsight:GoalStrategy": "HindsightFuture HindsightFinal",
     "thespis.critics.critic_inputs:CriticInput": "LocalObs GlobalState GlobalStateAction",

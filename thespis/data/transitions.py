@@ -52,6 +52,20 @@ def flatten_columns(space: Space, name: str, value: Any) -> Columns:
     return {} if value is None else {name: np.asarray(value)}
 
 
+def unflatten_columns(space: Space, name: str, columns: Columns) -> Any:
+    """The tree whose columns :func:`flatten_columns` has made, with any leading axes.
+
+    Raises ``UserError`` if a column is missing.
+    """
+
+    def leaf(space: Space, name: str, columns: Columns) -> np.ndarray:
+        if name not in columns:
+            raise UserError(f"there is no column {name!r}; there are: {', '.join(sorted(columns)) or 'none'}")
+        return columns[name]
+
+    return _parse_tree(space, name, columns, leaf)
+
+
 def validate_columns(spec: EnvSpec, columns: Columns) -> None:
     """Raise ``UserError`` unless the columns are complete, of one length, and within their spaces."""
     _parse_columns(spec, columns)

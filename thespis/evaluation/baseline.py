@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, Mode
-from thespis.core.records import View
+from thespis.core.records import Critique, Transition, View
 from thespis.core.spaces import AgentGroup, Space, map_groups, random_action
 from thespis.envs.return_bounds import return_bounds
 from thespis.evaluation.rollout import Actor, play_episodes
@@ -52,6 +52,10 @@ class RandomPolicy(eqx.Module):
 
         keys: Any = {group.name: fold(key, group.name) for group in self.groups} if self.groups else key
         return map_groups(self.groups, self.action_space, sample, view.action_mask, keys), memory, {}
+
+    def judge(self, state: PyTree, episode: Transition) -> Critique:
+        """No estimates: there is no critic."""
+        return Critique()
 
 
 def random_baseline(make_envs: Callable[[int], HostEnvironment], seeds: list[int], num_episodes: int) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 An episode record is an ``.npz`` of columns ``[time]``: ``observation`` and ``action`` (parts of trees as
 ``observation/name``; actions in the environment's units), ``reward``, ``terminated``, ``truncated``, and those of the
 critic's outputs that exist: ``value``, ``advantage``, ``spread``, ``words``. ``about`` is a JSON text with the version
-of the format and the origin of the episode.
+of the format and the origin of the episode; in text environments also the turns of the dialogue. Beside it stand the
+images of its states, if there are any (:mod:`thespis.evaluation.episode_frames`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import PyTree
@@ -27,11 +29,13 @@ from thespis.envs import registry
 from thespis.envs.host.factory import is_preprocessed, make_registered
 from thespis.envs.host.formatters import TokenizedEnv
 from thespis.evaluation import conversation, video
+from thespis.evaluation.episode_frames import frames_path, write_frames
 from thespis.evaluation.rollout import play_episodes
 from thespis.nets.cnn import is_channels_first
 from thespis.runtime import disk
 
 RECORD_FORMAT = 1
+_IMAGE_HEIGHT = 240  # pixels of a frame made of an image observation, about
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +59,19 @@ class EpisodeRecording:
         )
 
     @property
+    def state_frames(self) -> video.Frames:
+        """An image of the state at every step, and the last one if it was drawn; empty if there are no images.
+
+        Of environments that do not render, image observations are shown.
+        """
+        if self.renderer.startswith("rendered"):
+            return self.frames
+        observations = self.transitions.view.observation
+        if not _is_image(self.spec):
+            return []
+        return [video.observation_frame(image, _IMAGE_HEIGHT) for image in _shown_images(np.asarray(observations))]
+
+    @property
     def episode_return(self) -> float:
         """The undiscounted sum of rewards."""
         return float(np.sum(self.transitions.reward))
@@ -67,8 +84,11 @@ def record_episode(
     make_envs: Callable[[int], HostEnvironment],
     seed: int,
     mode: Mode,
+    stream: str = "record",
 ) -> EpisodeRecording:
     """Play and render one episode with ``states`` (leading axis one training seed, ``seed``).
+
+    Another ``stream`` of random numbers gives another episode.
 
     ``env`` is a name, or the user's own object or class. A compiled environment renders itself if it is a
     :class:`~thespis.evaluation.video.StateRenderer`. An environment that cannot render itself is rendered by
@@ -77,17 +97,21 @@ def record_episode(
     render_env, reason = _make_render_env(env)
     envs, recorder = render_env or (make_envs(1), None)
     try:
-        steps = play_episodes(method, states, envs, [seed], mode, num_kept=1, stream="record").episodes[0][0]
+        steps = play_episodes(method, states, envs, [seed], mode, num_kept=1, stream=stream).episodes[0][0]
         spec = envs.spec
     finally:
         envs.close()
-    judge = jax.jit(lambda state, steps: method.judge(state, steps))
-    critique = judge(jax.tree.map(lambda x: x[0], states), steps)
+    critique = _judge(method, jax.tree.map(lambda x: x[0], states), steps)
     if recorder is not None:
         frames = recorder.played_frames(len(steps.reward))
         return EpisodeRecording(spec, steps, critique, frames, recorder.fps, "rendered by the environment")
     frames, fps, renderer = _render_fallback(spec, steps, critique, reason)
     return EpisodeRecording(spec, steps, critique, frames, fps, renderer)
+
+
+@eqx.filter_jit
+def _judge(method: Method, state: PyTree, steps: Transition) -> Critique:
+    return method.judge(state, steps)
 
 
 def _make_render_env(env: Any) -> tuple[Any, str]:
@@ -145,7 +169,7 @@ def _episode_curves(
 ) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
     """The observations if they are images, and the curves to plot."""
     observations = transitions.view.observation
-    is_image = isinstance(spec.observation_space, Box) and len(spec.observation_space.shape) in (2, 3)
+    is_image = _is_image(spec)
     flat = [np.asarray(x, np.float64).reshape(len(transitions.reward), -1) for x in jax.tree.leaves(observations)]
     actions = [
         np.asarray(x, np.float64).reshape(len(transitions.reward), -1)
@@ -157,6 +181,10 @@ def _episode_curves(
         if (column := getattr(critique, name)) is not None:
             curves[name] = np.asarray(column)
     return (_shown_images(np.asarray(observations)) if is_image else None), curves
+
+
+def _is_image(spec: EnvSpec) -> bool:
+    return isinstance(spec.observation_space, Box) and len(spec.observation_space.shape) in (2, 3)
 
 
 def _shown_images(observations: np.ndarray) -> np.ndarray:
@@ -173,7 +201,7 @@ def env_actions(spec: EnvSpec, transitions: Transition) -> PyTree:
 
 
 def write_episode(path: Path, recording: EpisodeRecording, metadata: dict[str, Any]) -> None:
-    """Write an episode record. ``metadata``: run, step, seed, mode and any other JSON values."""
+    """Write an episode record, and its frames beside it. ``metadata``: run, step, seed, mode and other JSON values."""
     steps, critique = recording.transitions, recording.critique
     columns = _flatten_tree("observation", steps.view.observation) | _flatten_tree(
         "action", env_actions(recording.spec, steps)
@@ -189,10 +217,13 @@ def write_episode(path: Path, recording: EpisodeRecording, metadata: dict[str, A
         "discount": None if critique.discount is None else float(critique.discount),
         "action_units": "world",
     }
+    if recording.turns:
+        about["turns"] = [dataclasses.asdict(turn) for turn in recording.turns]
     columns["about"] = np.array(json.dumps(about | metadata))
     with disk.as_user_error("the episode", path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with disk.atomic_write(path) as file:
+        write_frames(frames_path(path), recording.state_frames)
+        with disk.atomic_write(path) as file:  # last: a record is complete
             np.savez_compressed(file, allow_pickle=False, **columns)
 
 

@@ -188,13 +188,19 @@ class Run:
         finally:
             envs.close()
 
-    def record(self, seed: int | None = None, *, greedy: bool = True) -> EpisodeRecording:
-        """Play and record one episode of one training seed (the first if ``None``)."""
+    def record(self, seed: int | None = None, *, greedy: bool = True, episode: int = 0) -> EpisodeRecording:
+        """Play and record an episode of one training seed (the first if ``None``); each ``episode`` is another one."""
         chosen: int = self.config["seeds"][0] if seed is None else seed
         mode = Mode.EXPLOIT if greedy else Mode.SAMPLE
-        return record_episode(
-            self.method, self.states_for_seeds([chosen]), self._training_env(), self.make_envs, chosen, mode
-        )
+        states, stream = self.states_for_seeds([chosen]), f"record/{episode}" if episode else "record"
+        return self.record_with(self.method, states, mode, stream, chosen)
+
+    def record_with(
+        self, method: Method, states: PyTree, mode: Mode, stream: str, seed: int | None = None
+    ) -> EpisodeRecording:
+        """Play and record one episode of any ``method`` in this run's environment; ``states`` are of one seed."""
+        chosen: int = self.config["seeds"][0] if seed is None else seed
+        return record_episode(method, states, self._training_env(), self.make_envs, chosen, mode, stream)
 
     def film(self) -> Film | None:
         """Record a greedy episode for the report, or why that is not possible; ``None`` without an environment.

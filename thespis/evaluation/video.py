@@ -269,8 +269,8 @@ def _draw_base_plot(title: str, curves: dict[str, np.ndarray]) -> tuple[np.ndarr
     return image, spans
 
 
-def _concat_image(observation: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """An image observation, enlarged, left of a frame of the same height; many channels are mapped to colours."""
+def observation_frame(observation: np.ndarray, height: int) -> UInt8[np.ndarray, "height width 3"]:
+    """An image observation as a frame of about ``height`` pixels; of many channels, each has a colour."""
     values = np.asarray(observation, np.float64)
     values = values if values.ndim == 3 else values[..., None]
     peak = max(float(values.max()), 1e-9)
@@ -279,8 +279,13 @@ def _concat_image(observation: np.ndarray, frame: np.ndarray) -> np.ndarray:
         colours = palette[values.argmax(axis=-1)] * (values.max(axis=-1, keepdims=True) > 0)
     else:
         colours = np.broadcast_to(values / peak * 255, (*values.shape[:2], 3))
-    scale = max(frame.shape[0] // values.shape[0], 1)
-    enlarged = np.kron(colours, np.ones((scale, scale, 1))).astype(np.uint8)
+    scale = max(height // values.shape[0], 1)
+    return np.kron(colours, np.ones((scale, scale, 1))).astype(np.uint8)
+
+
+def _concat_image(observation: np.ndarray, frame: np.ndarray) -> np.ndarray:
+    """An image observation, enlarged, left of a frame of the same height."""
+    enlarged = observation_frame(observation, frame.shape[0])
     panel = np.full((frame.shape[0], enlarged.shape[1], 3), 255, np.uint8)
     panel[: enlarged.shape[0]] = enlarged[: frame.shape[0]]
     return np.concatenate([panel, frame], axis=1)

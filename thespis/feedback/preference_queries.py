@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import abc
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -61,7 +62,13 @@ class Answers(eqx.Module):
 
 
 class Labeller(eqx.Module):
-    """Slot: who compares segments."""
+    """Slot: who compares segments. ``asks``: whether queries are made during a run."""
+
+    asks: ClassVar[bool] = True
+
+    def initial_comparisons(self, spec: EnvSpec, num_comparisons: int, segment_length: int) -> Comparisons:
+        """The comparisons that a run begins with, in a buffer for ``num_comparisons``: none."""
+        return init_comparisons(spec, num_comparisons, segment_length)
 
     @abc.abstractmethod
     def answer(self, queries: Queries, key: Key[Array, ""]) -> Answers:

@@ -43,7 +43,6 @@ from thespis.feedback.preference_queries import (
     SyntheticTeacher,
     batch_segments,
     candidate_pairs,
-    init_comparisons,
 )
 from thespis.learners.optim.normalizers import RunningMeanStd, RunningMoments, init_moments
 from thespis.learners.optim.optimizers import Adam, gradient_step
@@ -95,7 +94,7 @@ class PreferenceReward(eqx.Module):
     buffer_size: int = eqx.field(static=True, default=100_000)
     """Segments come from this many of the latest transitions."""
     labeller: Labeller = SyntheticTeacher()
-    """Who compares: SyntheticTeacher, or your own module:Class."""
+    """Who compares: SyntheticTeacher; RecordedLabels, which a person gave before the run; or your own module:Class."""
     selection: QuerySelection = DisagreementQueries()
     """Which pairs are compared: DisagreementQueries, UniformQueries, or your own module:Class."""
     num_networks: int = eqx.field(static=True, default=3)
@@ -164,7 +163,8 @@ class PreferenceReward(eqx.Module):
             jnp.zeros(()),
             jnp.zeros(()),
         )
-        return PreferenceState(model, init_comparisons(spec, self.max_comparisons, self.segment_length))
+        comparisons = self.labeller.initial_comparisons(spec, self.max_comparisons, self.segment_length)
+        return PreferenceState(model, comparisons)
 
     def score(self, state: PreferenceState, batch: Batch, key: Key[Array, ""]) -> Rewards:
         """The ensemble's mean reward, scaled; the environment's rewards are not used."""
@@ -206,6 +206,8 @@ class PreferenceReward(eqx.Module):
 
     def _ask(self, state: PreferenceState, own_batch: Batch, is_round: Array, key: Key[Array, ""]) -> Comparisons:
         """The comparisons with those of a new round, if it is one."""
+        if not self.labeller.asks:
+            return state.comparisons
         segments, rewards = batch_segments(own_batch)
         count = self.queries_per_round
 

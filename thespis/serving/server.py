@@ -53,7 +53,7 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM; open connections then have some seconds to end."""
     server = _make_server(batcher, model_name, api_key=api_key, max_tokens=max_tokens, log=log)
-    previous_handler = signal.signal(signal.SIGTERM, _interrupt)
+    previous_handler = signal.signal(signal.SIGTERM, interrupt)
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:  # raised again by uvicorn after its shutdown
@@ -116,5 +116,6 @@ def _make_server(
     )
 
 
-def _interrupt(*signal: Any) -> None:
+def interrupt(*signal: Any) -> None:
+    """A signal handler that ends a server as Ctrl-C does."""
     raise KeyboardInterrupt
