@@ -73,6 +73,7 @@ from thespis.methods.language.kto import KTO
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
+from thespis.methods.language.rm import RM
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
 from thespis.methods.multi_agent.ippo import IPPO
@@ -639,6 +640,17 @@ CASES = {
     "dpo": Case(DPO(feed=PreferencePairs(3, 2), **OFFLINE_LM), TextEnv(Maze(size=2, max_turns=3))),
     "dpo with reference sync": Case(
         DPO(loss_type=IPOLoss(), ref_sync_interval=2, feed=PreferencePairs(3, 2), **OFFLINE_LM),
+        TextEnv(Maze(size=2, max_turns=3)),
+    ),
+    "rm": Case(RM(feed=PreferencePairs(3, 2), **OFFLINE_LM), TextEnv(Maze(size=2, max_turns=3))),
+    "rm with an ensemble": Case(
+        RM(
+            num_members=2,
+            num_candidates=2,
+            trainable=LoRA(2, 4.0, ("v", "up")),
+            feed=PreferencePairs(3, 2),
+            **OFFLINE_LM,
+        ),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
     "kto": Case(

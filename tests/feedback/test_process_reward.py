@@ -20,9 +20,9 @@ from thespis.feedback.process_reward import (
     process_reward_loss,
     shared_prefix_mean,
 )
-from thespis.feedback.text_model import turn_scores
 from thespis.learners.language.dialogues import Dialogues, store_latest
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
+from thespis.learners.language.turn_scores import turn_scores
 from thespis.nets.decoder import DecoderConfig, init_decoder
 from thespis.runtime.keys import seed_key
 

@@ -13,9 +13,9 @@ from small_dialogues import DIALOGUE_SPEC, KEY, MODEL, make_dialogues
 
 from thespis.core.errors import UserError
 from thespis.feedback.progress_attribution import ProgressAttribution, ProgressAttributionState
-from thespis.feedback.text_model import turn_scores
 from thespis.learners.language.dialogues import Dialogues
 from thespis.learners.language.lm_agent import add_value_head
+from thespis.learners.language.turn_scores import turn_scores
 from thespis.papers.spa_rl.envs import MENU
 
 

@@ -156,6 +156,18 @@ class FitsMethod(Protocol):
 
 
 @runtime_checkable
+class LearnsReward(Protocol):
+    """A method whose trained runs can be the feedback of other runs (``frozen:RUN``), such as a reward model."""
+
+    reward_address: ClassVar[str]
+    """The address of the trained state that the feedback needs, below ``method``."""
+
+    def as_feedback(self) -> Feedback:
+        """The feedback whose state is the trained one at that address."""
+        ...
+
+
+@runtime_checkable
 class UsesStoredSteps(Protocol):
     """A method whose :meth:`Method.update` needs all stored steps beside the batch, such as to fit a model to them."""
 

@@ -1,5 +1,7 @@
 """A trained feedback of another run that scores and no longer learns: a reward model, a discriminator, a bonus.
 
+The run has trained it beside its method, or as its method (:class:`~thespis.core.contracts.LearnsReward`).
+
 The new run's configuration holds that of the trained feedback, and its first checkpoint the trained state, so that
 nothing of the other run is needed later.
 """
@@ -31,6 +33,8 @@ class FrozenFeedback(eqx.Module):
     """The run whose trained feedback it is: its directory."""
     part: Any = None
     """The trained feedback's configuration; ``None``: that of the run, which is read when the new run starts."""
+    address: str = eqx.field(static=True, default="feedback")
+    """Where the trained state is in the run: feedback, or a part of a method that learns a reward."""
 
     name: ClassVar[str] = "frozen"
 

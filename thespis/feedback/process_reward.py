@@ -25,9 +25,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.records import Citation, EnvSpec, Metrics, Number
-from thespis.feedback.text_model import TurnScorer, turn_scores
+from thespis.feedback.text_model import TurnScorer
 from thespis.learners.language.dialogues import Dialogues, store_latest
 from thespis.learners.language.lm_agent import LMWithValueHead
+from thespis.learners.language.turn_scores import turn_scores
 from thespis.learners.optim.optimizers import gradient_step
 from thespis.objectives.statistics import masked_mean
 from thespis.runtime.keys import fold

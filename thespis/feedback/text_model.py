@@ -9,15 +9,12 @@ from __future__ import annotations
 import dataclasses
 
 import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
-from thespis.actors.lm_policy import response_features
 from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, Number
 from thespis.feedback.text_feedback import TextFeedback
-from thespis.learners.language.dialogues import Dialogues
 from thespis.learners.language.lm_agent import LMModelConfig, LMWithValueHead, add_value_head
 from thespis.learners.language.model_init import ComputeDtype, ModelInit
 from thespis.learners.optim.optimizers import Adam
@@ -79,12 +76,3 @@ class TurnScorer(TextModelFeedback):
         """The initial model with a head of zeros, by which all scores are 0."""
         model = self.initial_model(spec, key)
         return add_value_head(model, model.config.hidden_size)
-
-
-def turn_scores(model: LMWithValueHead, dialogues: Dialogues) -> Float[Array, "time row"]:
-    """Score of each response: the model's value at its last token; 0 where there is no response."""
-    features = response_features(
-        model.model, dialogues.transcript, dialogues.response_starts[:-1], dialogues.responses.shape[-1] + 1
-    )
-    num_tokens = dialogues.response_mask.sum(axis=-1, keepdims=True)
-    return jnp.where(dialogues.alive, jnp.take_along_axis(model.value(features), num_tokens, axis=-1)[..., 0], 0.0)

@@ -82,6 +82,7 @@ FAMILIES = {
         "oreo": "thespis.papers.oreo.method:OREO",
         "ppo-lm": "thespis.methods.language.ppo_lm:LanguagePPO",
         "reinforce": "thespis.methods.language.reinforce:REINFORCE",
+        "rm": "thespis.methods.language.rm:RM",
         "rloo": "thespis.methods.language.rloo:RLOO",
         "sac-glam": "thespis.papers.sac_glam.method:SACGLAM",
         "score": "thespis.papers.score.method:SCoRe",

@@ -13,6 +13,13 @@ from jaxtyping import Array, Bool, Float
 from thespis.core.records import Number
 
 
+def bradley_terry_loss(
+    chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], margin: Number = 0.0
+) -> Float[Array, "*pair"]:
+    r"""Reward model loss :math:`-\log \sigma(r_w - r_l - m)` from the rewards of both responses, and a margin."""
+    return jax.nn.softplus(rejected + margin - chosen)
+
+
 def dpo_loss(
     chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], beta: Number, label_smoothing: Number = 0.0
 ) -> Float[Array, "*pair"]:

@@ -43,7 +43,7 @@ def build_dataset(data: str, env: Any, method: Any) -> Dataset:
     from thespis.learners.language.lm_offline import LMOffline
     from thespis.training.chat_datasets import only_demonstrations
 
-    uses_returns = isinstance(method, LMOffline) and method.uses_returns
+    uses_returns = method.feed.has_pairs or (isinstance(method, LMOffline) and method.uses_returns)
     return dataset if uses_returns else only_demonstrations(dataset, name)
 
 

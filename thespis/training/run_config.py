@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from thespis.core.contracts import Curriculum, Feedback, Method, MultiAgentMethod, OpponentCurriculum
+from thespis.core.contracts import Curriculum, Feedback, LearnsReward, Method, MultiAgentMethod, OpponentCurriculum
 from thespis.core.errors import UserError
 from thespis.core.renames import notice
 from thespis.curricula import registry as curricula
@@ -86,7 +86,16 @@ def _with_trained_part(frozen: FrozenFeedback) -> FrozenFeedback:
         raise UserError("a frozen feedback needs the run that has trained it: frozen:RUN, or feedback.run=RUN")
     run = RunDirectory.open(frozen.run)
     with reading(run.trust):
-        return FrozenFeedback(frozen.run, unfrozen(from_config(run.config["feedback"])))
+        return frozen_from_config(frozen.run, run.config)
+
+
+def frozen_from_config(run: str, config: dict[str, Any]) -> FrozenFeedback:
+    """The frozen feedback of a run: what its method has learned to reward, if that is a method for it; else its
+    feedback."""
+    method = from_config(config["method"])
+    if isinstance(method, LearnsReward):
+        return FrozenFeedback(run, method.as_feedback(), f"method.{method.reward_address}")
+    return FrozenFeedback(run, unfrozen(from_config(config["feedback"])))
 
 
 def frozen_sources(feedback: Any) -> list[dict[str, str]]:
@@ -97,7 +106,7 @@ def frozen_sources(feedback: Any) -> list[dict[str, str]]:
     parts = frozen_parts(feedback)
     if any(part.run is None for part in parts.values()):
         raise UserError("a frozen feedback needs the run that has trained it: Frozen(RUN)")
-    return [From(str(part.run), "feedback", address).to_config() for address, part in parts.items()]
+    return [From(str(part.run), part.address, address).to_config() for address, part in parts.items()]
 
 
 def make_curriculum(curriculum: Any, parse_opponents: Callable[[str], Any], settings: list[str] | None = None) -> Any:

@@ -22,8 +22,8 @@ import gymnasium
 
 from thespis.core.contracts import HostEnvironment
 from thespis.core.errors import UserError
-from thespis.feedback.frozen import FrozenFeedback, replace_frozen, unfrozen
-from thespis.runs.config import from_config, upgrade_config
+from thespis.feedback.frozen import FrozenFeedback, replace_frozen
+from thespis.runs.config import upgrade_config
 from thespis.runs.events import Callback, Event
 from thespis.runs.stages_directory import STAGES_FILE, has_stages, read_stages_file, write_stages_file
 from thespis.runs.state_addresses import From, StateTable, table_of_shapes
@@ -31,7 +31,7 @@ from thespis.runs.store import RunDirectory, lock_directory
 from thespis.runtime import disk
 from thespis.training.assembly import AssembledRun, assemble_run
 from thespis.training.initial_states import check_fit, learner_shapes, read_initial_states
-from thespis.training.run_config import FROZEN_PREFIX
+from thespis.training.run_config import FROZEN_PREFIX, frozen_from_config
 
 PREVIOUS = "previous"
 """The stage before, as the source of a part or of a frozen feedback."""
@@ -177,7 +177,9 @@ def _with_trained_stages(feedback: Any, earlier: list[Stage]) -> Any:
         stage = None if frozen.run is None else _find_stage(frozen.run, earlier)
         if stage is None:
             return frozen
-        return FrozenFeedback(stage.name, frozen.part or unfrozen(from_config(stage.config["feedback"])))
+        if frozen.part is not None:
+            return dataclasses.replace(frozen, run=stage.name)
+        return frozen_from_config(stage.name, stage.config)
 
     return replace_frozen(feedback, change)
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from thespis.actors.lm_policy import KVCacheState, LMPolicy
+from thespis.actors.lm_policy import KVCacheState
 from thespis.core.records import EnvSpec, Number, View
 from thespis.language.adapters import add_adapters, trainable_mask
 from thespis.language.generation import linear_value
@@ -160,13 +160,11 @@ class LMAgent(LMModelConfig):
         """Build the optimizer, with gradient clipping, from the settings."""
         return build_optimizer(self.optimizer, self.learning_rate, self.max_grad_norm)
 
-    def init_memory(self, policy: LMPolicy, n: int) -> KVCacheState:
+    def init_memory(self, policy: Any, n: int) -> KVCacheState:
         """An empty key-value cache for ``n`` dialogues."""
         return policy.init_memory(n)
 
-    def act(
-        self, policy: LMPolicy, memory: KVCacheState, view: View, key: Key[Array, ""]
-    ) -> tuple[PyTree, Any, PyTree]:
+    def act(self, policy: Any, memory: KVCacheState, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
         """Sample responses; extras are the log-probabilities of their tokens as sampled."""
         return policy.act(memory, view, key)
 
