@@ -17,17 +17,18 @@ from thespis.methods.language.rm import RM, dialogue_rewards
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 VOCABULARY, SIZE, BATCH, NUM_PAIRS, PAD = 50, 32, 4, 40, 0
-LEARNING_RATE, CENTER = 1e-3, 0.05
+LEARNING_RATE, CENTER = 3e-3, 0.05
+NUM_TRAINED, NUM_HELD_OUT = 2_000, 1_000
 
 
-def pairs():
-    """Prompts, and two responses of different lengths; the better one has more large tokens."""
-    rng = np.random.default_rng(0)
+def pairs(count, seed=0):
+    """Prompts, and two responses of different lengths; the better one ends with the greater token."""
+    rng = np.random.default_rng(seed)
     rows = []
-    for _ in range(NUM_PAIRS):
+    for _ in range(count):
         prompt = rng.integers(2, VOCABULARY, rng.integers(2, 6))
         first, second = (rng.integers(2, VOCABULARY, rng.integers(1, 7)) for _ in range(2))
-        better = first.mean() > second.mean()
+        better = first[-1] > second[-1]
         rows.append((prompt, first if better else second, second if better else first))
     return rows
 
@@ -47,16 +48,17 @@ def checkpoint(tmp_path_factory):
     return path
 
 
-def train_theirs(checkpoint, path, rows):
-    """TRL's model after an epoch, and its head, which is not trained: ours moves by other steps in its units."""
+def train_theirs(checkpoint, path, rows, batch=BATCH, *, train_head):
+    """TRL's model after an epoch as a function from tokens to reward, and the head that it started with."""
     import torch
     from datasets import Dataset
     from transformers import AutoModelForSequenceClassification
     from trl import RewardConfig, RewardTrainer
 
     model = AutoModelForSequenceClassification.from_pretrained(checkpoint, num_labels=1, dtype=torch.float32)
-    model.score.weight.requires_grad_(False)
-    model.score.weight.data.copy_(torch.tensor(np.random.default_rng(1).normal(0, 0.2, (1, SIZE)), dtype=torch.float32))
+    head = np.random.default_rng(1).normal(0, 0.2, (1, SIZE)).astype("float32")
+    model.score.weight.requires_grad_(train_head)
+    model.score.weight.data.copy_(torch.tensor(head))
 
     class InOrder(RewardTrainer):
         def _get_train_sampler(self, *args):
@@ -67,7 +69,7 @@ def train_theirs(checkpoint, path, rows):
         "rejected_ids": [np.concatenate([prompt, rejected]).tolist() for prompt, _, rejected in rows],
     }
     settings = RewardConfig(
-        str(path), per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=LEARNING_RATE,
+        str(path), per_device_train_batch_size=batch, num_train_epochs=1, learning_rate=LEARNING_RATE,
         lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0, center_rewards_coefficient=CENTER,
         report_to="none", use_cpu=True, save_strategy="no", bf16=False, gradient_checkpointing=False,
         disable_tqdm=True,
@@ -83,8 +85,7 @@ def train_theirs(checkpoint, path, rows):
         with torch.no_grad():
             return float(model(input_ids=tensor, attention_mask=torch.ones_like(tensor)).logits)
 
-    head = model.score.weight.detach().numpy()[0]
-    return [[reward(np.concatenate([prompt, response])) for response in sides] for prompt, *sides in rows], head
+    return reward, head[0]
 
 
 def whitespace_tokenizer():
@@ -110,23 +111,41 @@ def as_dialogues(rows):
     return single_turn_dialogues(jnp.asarray(prompts), jnp.asarray(responses), jnp.asarray(alive))
 
 
-def test_rewards_after_an_epoch_are_those_of_trl(checkpoint, tmp_path):
-    rows = pairs()
-    theirs, head = train_theirs(checkpoint, tmp_path, rows)
-    scorer = LMWithValueHead(load_pretrained(str(checkpoint)), jnp.asarray(head * SIZE**0.5), jnp.zeros(()))
+def train_ours(checkpoint, head, rows, batch=BATCH, *, train_head):
+    """Our model after an epoch; values are divided by the root of the head's size, so it is multiplied by that."""
     method, optimizer = RM(center_coef=CENTER), Adam(LEARNING_RATE, 1.0)
-    before = np.asarray(dialogue_rewards(scorer, as_dialogues(rows)))
+    scorer = LMWithValueHead(load_pretrained(str(checkpoint)), jnp.asarray(head * SIZE**0.5), jnp.zeros(()))
+    trained = scorer if train_head else scorer.model
+    opt_state = optimizer.init(trained)
 
     @jax.jit
-    def step(model, opt_state, batch):
-        def loss(model):
-            return method._loss(dataclasses.replace(scorer, model=model), batch)
+    def step(trained, opt_state, dialogues):
+        def loss(trained):
+            return method._loss(trained if train_head else dataclasses.replace(scorer, model=trained), dialogues)
 
-        return gradient_step(optimizer, loss, model, opt_state)
+        return gradient_step(optimizer, loss, trained, opt_state)[:2]
 
-    model, opt_state = scorer.model, optimizer.init(scorer.model)
-    for start in range(0, NUM_PAIRS, BATCH):
-        model, opt_state, _, _ = step(model, opt_state, as_dialogues(rows[start : start + BATCH]))
-    rewards = np.asarray(dialogue_rewards(dataclasses.replace(scorer, model=model), as_dialogues(rows)))
-    assert np.abs(rewards - before).max() > 0.1, "nothing was learned"
-    np.testing.assert_allclose(rewards.reshape(-1, 2), theirs, atol=2e-3)
+    for start in range(0, len(rows), batch):
+        trained, opt_state = step(trained, opt_state, as_dialogues(rows[start : start + batch]))
+    return scorer, trained if train_head else dataclasses.replace(scorer, model=trained)
+
+
+def test_rewards_after_an_epoch_are_those_of_trl(checkpoint, tmp_path):
+    """With heads that are not trained: ours would move by other steps in TRL's units."""
+    rows = pairs(NUM_PAIRS)
+    reward, head = train_theirs(checkpoint, tmp_path, rows, train_head=False)
+    theirs = [[reward(np.concatenate([prompt, response])) for response in sides] for prompt, *sides in rows]
+    before, after = (np.asarray(dialogue_rewards(scorer, as_dialogues(rows))).reshape(-1, 2)
+                     for scorer in train_ours(checkpoint, head, rows, train_head=False))  # fmt: skip
+    assert np.abs(after - before).max() > 0.1, "nothing was learned"
+    np.testing.assert_allclose(after, theirs, atol=2e-3)
+
+
+def test_accuracy_after_two_thousand_pairs_is_that_of_trl(checkpoint, tmp_path):
+    rows, held_out = pairs(NUM_TRAINED), pairs(NUM_HELD_OUT, seed=1)
+    reward, head = train_theirs(checkpoint, tmp_path, rows, 8, train_head=True)
+    theirs = np.array([[reward(np.concatenate([prompt, x])) for x in sides] for prompt, *sides in held_out])
+    _, scorer = train_ours(checkpoint, head, rows, 8, train_head=True)
+    ours = np.asarray(dialogue_rewards(scorer, as_dialogues(held_out))).reshape(-1, 2)
+    accuracies = [np.mean(rewards[:, 0] > rewards[:, 1]) for rewards in (ours, theirs)]
+    assert accuracies[0] > 0.75 and accuracies[0] > accuracies[1] - 0.01, accuracies
