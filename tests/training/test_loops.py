@@ -158,6 +158,7 @@ def test_chunk_size_does_not_matter():
         "sac",
         pytest.param("mbpo", marks=pytest.mark.laws),
         pytest.param("dpo", marks=pytest.mark.laws),
+        pytest.param("rm with an ensemble", marks=pytest.mark.laws),
         pytest.param("spin", marks=pytest.mark.laws),
     ],
 )

@@ -57,8 +57,9 @@ class BestOfN(eqx.Module):
     num_candidates: int = eqx.field(static=True)
 
     def init_memory(self, n: int) -> KVCacheState:
-        """Empty caches for ``n`` dialogues, one of each candidate."""
-        return self.actor.init_memory(n * self.num_candidates)
+        """Empty caches for ``n`` dialogues; with several candidates the second axis is theirs."""
+        memory, count = self.actor.init_memory(n * self.num_candidates), self.num_candidates
+        return memory if count == 1 else jax.tree.map(lambda x: x.reshape(n, count, *x.shape[1:]), memory)
 
     def act(
         self, memory: KVCacheState, view: View, key: Key[Array, ""]
@@ -69,11 +70,12 @@ class BestOfN(eqx.Module):
             return self.actor.act(memory, view, key)
         rows = view.observation.shape[0]
         candidates = jax.tree.map(lambda x: jnp.repeat(x, count, axis=0), view)
+        memory = jax.tree.map(lambda x: x.reshape(rows * count, *x.shape[2:]), memory)
         responses, memory, log_probs = self.actor.act(memory, candidates, key)
         dialogues = single_turn_dialogues(candidates.observation, responses, jnp.ones(rows * count, bool))
         reward = jnp.mean(ensemble_scores(self.scorers, dialogues), axis=0)[0]
         best = jnp.argmax(reward.reshape(rows, count), axis=1) + count * jnp.arange(rows)
-        kept = jnp.repeat(best, count)  # all candidates go on from the best one
+        kept = jnp.repeat(best, count).reshape(rows, count)  # all candidates go on from the best one
         return responses[best], jax.tree.map(lambda x: x[kept], memory), log_probs[best]
 
 
@@ -88,7 +90,7 @@ class RM(TrainableLMAgent):
     num_members: int = eqx.field(static=True, default=1, metadata=in_range(AT_LEAST_1))
     """Reward models in an ensemble."""
     num_candidates: int = eqx.field(static=True, default=1, metadata=in_range(AT_LEAST_1))
-    """Responses of the initial model of which the policy says the best (best-of-n); 1: the initial model's own."""
+    """Responses of the initial model of which sampled play says the best (best-of-n); 1: the initial model's own."""
     feed: PreferencePairs = eqx.field(static=True, default=PreferencePairs())
     """Pairs of dialogues: batch_size, max_steps (turns; 0: as many as the longest dialogue has), max_tokens."""
 
@@ -124,10 +126,9 @@ class RM(TrainableLMAgent):
         return RMState(scorers, opt_states, actor, dialogue_spec)
 
     def policy(self, state: RMState, mode: Mode) -> BestOfN:
-        """The initial model, choosing by the reward. Several candidates are always sampled."""
-        actor_mode = Mode.SAMPLE if self.num_candidates > 1 else mode
-        actor = LMPolicy(state.actor, self.sampler, state.dialogue_spec, actor_mode)
-        return BestOfN(actor, state.scorers, self.num_candidates)
+        """The initial model, choosing by the reward; greedy, its most probable response, which has no alternatives."""
+        actor = LMPolicy(state.actor, self.sampler, state.dialogue_spec, mode)
+        return BestOfN(actor, state.scorers, 1 if mode is Mode.EXPLOIT else self.num_candidates)
 
     def judge(self, state: RMState, episode: Transition) -> Critique:
         """The ensemble's mean score after each response, and its standard deviation."""
