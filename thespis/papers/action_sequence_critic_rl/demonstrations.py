@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.core.errors import UserError
 from thespis.core.records import Transition
 from thespis.data.feeds import Replay
 from thespis.data.ring_buffer import first_episode_mask
@@ -85,6 +84,10 @@ class Demonstrator:
         return jax.tree.map(lambda x: x[mask], steps)
 
 
+MADE_HERE = "demonstrator"
+"""The name of demonstrations that are no dataset, but made when a run begins."""
+
+
 @dataclasses.dataclass(frozen=True)
 class DemonstratedReplay(Replay):
     """Replay buffer beside demonstrations in a point-goal environment, which are made when a run begins."""
@@ -97,13 +100,11 @@ class DemonstratedReplay(Replay):
     """Number of episodes that are demonstrated."""
     demonstration_seed: int = 0
     """Seed of the demonstrations, which all training seeds have in common."""
-    demos: str | None = "demonstrator"
+    demos: str | None = MADE_HERE
 
     def load_data(self, read: Callable[[str], tuple[Transition, int]]) -> PyTree:
-        """The sampler of the demonstrations. Raises ``UserError`` for another dataset."""
-        if self.demos is None:  # the part of the mix that is no demonstration
-            return ()
-        if self.demos != "demonstrator":
-            raise UserError(f"feed.demos={self.demos}: this feed makes its demonstrations, use Replay for a dataset")
+        """The sampler of the demonstrations, or of a dataset with another name."""
+        if self.demos != MADE_HERE:
+            return super().load_data(read)
         steps = self.demonstrator.episodes(self.env, self.num_demonstrations, self.demonstration_seed)
         return super().load_data(lambda name: (steps, 0))
