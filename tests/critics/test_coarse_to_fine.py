@@ -140,6 +140,13 @@ def test_temporal_ensemble_matches_a_table_of_all_plans():
         np.testing.assert_allclose(result, weights @ proposals / weights.sum(), atol=1e-5)
 
 
+def test_a_very_negative_coefficient_leaves_the_newest_plan_alone():
+    plans = jax.tree.map(lambda x: x[0], init_temporal_ensemble(1, 3, 2))
+    for chunk in np.random.default_rng(0).normal(size=(5, 3, 2)).astype("float32"):
+        plans = plans.add_chunk(jnp.asarray(chunk))
+        np.testing.assert_allclose(plans.ensemble_action(-100.0), chunk[0], atol=1e-6)
+
+
 def test_action_sequence_repeats_the_last_action_of_its_episode():
     actions = np.arange(10.0, dtype="float32").reshape(5, 2)
     result = jax.jit(lambda actions, last: action_sequence(actions, 1, last, 4))(actions, np.array(3, "int32"))

@@ -55,7 +55,11 @@ PAPER = Paper(
     "in addition. TD3 with cloning stands for the actor-critics with demonstrations that the authors compare with. It "
     "was tuned with three trials as well, and is context, since it did as well as sequences there (0.560). Acting "
     "averages the last four plans: the context says what is left of the lead if the newest plan alone acts. The "
-    "critic is evaluated only through its actions, and imitation without reinforcement is not compared.",
+    "critic is evaluated only through its actions, and imitation without reinforcement is not compared. Shown: with "
+    "sequences more episodes reach their goals than with single actions, by 0.12 (1.2 standard deviations), and "
+    "learning is faster. Two thirds of the difference remain where the newest plan alone acts, which 20 pairs do not "
+    "decide. Undecided as well: whether sequences do better than TD3 with cloning in the end (by 0.07); it learns "
+    "more slowly.",
     fidelity=(
         Fidelity("values", "of every bin, per level, step of the sequence and dimension; a GRU over the steps"),
         Fidelity("inputs of a step", "features, the center chosen on the last level, one-hots of step and level"),
