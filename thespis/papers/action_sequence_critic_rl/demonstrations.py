@@ -55,8 +55,8 @@ class Demonstrator:
         """Steps ``[time]`` of its episodes, one after another."""
         key = fold(seed_key(seed), "point demonstrations")
 
-        def keys(*address: object) -> Array:
-            return indexed_keys(fold(key, *address), num_episodes)
+        def keys(stream: str, t: int | Array = 0) -> Array:
+            return indexed_keys(fold(key, stream, t), num_episodes)
 
         def tick(carry: PyTree, t: Array) -> tuple[PyTree, PyTree]:
             state, first, remaining = carry

@@ -63,7 +63,12 @@ PAPER = Paper(
     fidelity=(
         Fidelity("values", "of every bin, per level, step of the sequence and dimension; a GRU over the steps"),
         Fidelity("inputs of a step", "features, the center chosen on the last level, one-hots of step and level"),
-        Fidelity("layers", "two linear ones with layer normalization and SiLU; the head begins at 0"),
+        Fidelity(
+            "layers",
+            "two linear ones without biases, orthogonal at first, layer normalization, SiLU; the head begins at 0",
+            "the same with biases, uniform by fan-in at first",
+        ),
+        Fidelity("sampling", "an episode, then a step of it", "a step, uniformly"),
         Fidelity("target", "the online network chooses the next sequence, the target network values it, bin by bin"),
         Fidelity("returns", "of one step beside demonstrations, of three elsewhere", "of one step"),
         Fidelity("sequences at an episode's end", "its last action is repeated"),
