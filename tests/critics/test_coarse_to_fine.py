@@ -25,6 +25,7 @@ from thespis.papers.action_sequence_critic_rl.coarse_to_fine import (
     CoarseToFineQ,
     action_sequence,
     init_temporal_ensemble,
+    margin_loss,
 )
 from thespis.papers.action_sequence_critic_rl.method import CQN
 
@@ -139,6 +140,13 @@ def test_temporal_ensemble_matches_a_table_of_all_plans():
         np.testing.assert_allclose(result, weights @ proposals / weights.sum(), atol=1e-5)
 
 
+def test_a_very_negative_coefficient_leaves_the_newest_plan_alone():
+    plans = jax.tree.map(lambda x: x[0], init_temporal_ensemble(1, 3, 2))
+    for chunk in np.random.default_rng(0).normal(size=(5, 3, 2)).astype("float32"):
+        plans = plans.add_chunk(jnp.asarray(chunk))
+        np.testing.assert_allclose(plans.ensemble_action(-100.0), chunk[0], atol=1e-6)
+
+
 def test_action_sequence_repeats_the_last_action_of_its_episode():
     actions = np.arange(10.0, dtype="float32").reshape(5, 2)
     result = jax.jit(lambda actions, last: action_sequence(actions, 1, last, 4))(actions, np.array(3, "int32"))
@@ -178,6 +186,35 @@ def test_loss_and_targets_match_a_loop():
             factor *= 0.8 * (1.0 - float(steps.terminated[t]))
         losses.append(np.mean((values[row] - (n_step_return + factor * next_values[row])) ** 2))
     assert report.metrics["critic_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_margin_loss_matches_a_loop():
+    rng = np.random.default_rng(0)
+    values = rng.normal(scale=0.2, size=(2, 3, 2, 4)).astype("float32")
+    digits = rng.integers(0, 4, size=(2, 3, 2)).astype("int32")
+    losses = [
+        max(0.0, 0.1 + values[(*place, other)] - values[(*place, digits[place])])
+        for place in np.ndindex(2, 3, 2)
+        for other in range(4)
+    ]
+    assert jax.jit(margin_loss)(values, digits, 0.1) == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_margin_loss_is_on_demonstrations_alone():
+    method = dataclasses.replace(CASES["cqn"].method, bc_coef=2.0, bc_margin=0.3, hidden_sizes=(6, 6))
+    state = dataclasses.replace(jax.jit(lambda key: method.init(SPEC, key))(KEY), critic=make_critic(1))
+    steps = random_transitions(SPEC, np.random.default_rng(1), 4, 8)
+    batch = synthetic_batches.collect_batch(method, state, steps, KEY)
+    batch = dataclasses.replace(batch, sources=(("demos", 3), ("own", 5)))
+    report = jax.jit(method.update)(state, batch, KEY)[1]
+
+    @jax.jit
+    def loss(obs, action):
+        return margin_loss(*state.critic.all_bin_values(obs, action.reshape(1, -1)), 0.3)
+
+    first = jax.tree.map(lambda x: np.asarray(x[0]), (batch.steps.view.observation, batch.steps.action))
+    expected = np.mean([loss(first[0][row], first[1][row]) for row in range(3)])
+    assert report.metrics["margin_loss"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_adamw_decays_weights_apart_from_the_gradient():

@@ -22,6 +22,7 @@ from thespis.data.prioritized import PrioritizedSampler
 from thespis.data.reservoir import Reservoir
 from thespis.data.sequence_replay import SequenceReplay, StoredMemory
 from thespis.data.task_replay import TaskReplay
+from thespis.papers.action_sequence_critic_rl.demonstrations import DemonstratedReplay
 from thespis.papers.ensemble_categorical_rl.own_replay import MemberReplay
 
 REPLAY = Replay(buffer_size=300, batch_size=16, learning_starts=9, update_interval=2)
@@ -37,6 +38,12 @@ COLLECTING: dict[str, tuple[Feed, dict[str, Any]]] = {
     "a small replay": (dataclasses.replace(WINDOWS, buffer_size=54), {"num_blocks": 2}),
     "prioritized": (PRIORITIZED, {}),
     "demonstrations": (dataclasses.replace(WINDOWS, demos="demos"), {"num_blocks": 3}),
+    "a dataset in place of made demonstrations": (
+        DemonstratedReplay(
+            buffer_size=300, batch_size=16, learning_starts=9, update_interval=2, sequence_length=3, demos="demos"
+        ),
+        {"num_blocks": 3},
+    ),
     "prioritized demonstrations": (dataclasses.replace(PRIORITIZED, demos="demos"), {"num_blocks": 3}),
     "mix": (MIX, {}),
     "sequences": (dataclasses.replace(SEQUENCES, stored_memory=False), {"num_blocks": 3}),

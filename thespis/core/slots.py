@@ -32,7 +32,8 @@ _TABLE = {
     "thespis.core.feeds:WindowFeed": (
         "thespis.data.feeds:Replay thespis.data.feeds:LoggedTransitions thespis.data.mix:Mix "
         "thespis.data.reservoir:Reservoir thespis.data.task_replay:TaskReplay "
-        "thespis.papers.ensemble_categorical_rl.own_replay:MemberReplay"
+        "thespis.papers.ensemble_categorical_rl.own_replay:MemberReplay "
+        "thespis.papers.action_sequence_critic_rl.demonstrations:DemonstratedReplay"
     ),
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.feedback.preference_queries:Labeller": """

@@ -164,15 +164,39 @@ class CoarseToFineQ(eqx.Module):
             center = self.action_bins.zoom_in(center, level, digit)
         return center
 
+    def all_bin_values(
+        self, observation: PyTree, actions: Float[Array, "step dimension"]
+    ) -> tuple[Float[Array, "level step dimension bin"], Int[Array, "level step dimension"]]:
+        """Values of all bins on every level, in the intervals that contain the actions, and the actions' own bins."""
+        encoded, digits = self.encoder(observation), self.action_bins.encode_action(actions)
+        centers = self.action_bins.level_centers(digits)
+        levels = range(self.action_bins.num_levels)
+        return jnp.stack([self.bin_values(encoded, level, centers[level]) for level in levels]), digits
+
     def __call__(
         self, observation: PyTree, actions: Float[Array, "step dimension"]
     ) -> Float[Array, "level step dimension"]:
         """Values of the bins that contain the actions, on every level."""
-        encoded, digits = self.encoder(observation), self.action_bins.encode_action(actions)
-        centers = self.action_bins.level_centers(digits)
-        levels = range(self.action_bins.num_levels)
-        values = jnp.stack([self.bin_values(encoded, level, centers[level]) for level in levels])
-        return jnp.take_along_axis(values, digits[..., None], axis=-1)[..., 0]
+        return own_bin_values(*self.all_bin_values(observation, actions))
+
+
+def own_bin_values(
+    values: Float[Array, "level step dimension bin"], digits: Int[Array, "level step dimension"]
+) -> Float[Array, "level step dimension"]:
+    """The values of one bin each."""
+    return jnp.take_along_axis(values, digits[..., None], axis=-1)[..., 0]
+
+
+def margin_loss(
+    values: Float[Array, "level step dimension bin"], digits: Int[Array, "level step dimension"], margin: Number
+) -> Float[Array, ""]:
+    """By how much bins come closer than ``margin`` to the values of the demonstrated ones, or exceed them: the mean.
+
+    The demonstrated bin itself counts as one that is too close, which adds a constant. Source: the code of Seo and
+    Abbeel, 2025; a large-margin loss as in Hester et al., 2018 (arXiv:1704.03732).
+    """
+    lead = own_bin_values(values, digits)[..., None] - values
+    return jnp.mean(jnp.maximum(margin - lead, 0.0))
 
 
 def require_bounded_box(spec: EnvSpec, method_name: str) -> None:

@@ -9,12 +9,15 @@ last action.
 
 :class:`CQNAS` learns the values of the next several actions instead of the current one.
 
+With ``bc_coef``, a margin loss also raises the values of demonstrated bins (``feed.demos``) above those of others.
+
 Source: Seo et al., 2024; sequences: Seo and Abbeel, 2025; read were their abstracts and the second paper's code, which
 holds both. Hyperparameters of :class:`CQN` are those of that code for the control suite with state observations, those
-of :class:`CQNAS` those for humanoids. Both fit scalar values; the code's return distributions, advantage streams and
-demonstrations, all for images, are left out.
+of :class:`CQNAS` those for humanoids. Both fit scalar values; the code's return distributions, with a loss of their own
+on demonstrations, and advantage streams, all for images, are left out.
 
-Differs: one network of the same size for sequences and single actions; weights are initialized as in sac.
+Differs: one network of the same size for sequences and single actions; weights are initialized as in sac; the agent's
+own successful episodes do not become demonstrations.
 """
 
 from __future__ import annotations
@@ -32,12 +35,15 @@ from thespis.core.records import Batch, Citation, EnvSpec, Number, Report, View
 from thespis.data.feeds import Replay
 from thespis.learners.off_policy.critic_updates import n_step_batch
 from thespis.learners.optim.optimizers import AdamW, gradient_step, polyak_update
+from thespis.objectives.statistics import masked_mean
 from thespis.papers.action_sequence_critic_rl.coarse_to_fine import (
     ActionBins,
     CoarseToFineMethod,
     CoarseToFineQ,
     CQNState,
     action_sequence,
+    margin_loss,
+    own_bin_values,
     require_bounded_box,
 )
 
@@ -59,6 +65,10 @@ class CQN(CoarseToFineMethod):
     """Updates between copies of the network to the target network."""
     hidden_sizes: tuple[int, ...] = eqx.field(static=True, default=(512, 512))
     """Units of each hidden layer."""
+    bc_coef: float = eqx.field(static=True, default=0.0)
+    """Weight of the margin loss on demonstrations, the rows from ``feed.demos``; the critic's error weighs 1."""
+    bc_margin: Number = 0.1
+    """By how much the value of a demonstrated bin shall exceed those of others."""
     feed: WindowFeed = eqx.field(static=True, default=Replay(batch_size=256, learning_starts=8_000, sequence_length=3))
     """Replay buffer: buffer_size, batch_size, learning_starts, num_updates, sequence_length (at least n_step and
     action_sequence_length)."""
@@ -110,9 +120,15 @@ class CQN(CoarseToFineMethod):
         target = (data.reward + data.discount * next_values.T).T
 
         def loss(critic: CoarseToFineQ):
-            values = jax.vmap(critic)(data.view.observation, actions)
+            all_values, digits = jax.vmap(critic.all_bin_values)(data.view.observation, actions)
+            values = jax.vmap(own_bin_values)(all_values, digits)
             error = jnp.mean(jnp.square(values - target))
-            return error, {"critic_loss": error, "value": jnp.mean(values)}
+            metrics = {"critic_loss": error, "value": jnp.mean(values)}
+            if self.bc_coef == 0.0:
+                return error, metrics
+            cloning = jax.vmap(margin_loss, (0, 0, None))(all_values, digits, self.bc_margin)
+            cloning = masked_mean(cloning, jnp.asarray(batch.is_from("demos")))
+            return error + self.bc_coef * cloning, metrics | {"margin_loss": cloning}
 
         critic, opt, metrics, norm = gradient_step(self.make_optimizer(), loss, state.critic, state.opt_state)
         num_updates = state.num_updates + 1

@@ -5,13 +5,14 @@ whose sums over actions are exact, from a replay buffer of turns, with ``n_step`
 is relabeled as if a goal that was reached later had been the goal (:mod:`thespis.learners.off_policy.hindsight`). Each
 critic is a head on a decoder's features of the dialogue, with a value for every candidate action.
 
-Source: Gaven et al., 2024. Verified, from the abstract and summaries of the paper, are the actor, critics as
-multi-layer perceptrons on a language model, replay, soft actor-critic and hindsight; its appendix and code were not
-available, so not verified are n-step returns, the entropy coefficient, sizes, and whether critics learn first.
+Source: Gaven et al., 2024: its abstract and summaries of it, since its appendix and code were not available; and the
+code of the same authors' next paper, MAGELLAN (Gaven et al., 2025), which trains its agent by SAC-GLAM without
+hindsight. From there are the n-step returns, the critic's MLP on the model's features, the constant or tuned entropy
+coefficient, and critics that learn first. Not verified: which goals hindsight chooses, and how many.
 
-Differs: critics have decoders of their own, initialized from the actor's; decoder-only models, all of whose parameters
-are trained; hindsight looks ahead as far as ``method.feed.sequence_length``. Not corrected: the actions within an
-n-step return were chosen by older policies.
+Differs: critics have decoders of their own, initialized from the actor's, and a value for every candidate at once,
+theirs read each candidate as text; decoder-only models, all of whose parameters are trained; hindsight looks ahead as
+far as ``method.feed.sequence_length``. Not corrected: actions within an n-step return were chosen by older policies.
 """
 
 from __future__ import annotations
