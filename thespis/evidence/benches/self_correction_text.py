@@ -79,8 +79,8 @@ BENCH = Bench(
     negative=Comparison("good ones alone", "good ones alone, again", learning_curve_auc()),
     headroom=Headroom("good ones alone", "revisions, twice as long", RETURN, untrained_return()),
     symptoms=(Symptom("good ones alone", uncorrected_error_share(), 0.5),),
-    tuning="On seeds 1,100 to 1,103, by the mean return of sampled play at the end of 12 iterations with 128 dialogues and "
-    "six epochs. Good ones alone: 0.510 with learning rates of 1e-3 and 2e-3. Revisions: 0.775 with 1e-3. With 40 "
+    tuning="On seeds 1,100 to 1,103, by the mean return of sampled play at the end of 12 iterations with 128 dialogues "
+    "and six epochs. Good ones alone: 0.510 with learning rates of 1e-3 and 2e-3. Revisions: 0.775 with 1e-3. With 40 "
     "batches of 64 dialogues and one epoch in place of that, revisions had 0.460: one seed of four had unlearned the "
     "task, since the model undid choices before it had learned when to. Before training the model returned 0.11. "
     "Eight iterations were chosen because by then the curves of both were level. Looked at before and not kept, "
