@@ -59,8 +59,6 @@ SINGLE_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=
 """One turn: eight prompts with sixteen responses each."""
 THREE_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=3, group_size=8, num_envs=64)}
 """Up to three turns: eight initial states with eight dialogues each."""
-TEN_TURN_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=10, group_size=8, num_envs=64)}
-"""The same with up to ten turns."""
 PRETRAINED_MODEL: dict[str, Any] = TINY_MODEL | {"num_pretrain_steps": 1000}
 """The tiny model with long pretraining: random responses solve household tasks too rarely."""
 HOUSEHOLD_SETTINGS: dict[str, Any] = PRETRAINED_MODEL | {"feed": Episodes(max_steps=8, group_size=8, num_envs=64)}

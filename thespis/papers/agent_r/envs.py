@@ -13,9 +13,11 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, Key, PyTree
 
-from thespis.envs.text.task import Task, TaskSpec, TaskStep, pack_tokens
+from thespis.core.spaces import END, word_vocabulary
+from thespis.envs.text.task import RESPONSE_CUE, Task, TaskSpec, TaskStep, TextEnv, pack_tokens
 from thespis.runtime.keys import fold
 
 
@@ -77,3 +79,88 @@ class UndoTask(eqx.Module):
     def demonstrator_response(self, state: UndoState, key: Key[Array, ""]) -> Int[Array, " response"]:
         """The response of the task's demonstrator."""
         return self.task.demonstrator_response(state.current.task_state, key)
+
+
+NUM_DISHES = 2
+"""Dishes per course of the daily menu."""
+SERVE = "serve"
+"""The response after the last course of the daily menu, and the word that asks for it."""
+
+
+class DailyMenuState(eqx.Module):
+    """State of one episode: today's dish of each course, how many choices were right, and the number of choices."""
+
+    todays_dishes: Int[Array, "*episodes course"]
+    num_right: Int[Array, "*episodes"]
+    turn: Int[Array, "*episodes"]
+
+
+class DailyMenu(eqx.Module):
+    """Daily menu task: choose the right one of two dishes in each of ``num_courses`` courses (at most 26), and serve.
+
+    ``a >`` is answered by one of two dishes, such as ``a2 <end>``, then by ``yes b >`` or ``no b >``: whether it was
+    right, and the next course. After the last one, ``yes serve >`` or ``no serve >`` is answered by anything, such as
+    ``serve <end>``, which ends the dialogue and earns 1 if all choices were right. The right dish is usually the same
+    one in all dialogues, but a share ``change_rate`` of all dishes is the other one today, which cannot be known before
+    it is tried. The demonstrator chooses the usual dish, except in a share ``demonstrator_noise`` of its choices, which
+    are random.
+    """
+
+    num_courses: int = eqx.field(static=True, default=3)
+    change_rate: float = 0.2
+    demonstrator_noise: float = 1.0
+
+    @property
+    def usual_dishes(self) -> Int[np.ndarray, " course"]:
+        """The usual dish of each course, 0 or 1."""
+        return np.random.default_rng(0).integers(0, NUM_DISHES, self.num_courses)
+
+    @property
+    def task_spec(self) -> TaskSpec:
+        """Verdicts, courses (a letter) and the last response, dishes (a course and a number), and the response cue."""
+        courses = [chr(ord("a") + i) for i in range(self.num_courses)]
+        dishes = [f"{course}{number + 1}" for course in courses for number in range(NUM_DISHES)]
+        words = word_vocabulary((RESPONSE_CUE, "yes", "no", *courses, SERVE, *dishes))
+        return TaskSpec("text:daily-menu", words, self.num_courses + 1, 2, max_opening_tokens=2, max_message_tokens=3)
+
+    def init(self, key: Key[Array, ""]) -> tuple[DailyMenuState, Int[Array, " opening"]]:
+        """Start of a dialogue: today's dishes are drawn."""
+        changes = jax.random.bernoulli(fold(key, "changes"), self.change_rate, (self.num_courses,))
+        dishes = (jnp.asarray(self.usual_dishes, "int32") + changes) % NUM_DISHES
+        zero = jnp.zeros((), "int32")
+        return DailyMenuState(dishes, zero, zero), self._prompt(zero)[:2]
+
+    def step(
+        self, state: DailyMenuState, response: Int[Array, " response"], key: Key[Array, ""]
+    ) -> tuple[DailyMenuState, TaskStep]:
+        """Say whether the dish is today's, and ask for the next course; or end the dialogue with its score."""
+        done, spec = state.turn >= self.num_courses, self.task_spec
+        course = jnp.minimum(state.turn, self.num_courses - 1)
+        right = (response == self._response(course, state.todays_dishes[course])).all() & ~done
+        state = DailyMenuState(state.todays_dishes, state.num_right + right, state.turn + 1)
+        verdict = jnp.where(right, spec.encode_word("yes"), spec.encode_word("no"))
+        message = jnp.where(done, -1, self._prompt(state.turn, verdict))
+        return state, TaskStep(message, (done & (state.num_right == self.num_courses)).astype("float32"), done)
+
+    def demonstrator_response(self, state: DailyMenuState, key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The usual dish, or any of the course; ``serve`` after the last one."""
+        spec, course = self.task_spec, jnp.minimum(state.turn, self.num_courses - 1)
+        is_noise = jax.random.uniform(fold(key, "noise")) < self.demonstrator_noise
+        random_dish = jax.random.randint(fold(key, "dish"), (), 0, NUM_DISHES, "int32")
+        dish = jnp.where(is_noise, random_dish, jnp.asarray(self.usual_dishes, "int32")[course])
+        serve = jnp.asarray(spec.encode(f"{SERVE} {END}"))
+        return jnp.where(state.turn >= self.num_courses, serve, self._response(course, dish))
+
+    def _response(self, course: Int[Array, ""], dish: Int[Array, ""]) -> Int[Array, " response"]:
+        spec = self.task_spec
+        token = spec.encode_word("a1") + NUM_DISHES * course + dish
+        return jnp.stack([token, jnp.full((), spec.vocabulary.eos_tokens[0])]).astype("int32")
+
+    def _prompt(self, turn: Int[Array, ""], verdict: Int[Array, ""] | int = -1) -> Int[Array, " message"]:
+        spec = self.task_spec
+        course = spec.encode_word("a") + jnp.minimum(turn, self.num_courses)
+        return pack_tokens(3, verdict, course, spec.encode(RESPONSE_CUE))
+
+
+DAILY_MENU = TextEnv(UndoTask(DailyMenu(), extra_turns=6))
+"""Three courses, of whose right dishes a fifth cannot be known; a choice can be undone at the cost of a turn."""
