@@ -49,6 +49,10 @@ COUNTDOWN_64_EXPERT = TextEnv(FixedTasks(COUNTDOWN_EXPERT.task, num_tasks=64))
 """The same tasks with an expert demonstrator."""
 SUM_CORRECTION = TextEnv(Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3))
 """A sum of two digits in two attempts, without feedback after the first; both attempts are rewarded."""
+SUM_COPIES = TextEnv(dataclasses.replace(SUM_CORRECTION.task, demonstrator_copies=0.65))
+"""The same with a demonstrator that cannot correct itself: it often repeats its first answer, right or wrong."""
+SUM_EXPERT = TextEnv(dataclasses.replace(SUM_CORRECTION.task, demonstrator_noise=0.0))
+"""The same with an expert demonstrator."""
 
 REVIEW_SENTIMENT = TextEnv(Review())
 """One turn: three clauses of praise or blame after a first clause of either. Praise is rewarded; chance gives half."""
