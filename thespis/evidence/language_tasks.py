@@ -69,8 +69,6 @@ PRETRAINED_MODEL: dict[str, Any] = TINY_MODEL | {"num_pretrain_steps": 1000}
 """The tiny model with long pretraining: random responses solve household tasks too rarely."""
 HOUSEHOLD_SETTINGS: dict[str, Any] = PRETRAINED_MODEL | {"feed": Episodes(max_steps=8, group_size=8, num_envs=64)}
 """Up to eight turns in a household."""
-CORRECTION_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=2, group_size=16, num_envs=128)}
-"""Two turns: eight sums with sixteen pairs of attempts each."""
 
 REVIEW_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=1, num_envs=64)}
 """One turn, each with its own prompt."""
@@ -80,18 +78,6 @@ def grammatical_share() -> Measure:
     """Share of grammatical reviews, whatever their content."""
     measure = modified_env_return(200, "sampled", task=Review(praise_reward=0.0, grammar_reward=1.0))
     return Measure("share of sampled reviews that are in order", measure.compute)
-
-
-def second_attempt_accuracy() -> Measure:
-    """Share of sums that are right at the second attempt, without reward for the first."""
-    measure = modified_env_return(200, task=Correction(num_digits=1, demonstrator_noise=0.3))
-    return Measure("accuracy of the second attempt", measure.compute)
-
-
-def self_correction_gain() -> Measure:
-    """Accuracy of the second attempt minus accuracy of the first."""
-    measure = modified_env_return(200, task=Correction(num_digits=1, first_reward=-1.0, demonstrator_noise=0.3))
-    return Measure("accuracy of the second attempt beyond the first", measure.compute)
 
 
 def household_success_rate() -> Measure:
