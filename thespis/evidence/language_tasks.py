@@ -56,6 +56,8 @@ SUM_EXPERT = TextEnv(dataclasses.replace(SUM_CORRECTION.task, demonstrator_noise
 
 REVIEW_SENTIMENT = TextEnv(Review())
 """One turn: three clauses of praise or blame after a first clause of either. Praise is rewarded; chance gives half."""
+REVIEW_PRAISE = TextEnv(Review(demonstrator_noise=0.0))
+"""The same with a demonstrator that only praises."""
 
 TINY_MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 2, "hidden_size": 64}
 """A tiny model that trains in minutes."""
