@@ -72,15 +72,6 @@ PRETRAINED_MODEL: dict[str, Any] = TINY_MODEL | {"num_pretrain_steps": 1000}
 HOUSEHOLD_SETTINGS: dict[str, Any] = PRETRAINED_MODEL | {"feed": Episodes(max_steps=8, group_size=8, num_envs=64)}
 """Up to eight turns in a household."""
 
-REVIEW_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=1, num_envs=64)}
-"""One turn, each with its own prompt."""
-
-
-def grammatical_share() -> Measure:
-    """Share of grammatical reviews, whatever their content."""
-    measure = modified_env_return(200, "sampled", task=Review(praise_reward=0.0, grammar_reward=1.0))
-    return Measure("share of sampled reviews that are in order", measure.compute)
-
 
 def household_success_rate() -> Measure:
     """Success rate in ``HOUSEHOLD``, whatever subgoal rewards training had."""
