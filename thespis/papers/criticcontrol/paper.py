@@ -59,7 +59,13 @@ PAPER = Paper(
     "tuned, by the share of reviews that praise and are in order, with trials that the bench lists. The exponent of "
     "the critic's ratio is 3, where theirs is 1, which left more reviews without control. Coherence is measured by the "
     "grammar (reviews that are in order) in place of perplexity and human judgment. Classifier-guided decoding (FUDGE, "
-    "GeDi, DExperts), topics and detoxification are not tried.",
+    "GeDi, DExperts), topics and detoxification are not tried. Contradicted: after 160 texts 0.734 of the guided "
+    "reviews praise and are in order, and 0.843 of those of PPO, from 0.505 of the frozen model. Guided decoding "
+    "controls (shown), but 0.793 of its reviews are in order, where the frozen model has 0.973 and PPO 0.938, so that "
+    "the second mechanism is contradicted too. With an exponent of 2, which had 0.941 in order on tuning seeds, fewer "
+    "reviews are controlled (0.746 and not 0.794). Likely cause: the mood of three clauses is a small change of the "
+    "model, which PPO makes with few texts and a KL penalty that keeps the grammar, while a critic that is linear in "
+    "frozen features mistakes some words.",
     fidelity=(
         Fidelity("language model", "GPT-2 XL, frozen", "a decoder of one layer, frozen"),
         Fidelity("critic", "a linear layer on the last hidden state of the frozen model"),
