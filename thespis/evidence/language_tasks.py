@@ -47,11 +47,12 @@ COUNTDOWN_64 = TextEnv(FixedTasks(Countdown(num_numbers=2, max_turns=1, demonstr
 """64 tasks of ``COUNTDOWN``, with a demonstrator that is random in 95% of its attempts."""
 COUNTDOWN_64_EXPERT = TextEnv(FixedTasks(COUNTDOWN_EXPERT.task, num_tasks=64))
 """The same tasks with an expert demonstrator."""
-SUM_CORRECTION = TextEnv(Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3))
+_SUM_TASK = Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3)
+SUM_CORRECTION = TextEnv(_SUM_TASK)
 """A sum of two digits in two attempts, without feedback after the first; both attempts are rewarded."""
-SUM_COPIES = TextEnv(dataclasses.replace(SUM_CORRECTION.task, demonstrator_copies=0.65))
+SUM_COPIES = TextEnv(dataclasses.replace(_SUM_TASK, demonstrator_copies=0.65))
 """The same with a demonstrator that cannot correct itself: it often repeats its first answer, right or wrong."""
-SUM_EXPERT = TextEnv(dataclasses.replace(SUM_CORRECTION.task, demonstrator_noise=0.0))
+SUM_EXPERT = TextEnv(dataclasses.replace(_SUM_TASK, demonstrator_noise=0.0))
 """The same with an expert demonstrator."""
 
 REVIEW_SENTIMENT = TextEnv(Review())

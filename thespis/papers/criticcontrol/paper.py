@@ -17,6 +17,7 @@ from thespis.evidence.paper import Arm, Fidelity, Paper
 from thespis.papers.criticcontrol.method import CriticControl
 
 _CRITIC: dict[str, Any] = SETTINGS | {"guidance_top_k": 4, "guidance_scale": 3.0, "learning_rate": 0.3}
+_UNSTEERED: dict[str, Any] = _CRITIC | {"guidance_scale": 0.0}
 
 PAPER = Paper(
     id="criticcontrol",
@@ -36,7 +37,7 @@ PAPER = Paper(
     miniature=BENCH.trial(
         arms=(
             Arm("critic", CriticControl(**_CRITIC)),
-            Arm("unsteered", CriticControl(**(_CRITIC | {"guidance_scale": 0.0}))),
+            Arm("unsteered", CriticControl(**_UNSTEERED)),
             Arm("PPO", BASELINE),
         ),
         headline=Comparison("critic", "PPO", controlled_share()),
