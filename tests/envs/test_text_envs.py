@@ -23,7 +23,7 @@ from thespis.envs.text.countdown import Countdown, all_expressions
 from thespis.envs.text.household import Household
 from thespis.envs.text.kuhn import Kuhn, KuhnState
 from thespis.envs.text.questions import ANIMALS, Questions
-from thespis.envs.text.task import TextEnv
+from thespis.envs.text.task import TextEnv, cut_at_eos, tokens_to_number
 from thespis.envs.text.tictactoe import Tictactoe, optimal_moves
 from thespis.envs.text.wordle import COLORS, WORDS, Wordle, guess_colors
 from thespis.language.tokenizer import word_tokenizer
@@ -356,3 +356,29 @@ def test_correction_rewards_the_first_attempt_at_once():
         )[1].reward
 
     assert [float(x) for x in rewards(0)] == [0.25, 1.0] and [float(x) for x in rewards(1)] == [0.0, 1.0]
+
+
+def test_a_correcting_demonstrator_that_copies_is_right_as_often_as_before():
+    task = Correction(num_digits=1, demonstrator_noise=0.3, demonstrator_copies=0.6)
+    zero = task.task_spec.encode_word("0")
+
+    @jax.jit
+    @jax.vmap
+    def attempts(key):
+        state, _ = task.init(fold(key, "task"))
+        answers = []
+        for turn in ("first", "second"):
+            response = task.demonstrator_response(state, fold(key, turn))
+            answers.append(tokens_to_number(cut_at_eos(task.task_spec, response)[0], zero)[0])
+            state, _ = task.step(state, response, fold(key, "step"))
+        return state.terms.sum(), *answers
+
+    total, first, second = map(np.asarray, attempts(indexed_keys(seed_key(0), 20_000)))
+    assert (first == total).mean() == pytest.approx(0.7, abs=0.01)
+    assert (second == total).mean() == pytest.approx(0.7, abs=0.01)
+    wrong = first != total
+    # Of errors, 0.4 are answered anew, and 0.7 of these rightly; of right answers, 0.4 * 0.3 are made wrong.
+    assert (second == total)[wrong].mean() == pytest.approx(0.28, abs=0.02)
+    assert (second == total)[~wrong].mean() == pytest.approx(0.88, abs=0.02)
+    # Errors that are made anew repeat the first one by chance: one of nine other digits.
+    assert (second == first)[wrong].mean() == pytest.approx(0.6 + 0.4 * 0.3 / 9, abs=0.02)

@@ -118,6 +118,14 @@ def test_only_the_critic_is_trained_and_only_evaluation_is_guided():
         assert isinstance(method.policy(trained, mode).logits_processor, CriticLogitsProcessor)
 
 
+def test_texts_of_training_have_a_temperature_of_their_own():
+    spec = TextEnv(Review(num_clauses=1)).spec
+    method = with_array_leaves(CriticControl(**SMALL, temperature=0.5, training_temperature=4.0))
+    state = synthetic_batches.init_state(method, spec)
+    temperatures = {mode: float(method.policy(state, mode).sampler.temperature) for mode in Mode}
+    assert temperatures.pop(Mode.EXPLORE) == 2.0 and set(temperatures.values()) == {0.5}
+
+
 @pytest.mark.slow
 def test_guidance_increases_the_reward_of_reviews():
     env, rows = TextEnv(Review()), 256

@@ -47,11 +47,18 @@ COUNTDOWN_64 = TextEnv(FixedTasks(Countdown(num_numbers=2, max_turns=1, demonstr
 """64 tasks of ``COUNTDOWN``, with a demonstrator that is random in 95% of its attempts."""
 COUNTDOWN_64_EXPERT = TextEnv(FixedTasks(COUNTDOWN_EXPERT.task, num_tasks=64))
 """The same tasks with an expert demonstrator."""
-SUM_CORRECTION = TextEnv(Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3))
+_SUM_TASK = Correction(num_digits=1, first_reward=1.0, demonstrator_noise=0.3)
+SUM_CORRECTION = TextEnv(_SUM_TASK)
 """A sum of two digits in two attempts, without feedback after the first; both attempts are rewarded."""
+SUM_COPIES = TextEnv(dataclasses.replace(_SUM_TASK, demonstrator_copies=0.65))
+"""The same with a demonstrator that cannot correct itself: it often repeats its first answer, right or wrong."""
+SUM_EXPERT = TextEnv(dataclasses.replace(_SUM_TASK, demonstrator_noise=0.0))
+"""The same with an expert demonstrator."""
 
 REVIEW_SENTIMENT = TextEnv(Review())
 """One turn: three clauses of praise or blame after a first clause of either. Praise is rewarded; chance gives half."""
+REVIEW_PRAISE = TextEnv(Review(demonstrator_noise=0.0))
+"""The same with a demonstrator that only praises."""
 
 TINY_MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 2, "hidden_size": 64}
 """A tiny model that trains in minutes."""
@@ -63,29 +70,6 @@ PRETRAINED_MODEL: dict[str, Any] = TINY_MODEL | {"num_pretrain_steps": 1000}
 """The tiny model with long pretraining: random responses solve household tasks too rarely."""
 HOUSEHOLD_SETTINGS: dict[str, Any] = PRETRAINED_MODEL | {"feed": Episodes(max_steps=8, group_size=8, num_envs=64)}
 """Up to eight turns in a household."""
-CORRECTION_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=2, group_size=16, num_envs=128)}
-"""Two turns: eight sums with sixteen pairs of attempts each."""
-
-REVIEW_SETTINGS: dict[str, Any] = TINY_MODEL | {"feed": Episodes(max_steps=1, num_envs=64)}
-"""One turn, each with its own prompt."""
-
-
-def grammatical_share() -> Measure:
-    """Share of grammatical reviews, whatever their content."""
-    measure = modified_env_return(200, "sampled", task=Review(praise_reward=0.0, grammar_reward=1.0))
-    return Measure("share of sampled reviews that are in order", measure.compute)
-
-
-def second_attempt_accuracy() -> Measure:
-    """Share of sums that are right at the second attempt, without reward for the first."""
-    measure = modified_env_return(200, task=Correction(num_digits=1, demonstrator_noise=0.3))
-    return Measure("accuracy of the second attempt", measure.compute)
-
-
-def self_correction_gain() -> Measure:
-    """Accuracy of the second attempt minus accuracy of the first."""
-    measure = modified_env_return(200, task=Correction(num_digits=1, first_reward=-1.0, demonstrator_noise=0.3))
-    return Measure("accuracy of the second attempt beyond the first", measure.compute)
 
 
 def household_success_rate() -> Measure:

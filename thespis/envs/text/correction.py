@@ -6,8 +6,10 @@ which reveals nothing; then ``8 6 1 <end>`` ends the episode and earns 1 if it i
 attempt is right, -1 if only the first was) is paid ``progress_bonus`` times, at the end.
 
 The demonstrator gets a digit wrong in a share ``demonstrator_noise`` of its first attempts, and in the same share of
-second attempts it only repeats the first. After SCoRe (Kumar et al., 2024): two attempts, the prompt between them, and
-the bonus (its alpha). Differs from it: sums in place of mathematics and programs.
+second attempts it only repeats the first. With ``demonstrator_copies`` it cannot correct itself: it repeats the first
+answer in this share of second attempts, right or wrong, and makes the others as if they were first ones. After SCoRe
+(Kumar et al., 2024): two attempts, the prompt between them, and the bonus (its alpha). Differs from it: sums in place
+of mathematics and programs.
 """
 
 from __future__ import annotations
@@ -47,13 +49,15 @@ class Correction(eqx.Module):
 
     ``num_digits``: digits of each of the two terms. ``progress_bonus``: weight of the reward for progress.
     ``first_reward``: what a right first attempt earns, at once. ``demonstrator_noise``: the share of attempts in which
-    the demonstrator errs.
+    the demonstrator errs. ``demonstrator_copies``: the share of second attempts in which the demonstrator repeats its
+    first answer, where it makes the others as first attempts; ``None``: it corrects its errors, except for its noise.
     """
 
     num_digits: int = eqx.field(static=True, default=3)
     progress_bonus: float = 0.0
     first_reward: float = 0.0
     demonstrator_noise: float = 0.7
+    demonstrator_copies: float | None = None
 
     @property
     def task_spec(self) -> TaskSpec:
@@ -99,16 +103,19 @@ class Correction(eqx.Module):
         return CorrectionState(state.terms, state.num_attempts + 1, first_answer), TaskStep(message, reward, is_second)
 
     def demonstrator_response(self, state: CorrectionState, key: Key[Array, ""]) -> Int[Array, " response"]:
-        """The sum, with one digit changed at times; in the second attempt the sum, or the first answer at times."""
+        """The sum, at times with one digit changed, or in a second attempt the first answer."""
         spec, total, n = self.task_spec, state.terms.sum(), self.num_digits + 1
         is_noise = jax.random.uniform(fold(key, "wander")) < self.demonstrator_noise
         power = 10 ** jax.random.randint(fold(key, "place"), (), 0, self.num_digits)
         digit = total // power % 10
         new_digit = (digit + jax.random.randint(fold(key, "figure"), (), 1, 10)) % 10
-        wrong = jnp.where(
-            state.num_attempts == 0, total + (new_digit - digit) * power, jnp.maximum(state.first_answer, 0)
-        )
-        answer = jnp.where(is_noise, wrong, total)
+        is_second, first_answer = state.num_attempts > 0, jnp.maximum(state.first_answer, 0)
+        misread = total + (new_digit - digit) * power
+        if self.demonstrator_copies is None:
+            answer = jnp.where(is_noise, jnp.where(is_second, first_answer, misread), total)
+        else:
+            copies = is_second & (jax.random.uniform(fold(key, "same")) < self.demonstrator_copies)
+            answer = jnp.where(copies, first_answer, jnp.where(is_noise, misread, total))
         return pack_tokens(
             spec.max_response_tokens, number_to_tokens(answer, n, spec.encode_word("0")), spec.encode(END)
         )

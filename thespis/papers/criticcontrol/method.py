@@ -29,6 +29,7 @@ from thespis.core.contracts import Mode
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition
 from thespis.data.feeds import Episodes
 from thespis.language.generation import CriticLogitsProcessor
+from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.advantage_estimators import TokenAdvantages, TokenGAE, TurnBatch
 from thespis.learners.language.dialogues import Dialogues
 from thespis.learners.language.lm_agent import LMAgent, LMWithValueHead, add_value_head
@@ -54,6 +55,8 @@ class CriticControl(LMAgent):
     """Exponent of the critic's ratio; 0: no guidance."""
     guidance_top_k: int = eqx.field(static=True, default=10)
     """Number of most likely tokens that are reweighted; other tokens keep their probability."""
+    training_temperature: Number = 1.0
+    """Factor on ``temperature`` for the texts from which the critic learns, above 0."""
     learning_rate: LearningRate = 3e-2
     """Learning rate of the critic."""
     num_critic_updates: int = eqx.field(static=True, default=8)
@@ -81,9 +84,10 @@ class CriticControl(LMAgent):
     def policy(self, state: CriticControlState, mode: Mode) -> LMPolicy:
         """The language model; with guidance except in explore mode, where the critic's training data are sampled."""
         network = state.model
-        lm_policy = LMPolicy(network.model, self.sampler, state.dialogue_spec, mode)
         if mode is Mode.EXPLORE:
-            return lm_policy
+            sampler = TemperatureSampler(jnp.asarray(self.temperature * self.training_temperature, "float32"))
+            return LMPolicy(network.model, sampler, state.dialogue_spec, mode)
+        lm_policy = LMPolicy(network.model, self.sampler, state.dialogue_spec, mode)
         guidance_scale = jnp.asarray(self.guidance_scale, "float32")
         return dataclasses.replace(
             lm_policy,
