@@ -48,6 +48,12 @@ def load_digit_split(train: bool) -> DigitDataset:
     return DigitDataset((images[in_split] / 16).astype("float32"), labels[in_split].astype("int32"))
 
 
+@functools.cache
+def max_revealable_pixels() -> int:
+    """The largest number of pixels of a digit that are not 0."""
+    return max(int((load_digit_split(train).images > 0).sum(axis=1).max()) for train in (True, False))
+
+
 class PixelJudge(eqx.Module):
     """Digit classifier with one hidden layer, whose inputs are the revealed pixels' values and positions."""
 
