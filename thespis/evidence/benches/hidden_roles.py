@@ -120,7 +120,7 @@ BENCH = Bench(
     "0.5 (4.95), 0.9 (5.16) and 0 (4.73), 1e-2 and 0.5 (5.28), and 1e-2 and 0.9 (5.42, exact belief 5.43). "
     "After 64,000 steps with 3e-3 and 0.5: 5.37, exact belief 5.48. There PPO has learned nearly all that an "
     "exact belief can give, so that the bench is about learning from few games. In a version without the record "
-    "of earlier rounds PPO had 4.76 after 64,000 steps, with 3e-3 and 0.5.Returns of greedy play, which differ "
+    "of earlier rounds PPO had 4.76 after 64,000 steps, with 3e-3 and 0.5. Returns of greedy play, which differ "
     "more between seeds, were compared in a first check of the controls: 20 pairs did not decide between the "
     "exact belief (5.25 on average) and PPO (5.01).",
     looks=plan_looks((20, 40)),
