@@ -80,16 +80,6 @@ def trained_judge(num_pixels: int) -> PixelJudge:
         return jax.tree.map(np.asarray, _train_judge(num_pixels, *map(jnp.asarray, load_digit_split(train=True))))
 
 
-def random_pixel_judge_accuracy(judge: PixelJudge, num_pixels: int, data: DigitDataset, key: Key[Array, ""]) -> float:
-    """Share of images that the judge classifies correctly from ``num_pixels`` random pixels that are not 0."""
-
-    def is_correct(image: Array, label: Array, key: Array) -> Bool[Array, ""]:
-        return jnp.argmax(judge(image, sample_pixels(image, num_pixels, key))) == label
-
-    keys = jax.random.split(key, len(data.labels))
-    return float(jnp.mean(jax.vmap(is_correct)(jnp.asarray(data.images), jnp.asarray(data.labels), keys)))
-
-
 @functools.partial(jax.jit, static_argnums=0)
 def _train_judge(count: int, images: Float[Array, "image pixel"], labels: Int[Array, " image"]) -> PixelJudge:
     root, adam = seed_key(0), optax.adam(LEARNING_RATE)
