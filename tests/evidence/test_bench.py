@@ -167,6 +167,14 @@ def test_a_copy_that_does_not_differ_is_no_control(outcome):
     assert [check.passed for check in checks if "other random numbers" in check.name] == [False]
 
 
+def test_a_copy_with_fewer_seeds_is_compared_on_those_that_both_have(outcome, monkeypatch):
+    scores = type(outcome.runs).scores
+    monkeypatch.setattr(
+        type(outcome.runs), "scores", lambda runs, arm, m: scores(runs, arm, m)[: 4 if arm == "A2C again" else 6]
+    )
+    assert [check.value for check in check_bench(BENCH, outcome) if "other random numbers" in check.name] == ["100%"]
+
+
 def test_admissions_are_read_back_and_outdated_with_the_bench(outcome, tmp_path):
     assert admission_status(BENCH, read_admission(tmp_path, "small")) == "not checked"
     content = admission_of(outcome)

@@ -1,23 +1,29 @@
-"""Debate: verdicts against the judge in NumPy, accuracy of the judge against chance, and rules of the game."""
+"""Debate: verdicts and searches against the judge in NumPy, accuracy of the judge, and rules of the game."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import thespis
 from thespis.actors.tree_search import GameModel, GumbelSearch
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
 from thespis.core.laws.components import check_environment
 from thespis.envs.games.self_play import SelfPlayEnv
+from thespis.envs.registry import make_compiled
 from thespis.papers.debate.envs import Debate, DebateState, SingleSpeaker
 from thespis.papers.debate.judge import (
     NUM_LABELS,
     NUM_PIXELS,
+    DigitDataset,
     load_digit_split,
-    random_pixel_judge_accuracy,
+    max_revealable_pixels,
     sample_pixels,
     trained_judge,
 )
-from thespis.papers.debate.measures import debate_questions
+from thespis.papers.debate.measures import debate_questions, judge_margins, sample_digits
+from thespis.papers.debate.search import PixelSearch
 from thespis.runtime.keys import seed_key
 
 DEBATE = Debate(2)
@@ -35,9 +41,115 @@ def reference_payoffs(question: DebateState, first: int) -> np.ndarray:
     return np.array(payoffs)
 
 
+def some_question(lie: int, image: int) -> DebateState:
+    """The start of a debate on one of the first held-out digits."""
+    questions = debate_questions(0, DigitDataset(*(values[:2] for values in load_digit_split(train=False))))
+    return jax.tree.map(lambda x: x[lie, image], questions)
+
+
+def reference_choice(judge, image, claims, shown: list[int], signs: list[int]) -> int:
+    """In NumPy: the pixel with the best outcome after one or two more moves, by the players with these signs."""
+
+    def margin(pixels: list[int]) -> float:
+        inputs = np.zeros((2, NUM_PIXELS))
+        inputs[0, pixels], inputs[1, pixels] = image[pixels], 1
+        logits = judge.output_weights @ np.maximum(judge.hidden_weights @ inputs.reshape(-1) + judge.hidden_bias, 0)
+        return float(logits[claims[0]] - logits[claims[1]])
+
+    def value(pixels: list[int], signs: list[int]) -> float:
+        if not signs:
+            return margin(pixels)
+        return signs[0] * max(signs[0] * value([*pixels, p], signs[1:]) for p in free if p not in pixels)
+
+    free = [int(p) for p in np.flatnonzero(image)]
+    return max((p for p in free if p not in shown), key=lambda p: signs[0] * value([*shown, p], signs[1:]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("game", "search_depth", "signs"),
+    [
+        (Debate(3), 2, [[1, -1], [-1, 1], [1]]),
+        (Debate(3, SingleSpeaker()), 2, [[1, 1], [1, 1], [1]]),
+        (Debate(2), 1, [[1], [-1]]),
+    ],
+)
+def test_search_matches_enumeration(game, search_depth, signs):
+    judge = trained_judge(game.num_pixels)
+    env = SelfPlayEnv(game)
+    method = PixelSearch(search_depth)
+    policy = method.policy(method.init(env.spec, seed_key(0)), Mode.EXPLOIT)
+    act = jax.jit(lambda view, key: method.act(policy, (), view, key)[0])
+    for place in ((0, 0), (5, 1)):
+        state, shown = some_question(*place), []
+        for turn, ahead in enumerate(signs):
+            action = act(jax.tree.map(lambda x: x[None], env.view(state)), seed_key(turn))
+            pixel = int(action["seats"][0, game.current_player(state)])
+            assert pixel == reference_choice(judge, np.asarray(state.image), np.asarray(state.claims), shown, ahead)
+            shown.append(pixel)
+            state = game.step(state, jnp.int32(pixel), seed_key(0))
+        assert int(game.rewards(state)[0]) == (1 if float(game.judge_margin(state)) > 0 else -1)
+
+
+def test_random_pixels_are_legal_and_differ_between_streams():
+    env = SelfPlayEnv(Debate(2))
+    states = jax.vmap(env.game.init)(jax.random.split(seed_key(5), 60))
+    views = jax.vmap(env.view)(states)
+    choices = []
+    for stream in (0, 1):
+        method = PixelSearch(search_depth=0, stream=stream)
+        policy = method.policy(method.init(env.spec, seed_key(0)), Mode.EXPLOIT)
+        choices.append(np.asarray(method.act(policy, (), views, seed_key(1))[0]["seats"][:, 0]))
+        assert (np.asarray(states.image)[np.arange(60), choices[-1]] > 0).all()
+    assert (choices[0] != choices[1]).mean() > 0.8 and len(set(choices[0])) > 20
+
+
+def test_search_needs_a_debate_and_sees_every_pixel_that_can_be_revealed():
+    spec = make_compiled("pgx:tic_tac_toe").spec
+    with pytest.raises(UserError, match="no debate"):
+        PixelSearch().init(spec, seed_key(0))
+    images = np.concatenate([load_digit_split(train).images for train in (True, False)])
+    assert max_revealable_pixels() == max(int((image > 0).sum()) for image in images) <= NUM_PIXELS
+
+
+def test_each_seed_has_its_own_digits_and_all_false_labels():
+    samples = [sample_digits(seed, 30) for seed in (3, 3, 4)]
+    assert (samples[0].images == samples[1].images).all() and (samples[0].images != samples[2].images).any()
+    held_out = load_digit_split(train=False)
+    for image, label in zip(samples[2].images, samples[2].labels, strict=True):
+        matches = (held_out.images == image).all(axis=1)
+        assert matches.any() and label in held_out.labels[matches]
+    assert len({image.tobytes() for image in samples[2].images}) == 30
+
+
+@pytest.mark.slow
+def test_margins_are_those_of_played_games(tmp_path):
+    run = thespis.train(
+        PixelSearch(search_depth=1),
+        "thespis.papers.debate.envs:DEBATE_4",
+        steps=4,
+        seeds=[1, 2],
+        episodes=1,
+        preset=None,
+        evaluate_every=0,
+        out=tmp_path / "run",
+    )
+    margins, judge = judge_margins(1, run), trained_judge(4)
+    assert margins.shape == (2, 40, 9)
+    digits = sample_digits(2, 40)
+    image, label = digits.images[7], int(digits.labels[7])
+    claims, shown = [(label + 3) % 10, label], []
+    for turn in range(4):
+        shown.append(reference_choice(judge, image, claims, shown, [1 if turn % 2 == 0 else -1]))
+    state = DebateState(
+        jnp.asarray(image), jnp.asarray(claims, "int32"), jnp.zeros(NUM_PIXELS, bool).at[jnp.array(shown)].set(True)
+    )
+    np.testing.assert_allclose(margins[1, 7, 2], -float(Debate(4).judge_margin(state)), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.slow
 def test_payoffs_match_the_judge_and_search_finds_the_best_last_move():
-    questions = [jax.tree.map(lambda x, row=row: x[row], debate_questions(0, 2)) for row in (0, 4, 9, 15)]
+    questions = [some_question(*place) for place in ((0, 0), (4, 0), (0, 1), (6, 1))]
     firsts = [int(np.argmax(np.asarray(question.image))) for question in questions]
     states = [DEBATE.step(q, jnp.int32(first), seed_key(0)) for q, first in zip(questions, firsts, strict=True)]
     state = jax.tree.map(lambda *x: jnp.stack(x), *states)
@@ -55,10 +167,20 @@ def test_payoffs_match_the_judge_and_search_finds_the_best_last_move():
     assert (-expected[np.arange(4), moves] == best).all() and set(best) == {1}
 
 
+def random_pixel_accuracy(judge, num_pixels: int, data: DigitDataset, key) -> float:
+    """Share of images that the judge classifies correctly from ``num_pixels`` random pixels that are not 0."""
+
+    def is_correct(image, label, key):
+        return jnp.argmax(judge(image, sample_pixels(image, num_pixels, key))) == label
+
+    keys = jax.random.split(key, len(data.labels))
+    return float(jnp.mean(jax.vmap(is_correct)(jnp.asarray(data.images), jnp.asarray(data.labels), keys)))
+
+
 @pytest.mark.slow
 def test_judge_beats_chance_and_uses_revealed_pixels_only():
     judge, test_data = trained_judge(2), load_digit_split(train=False)
-    assert 0.25 < random_pixel_judge_accuracy(judge, 2, test_data, seed_key(0)) < 0.4, (
+    assert 0.25 < random_pixel_accuracy(judge, 2, test_data, seed_key(0)) < 0.4, (
         "two of 64 pixels carry little information, but some"
     )
     image = jnp.asarray(test_data.images[0])
@@ -101,9 +223,10 @@ def test_each_player_has_the_true_claim_about_equally_often():
     image_index = jnp.argmax((states.image[:, None] == data.images).all(axis=-1), axis=1)
     first, second = (states.claims == jnp.asarray(data.labels)[image_index][:, None]).T
     assert (first ^ second).all() and 70 < first.sum() < 130
-    questions = debate_questions(1, 3)
-    assert (questions.claims[:, 1].reshape(3, 9) == load_digit_split(train=False).labels[:3, None]).all()
-    assert all(len(set(row)) == 9 for row in np.asarray(questions.claims[:, 0].reshape(3, 9)))
+    digits = DigitDataset(*(values[:3] for values in load_digit_split(train=False)))
+    questions = debate_questions(1, digits)
+    assert questions.claims.shape == (9, 3, 2) and (questions.claims[..., 1] == digits.labels).all()
+    assert all(len(set(lies)) == 9 for lies in np.asarray(questions.claims[..., 0].T))
 
 
 @pytest.mark.slow

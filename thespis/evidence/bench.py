@@ -178,7 +178,8 @@ def check_bench(bench: Bench, outcome: PairedOutcome) -> list[Check]:
         Check(f"negative control: {negative.sentence}", negative.verdict, negative.verdict in (LEVEL, UNDECIDED)),
     ]
     scores = [outcome.runs.scores(arm, bench.negative.measure) for arm in bench.negative.arms]
-    differs = float((scores[0] != scores[1]).mean())
+    num_pairs = min(map(len, scores))  # the copy has no more than the first look's where the positive control went on
+    differs = float((scores[0][:num_pairs] != scores[1][:num_pairs]).mean())
     name = f"negative control: {bench.negative.b} has other random numbers, so that at least 90% of its scores differ"
     checks.append(Check(name, f"{differs:.0%}", differs >= MIN_DIFFERENT))
     low, high = HEADROOM

@@ -109,9 +109,13 @@ class Debate(eqx.Module):
 
     def rewards(self, state: DebateState) -> Float[Array, "2"]:
         """At the end 1 for the player whose claim the judge finds likelier and -1 for the other; before that 0."""
-        logits = trained_judge(self.num_pixels)(state.image, state.revealed)[state.claims]
-        outcome = jnp.where(logits[0] > logits[1], 1.0, -1.0)
+        outcome = jnp.where(self.judge_margin(state) > 0, 1.0, -1.0)
         return jnp.where(self.is_terminal(state), jnp.stack([outcome, -outcome]), 0.0)
+
+    def judge_margin(self, state: DebateState) -> Float[Array, ""]:
+        """The judge's logit of the first player's claim minus that of the other, from the revealed pixels."""
+        logits = trained_judge(self.num_pixels)(state.image, state.revealed)[state.claims]
+        return logits[0] - logits[1]
 
 
 DEBATE_6 = SelfPlayEnv(Debate())
@@ -120,3 +124,5 @@ DEBATE_4 = SelfPlayEnv(Debate(4))
 """A debate of four pixels."""
 SINGLE_SPEAKER_DEBATE = SelfPlayEnv(Debate(speaker_order=SingleSpeaker()))
 """Six pixels, all revealed by a single player that may be honest or not."""
+SINGLE_SPEAKER_DEBATE_4 = SelfPlayEnv(Debate(4, SingleSpeaker()))
+"""Four pixels, all revealed by a single player that may be honest or not."""

@@ -48,6 +48,12 @@ def load_digit_split(train: bool) -> DigitDataset:
     return DigitDataset((images[in_split] / 16).astype("float32"), labels[in_split].astype("int32"))
 
 
+@functools.cache
+def max_revealable_pixels() -> int:
+    """The largest number of pixels of a digit that are not 0."""
+    return max(int((load_digit_split(train).images > 0).sum(axis=1).max()) for train in (True, False))
+
+
 class PixelJudge(eqx.Module):
     """Digit classifier with one hidden layer, whose inputs are the revealed pixels' values and positions."""
 
@@ -72,16 +78,6 @@ def trained_judge(num_pixels: int) -> PixelJudge:
     """Return the judge trained on ``num_pixels`` random pixels that are not 0. It is the same every time."""
     with jax.ensure_compile_time_eval():  # the cache must not hold tracers
         return jax.tree.map(np.asarray, _train_judge(num_pixels, *map(jnp.asarray, load_digit_split(train=True))))
-
-
-def random_pixel_judge_accuracy(judge: PixelJudge, num_pixels: int, data: DigitDataset, key: Key[Array, ""]) -> float:
-    """Share of images that the judge classifies correctly from ``num_pixels`` random pixels that are not 0."""
-
-    def is_correct(image: Array, label: Array, key: Array) -> Bool[Array, ""]:
-        return jnp.argmax(judge(image, sample_pixels(image, num_pixels, key))) == label
-
-    keys = jax.random.split(key, len(data.labels))
-    return float(jnp.mean(jax.vmap(is_correct)(jnp.asarray(data.images), jnp.asarray(data.labels), keys)))
 
 
 @functools.partial(jax.jit, static_argnums=0)

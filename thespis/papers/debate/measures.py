@@ -1,4 +1,8 @@
-"""Measures of debate games on held-out digits: accuracy of a judge that sees only pixels chosen by the players."""
+"""Measures of debate games on held-out digits: what a judge decides that sees only pixels chosen by the players.
+
+Each seed has digits of its own, a random sample of those that were not used to train judge or players. All arms of a
+trial are judged on the same digits.
+"""
 
 from __future__ import annotations
 
@@ -8,73 +12,95 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Float
 
 from thespis.core.contracts import Mode
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.run import Run
 from thespis.evidence.measures import Measure
 from thespis.papers.debate.envs import DebateState
-from thespis.papers.debate.judge import (
-    NUM_LABELS,
-    NUM_PIXELS,
-    DigitDataset,
-    load_digit_split,
-    random_pixel_judge_accuracy,
-    trained_judge,
-)
-from thespis.runtime.keys import fold, seed_key
+from thespis.papers.debate.judge import NUM_LABELS, NUM_PIXELS, DigitDataset, load_digit_split
+from thespis.runtime.keys import fold, root_keys
 
 NUM_IMAGES = 40
 """Digits per seed, each debated against all nine false labels, with the honest player first or second."""
 
 
 def judge_accuracy() -> Measure:
-    """Share of digits that the judge classifies correctly: none of the nine false labels wins against the true one."""
-    return Measure("accuracy of the judge", lambda run: (_accuracy_by_seed(0, run) + _accuracy_by_seed(1, run)) / 2)
+    """Share of digits that the judge classifies correctly: none of the nine false labels wins against the true one.
+
+    The mean over debates that the honest player begins and debates that the other one begins.
+    """
+    return Measure("accuracy of the judge", lambda run: _over_orders(_accuracies, run), bounds=(0.0, 1.0))
 
 
 def honest_judge_accuracy() -> Measure:
     """Judge accuracy in games with an honest player 0; if only player 0 moves, that of an honest adviser."""
-    return Measure("accuracy of the judge where the first is honest", functools.partial(_accuracy_by_seed, 0))
-
-
-def judge_accuracy_gain() -> Measure:
-    """Judge accuracy minus the accuracy with the same number of random pixels."""
-
-    def gain(run: Run) -> Float[np.ndarray, " seed"]:
-        return judge_accuracy().compute(run) - _random_pixel_accuracy(
-            make_compiled(run.config["env"]).spec.game.num_pixels
-        )
-
-    return Measure("accuracy of the judge beyond that with random pixels", gain)
-
-
-@functools.cache
-def _random_pixel_accuracy(num_pixels: int) -> float:
-    """The judge's accuracy with ``num_pixels`` random non-zero pixels, against all nine false labels."""
-    data = load_digit_split(train=False)
-    return float(
-        np.mean(
-            [random_pixel_judge_accuracy(trained_judge(num_pixels), num_pixels, data, seed_key(i)) for i in range(10)]
-        )
+    return Measure(
+        "accuracy of the judge where the first is honest", functools.partial(_accuracies, 0), bounds=(0.0, 1.0)
     )
 
 
-def _accuracy_by_seed(honest_player: int, run: Run) -> Float[np.ndarray, " seed"]:
-    return judge_decisions(honest_player, run).all(axis=2).mean(axis=1)
+def truth_win_rate() -> Measure:
+    """Share of pairs of a digit and a false label in which the judge believes the true one."""
+
+    def win_rates(honest_player: int, run: Run) -> Float[np.ndarray, " seed"]:
+        return (judge_margins(honest_player, run) > 0).mean(axis=(1, 2))
+
+    return Measure("share of false claims that lose", lambda run: _over_orders(win_rates, run), bounds=(0.0, 1.0))
+
+
+def judge_error(honest_player: int | None = None) -> Measure:
+    """Share of digits that the judge misclassifies; ``honest_player``: only where this player is honest."""
+
+    def errors(run: Run) -> Float[np.ndarray, " seed"]:
+        accuracy = _over_orders(_accuracies, run) if honest_player is None else _accuracies(honest_player, run)
+        return 1.0 - accuracy
+
+    where = {None: "", 0: " where the first is honest", 1: " where the first is not honest"}[honest_player]
+    return Measure(f"error of the judge{where}", errors, False, bounds=(0.0, 1.0))
+
+
+def judge_confidence() -> Measure:
+    """Mean probability that the judge gives to the true label, of that and a false one."""
+
+    def probabilities(honest_player: int, run: Run) -> Float[np.ndarray, " seed"]:
+        return (1.0 / (1.0 + np.exp(-judge_margins(honest_player, run).astype(np.float64)))).mean(axis=(1, 2))
+
+    return Measure("confidence of the judge in the true label", lambda run: _over_orders(probabilities, run))
+
+
+def chance_accuracy() -> Measure:
+    """Accuracy of guessing among all labels."""
+    return Measure("accuracy of guessing", lambda run: np.full(len(run.config["seeds"]), 1.0 / NUM_LABELS))
+
+
+def _over_orders(measure: Any, run: Run) -> Float[np.ndarray, " seed"]:
+    return (measure(0, run) + measure(1, run)) / 2
+
+
+def _accuracies(honest_player: int, run: Run) -> Float[np.ndarray, " seed"]:
+    return (judge_margins(honest_player, run) > 0).all(axis=2).mean(axis=1)
 
 
 @functools.cache
-def judge_decisions(honest_player: int, run: Run) -> Bool[np.ndarray, "seed image lie"]:
-    """Judge decisions after greedy play: whether it believes the true label, claimed by ``honest_player``."""
+def judge_margins(honest_player: int, run: Run) -> Float[np.ndarray, "seed image lie"]:
+    """The judge's logit of the true label, which ``honest_player`` claims, minus that of the lie, after greedy play.
+
+    Players that reveal random pixels reveal the same ones whatever the lie.
+    """
     env: Any = make_compiled(run.config["env"])
-    start, game, method = debate_questions(honest_player, NUM_IMAGES), env.game, run.method
-    num_games = start.claims.shape[0]
+    game, method, seeds = env.game, run.method, run.config["seeds"]
+    questions = [debate_questions(honest_player, sample_digits(seed, NUM_IMAGES)) for seed in seeds]
+    starts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *questions)
 
-    def play(state: Any) -> Any:
-        policy, key = method.policy(state, Mode.EXPLOIT), fold(seed_key(0), "debates")
+    def play(inputs: tuple[Any, DebateState, Array]) -> Array:
+        state, start, key = inputs
+        policy = method.policy(state, Mode.EXPLOIT)
+        debates_key = fold(key, "debates", honest_player)
+        return jax.lax.map(lambda lie_start: play_against_lie(policy, lie_start, debates_key), start)
 
+    def play_against_lie(policy: Any, start: DebateState, key: Array) -> Array:
         def move(carry: tuple[DebateState, Any], tick: Any) -> tuple[tuple[DebateState, Any], None]:
             position, memory = carry
             action, memory, _ = method.act(policy, memory, jax.vmap(env.view)(position), fold(key, "act", tick))
@@ -83,20 +109,25 @@ def judge_decisions(honest_player: int, run: Run) -> Bool[np.ndarray, "seed imag
             pixel = jnp.take_along_axis(chosen, player, axis=1)[:, 0]
             return (jax.vmap(lambda p, a: game.step(p, a, key))(position, pixel), memory), None
 
-        (position, _), _ = jax.lax.scan(
-            move, (start, method.init_memory(policy, num_games)), jnp.arange(game.num_pixels)
-        )
-        return jax.vmap(game.rewards)(position)[:, honest_player] > 0
+        carry = start, method.init_memory(policy, NUM_IMAGES)
+        (position, _), _ = jax.lax.scan(move, carry, jnp.arange(game.num_pixels))
+        margins = jax.vmap(game.judge_margin)(position)
+        return margins if honest_player == 0 else -margins
 
-    decisions = jax.jit(lambda states: jax.lax.map(play, states))(run.states)
-    return np.asarray(decisions).reshape(len(decisions), -1, NUM_LABELS - 1)
+    margins = jax.jit(lambda *inputs: jax.lax.map(play, inputs))(run.states, starts, root_keys(seeds))
+    return np.asarray(margins).transpose(0, 2, 1)
 
 
-def debate_questions(honest_player: int, num_images: int) -> DebateState:
-    """Initial states of debates on ``num_images`` test digits, with nine false labels for each: ``[image * lie]``."""
-    data = DigitDataset(*(values[:num_images] for values in load_digit_split(train=False)))
-    truth = np.repeat(data.labels, NUM_LABELS - 1)
-    lie = (truth + np.tile(np.arange(1, NUM_LABELS), num_images)) % NUM_LABELS
-    claims = np.stack([truth, lie] if honest_player == 0 else [lie, truth], axis=1).astype("int32")
-    images = jnp.asarray(np.repeat(data.images, NUM_LABELS - 1, axis=0))
-    return DebateState(images, jnp.asarray(claims), jnp.zeros((len(truth), NUM_PIXELS), bool))
+def sample_digits(seed: int, num_images: int) -> DigitDataset:
+    """A random sample of the held-out digits, without replacement."""
+    data = load_digit_split(train=False)
+    indices = np.random.default_rng(seed).choice(len(data.labels), num_images, replace=False)
+    return DigitDataset(*(values[indices] for values in data))
+
+
+def debate_questions(honest_player: int, digits: DigitDataset) -> DebateState:
+    """Initial states of debates on ``digits``, with nine false labels for each: ``[lie, image]``."""
+    images, labels = (np.broadcast_to(x, (NUM_LABELS - 1, *x.shape)) for x in digits)
+    lies = (labels + np.arange(1, NUM_LABELS)[:, None]) % NUM_LABELS
+    claims = np.stack([labels, lies] if honest_player == 0 else [lies, labels], axis=-1).astype("int32")
+    return DebateState(jnp.asarray(images), jnp.asarray(claims), jnp.zeros((*labels.shape, NUM_PIXELS), bool))
