@@ -15,7 +15,6 @@ from thespis.core.spaces import Text
 from thespis.data.arrow_tables import is_saved_table
 from thespis.data.datasets import Dataset, read_dataset
 from thespis.data.dialogues import add_privileged, dialogue_transitions
-from thespis.language.checkpoints import checkpoint_directory
 from thespis.training.method_setup import LMMethod
 
 DEMONSTRATIONS, BRANCHES, JSONL_SUFFIX = "demonstrations", "branches", ".jsonl"
@@ -114,6 +113,8 @@ def _env_spec(env: Any) -> EnvSpec | None:
 def _read_chats(path: Path, method: Any) -> Dataset:
     if not isinstance(method, LMMethod) or method.model_init.from_scratch:
         raise UserError(f"{path} is plain text, which a checkpoint's tokenizer must encode: --model DIR")
+    from thespis.language.checkpoints import checkpoint_directory
+
     directory = method.model_init.name_or_path
     if not checkpoint_directory(directory).is_dir():
         from thespis.language.hf_weights import missing_checkpoint_message
