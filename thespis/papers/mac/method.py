@@ -135,7 +135,9 @@ def make_optimizer(
     network = eqx.tree_at(lambda n: n.critic, network, jax.tree.map(lambda _: "critic", params.network.critic))
     rates = {"actor": actor_learning_rate, "critic": critic_learning_rate, "average": critic_learning_rate}
     parts = jax.tree.unflatten(jax.tree.structure(params), [*jax.tree.leaves(network), "average"])
-    transforms = {part: gradient_transform(optimizer, rate) for part, rate in rates.items()}
+    transforms: dict[Any, optax.GradientTransformation] = {
+        part: gradient_transform(optimizer, rate) for part, rate in rates.items()
+    }
     if average_reward_rate is not None:
         transforms["average"] = gradient_transform("sgd", average_reward_rate)
     return optax.multi_transform(transforms, parts)
