@@ -321,7 +321,7 @@ def test_unknown_names_are_answered_with_near_ones(capfd):
     assert "off-policy-control" in capfd.readouterr().err
     with pytest.raises(UserError, match="unknown bench"):
         benches.load_bench("nothing")
-    assert run_command(["plan", "a3c"]) != 0
+    assert run_command(["plan", "adaptive-rr"]) != 0
     assert "stands on no bench yet" in capfd.readouterr().err
 
 

@@ -101,6 +101,23 @@ def test_a_trajectory_is_updated_with_its_weighted_gradient_sum():
         params_history.append(state.params)
 
 
+def test_a_running_average_reward_takes_the_mean_reward_of_a_trajectory():
+    """Trajectories of four and two steps, against a running mean of their mean rewards, whatever their weights."""
+    method = MAC(trajectory_length=MultiLevelMonteCarlo(2), hidden_sizes=(4,), average_reward_rate=0.1)
+    spec = Walk(Discrete(3)).spec
+    state, expected = jax.jit(lambda: method.init(spec, KEY))(), 0.0
+    update = jax.jit(method.update)
+    for length in (4, 2):
+        state = eqx.tree_at(lambda s: s.trajectory_length, state, jnp.int32(length))
+        rewards = []
+        for i in range(length):
+            steps = random_transitions(spec, np.random.default_rng(10 * length + i), 1, 1)
+            rewards.append(float(steps.reward[0, 0]))
+            state, _ = update(state, synthetic_batches.collect_batch(method, state, steps, KEY), KEY)
+        expected = 0.9 * expected + 0.1 * np.mean(rewards)
+        assert float(state.params.average_reward) == pytest.approx(expected, rel=1e-4)
+
+
 def solve_average_reward(transition, mean_reward):
     """Average reward, differential values (up to a constant) and stationary distribution of a Markov chain."""
     n = len(mean_reward)

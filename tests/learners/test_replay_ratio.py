@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +11,12 @@ from synthetic_batches import quick_key
 
 from thespis.actors.visual_encoder import TrunkMLP
 from thespis.core.laws.components import check_environment
+from thespis.core.laws.random_samples import random_transitions
+from thespis.core.records import Batch, EnvSpec
 from thespis.core.spaces import Box, dict_space
 from thespis.envs.compiled.reacher import Reacher
 from thespis.learners.off_policy.replay_ratio import Adaptive, Fixed
-from thespis.methods.online.drq_v2 import RandomShift
+from thespis.methods.online.drq_v2 import DrQv2, RandomShift
 from thespis.papers.adaptive_rr.envs import LINE_HALF_WIDTH, PixelReacher, draw_line
 
 KEY = quick_key(0)
@@ -39,6 +42,7 @@ def test_adaptive_ratio_is_raised_when_activity_stops_changing():
     update_flags, state = run(Adaptive(update_interval=2, check_interval=4, check_window=2, tolerance=0.05), ratios)
     # checks after the 4th, 8th and 12th update see 0.7 after 0.9, 0.3 after 0.7 and 0.3 after 0.3 (updates made only)
     assert update_flags == [True, False] * 6 and bool(state.ratio_raised)
+    assert state.num_applied == 6
     assert state.last_mean == pytest.approx(0.3)
     longer_flags, _ = run(
         Adaptive(update_interval=2, check_interval=4, check_window=2, tolerance=0.05), [*ratios, 0.9, 0.1, 0.1]
@@ -56,6 +60,33 @@ def test_a_check_averages_the_last_updates_only():
 
 def test_fixed_ratio_makes_every_update():
     assert run(Fixed(), [0.1] * 3) == ([True] * 3, ())
+    assert int(Fixed().num_applied((), jnp.int32(3))) == 3
+
+
+def test_noise_decays_with_updates_offered():
+    """As many as environment steps allow, whatever share of them the ratio applies."""
+    method = DrQv2(
+        hidden_sizes=(4,),
+        feature_size=4,
+        initial_exploration_noise=1.0,
+        exploration_noise=0.1,
+        noise_decay_updates=8.0,
+        replay_ratio=Adaptive(update_interval=2, check_interval=100),
+    )
+    spec = EnvSpec("box", Box((3,), -1.0, 1.0), Box((2,), -1.0, 1.0))
+    state = method.init(spec, KEY)
+    update = jax.jit(method.update)
+    for i in range(4):
+        steps = random_transitions(spec, np.random.default_rng(i), 3, 2)
+        batch = Batch(steps, jnp.ones((3, 2), bool), (), jnp.int32(i))
+        before = state
+        state, report = update(state, batch, KEY)
+        changed = not jax.tree.all(
+            jax.tree.map(lambda x, y: bool((x == y).all()), eqx.filter(before.critics, eqx.is_array), state.critics)
+        )
+        assert changed == (i % 2 == 0)
+    assert float(method.noise_std(state.num_updates)) == pytest.approx(0.55)
+    assert int(report.metrics["updates_made"]) == 2
 
 
 def test_random_shift_pads_images_with_their_edges():

@@ -30,6 +30,10 @@ class ReplayRatio(eqx.Module):
     def update(self, state: PyTree, active_share: Float[Array, ""], update_index: Int[Array, ""]) -> PyTree:
         """The state after one more update, in which this share of the critic's units was active."""
 
+    @abc.abstractmethod
+    def num_applied(self, state: PyTree, num_offered: Int[Array, ""]) -> Int[Array, ""]:
+        """How many of the updates offered so far were applied."""
+
 
 class Fixed(ReplayRatio):
     """Fixed replay ratio: every update is applied."""
@@ -46,18 +50,23 @@ class Fixed(ReplayRatio):
         """Return the state unchanged: nothing is learned."""
         return state
 
+    def num_applied(self, state: PyTree, num_offered: Int[Array, ""]) -> Int[Array, ""]:
+        """All of them."""
+        return num_offered
+
 
 class ReplayRatioState(eqx.Module):
     """State of the adaptive replay ratio.
 
     Sum of the critic's active share over the current check window and the number of updates in it, the mean at the last
-    check (-1 before the first update), and whether the ratio has been raised.
+    check (-1 before the first update), whether the ratio has been raised, and the number of updates applied so far.
     """
 
     activity_sum: Float[Array, ""]
     count: Float[Array, ""]
     last_mean: Float[Array, ""]
     ratio_raised: Bool[Array, ""]
+    num_applied: Int[Array, ""]
 
 
 class Adaptive(ReplayRatio):
@@ -81,7 +90,9 @@ class Adaptive(ReplayRatio):
 
     def init(self) -> ReplayRatioState:
         """Initial state: no update yet, ratio not raised."""
-        return ReplayRatioState(jnp.zeros(()), jnp.zeros(()), -jnp.ones(()), jnp.zeros((), bool))
+        return ReplayRatioState(
+            jnp.zeros(()), jnp.zeros(()), -jnp.ones(()), jnp.zeros((), bool), jnp.zeros((), "int32")
+        )
 
     def should_update(self, state: ReplayRatioState, update_index: Int[Array, ""]) -> Bool[Array, ""]:
         """Whether the update ``update_index`` is applied."""
@@ -105,4 +116,8 @@ class Adaptive(ReplayRatio):
         is_check, mean = (update_index + 1) % self.check_interval == 0, total / jnp.maximum(count, 1.0)
         last = jnp.where(state.last_mean < 0, active_share, state.last_mean)
         raised = state.ratio_raised | (is_check & (jnp.abs(mean - last) <= self.tolerance))
-        return ReplayRatioState(total, count, jnp.where(is_check, mean, last), raised)
+        return ReplayRatioState(total, count, jnp.where(is_check, mean, last), raised, state.num_applied + applied)
+
+    def num_applied(self, state: ReplayRatioState, num_offered: Int[Array, ""]) -> Int[Array, ""]:
+        """The number that the state has counted."""
+        return state.num_applied

@@ -101,6 +101,7 @@ class DrQv2State(eqx.Module):
     target_critics: TrunkMLP
     opt_states: tuple[PyTree, PyTree]
     num_updates: Int[Array, ""]
+    """Updates offered by the feed, whether or not they were applied."""
     replay_ratio_state: PyTree
 
 
@@ -110,7 +111,7 @@ class DrQv2(DPGMethod):
     initial_exploration_noise: Number = 1.0
     """Initial standard deviation of the noise; it decays to ``exploration_noise``. Also the noise in the losses."""
     noise_decay_updates: Number = 250_000.0
-    """Updates over which the noise decays linearly."""
+    """Updates over which the noise decays linearly; those that ``replay_ratio`` leaves out count too."""
     target_noise_clip: Number = 0.3
     """Bound of the noise on actions in the losses."""
     learning_rate: LearningRate = 1e-4
@@ -231,11 +232,11 @@ class DrQv2(DPGMethod):
             state.replay_ratio_state,
         )
         updated = self.replay_ratio.select(state.replay_ratio_state, batch.update_index, updated, state)
+        ratio_state = self.replay_ratio.update(state.replay_ratio_state, active, batch.update_index)
         updated = eqx.tree_at(
-            lambda s: s.replay_ratio_state,
-            updated,
-            self.replay_ratio.update(state.replay_ratio_state, active, batch.update_index),
+            lambda s: (s.replay_ratio_state, s.num_updates), updated, (ratio_state, state.num_updates + 1)
         )
+        updates_made = self.replay_ratio.num_applied(ratio_state, updated.num_updates)
         return updated, Report(
-            {"critic_loss": loss, "value": value, "active_units": active, "updates_made": updated.num_updates}
+            {"critic_loss": loss, "value": value, "active_units": active, "updates_made": updates_made}
         )

@@ -121,17 +121,26 @@ def average_reward_loss(params: AverageRewardParams, batch: Batch) -> tuple[Floa
 
 
 def make_optimizer(
-    params: AverageRewardParams, optimizer: OptimizerName, actor_learning_rate: Number, critic_learning_rate: Number
+    params: AverageRewardParams,
+    optimizer: OptimizerName,
+    actor_learning_rate: Number,
+    critic_learning_rate: Number,
+    average_reward_rate: Number | None = None,
 ) -> Any:
     """Optimizer with separate transformations for the actor, the critic and the average reward.
 
-    The average reward uses the critic's step size.
+    The average reward uses the critic's step size, or SGD with ``average_reward_rate``.
     """
     network = jax.tree.map(lambda _: "actor", params.network)
     network = eqx.tree_at(lambda n: n.critic, network, jax.tree.map(lambda _: "critic", params.network.critic))
     rates = {"actor": actor_learning_rate, "critic": critic_learning_rate, "average": critic_learning_rate}
     parts = jax.tree.unflatten(jax.tree.structure(params), [*jax.tree.leaves(network), "average"])
-    return optax.multi_transform({part: gradient_transform(optimizer, rate) for part, rate in rates.items()}, parts)
+    transforms: dict[Any, optax.GradientTransformation] = {
+        part: gradient_transform(optimizer, rate) for part, rate in rates.items()
+    }
+    if average_reward_rate is not None:
+        transforms["average"] = gradient_transform("sgd", average_reward_rate)
+    return optax.multi_transform(transforms, parts)
 
 
 class TrajectoryLength(eqx.Module):
@@ -218,6 +227,9 @@ class MAC(eqx.Module):
     """Units of each hidden layer, of actor and critic."""
     feed: RolloutFeed = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
     """Rollouts: num_steps, num_envs. With num_steps above 1, a changed policy acts from the next rollout on."""
+    average_reward_rate: Number | None = None
+    """Step size of the average reward, a running mean of the mean rewards of trajectories; None: it is learned as the
+    critic is."""
 
     name: ClassVar[str] = "mac"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -231,7 +243,8 @@ class MAC(eqx.Module):
     )
     details: ClassVar[tuple[str, ...]] = (
         "truncation bootstraps with the true final observation, nothing follows a termination",
-        "the average reward takes multi-level steps of its own, as in the authors' tabular code",
+        "the average reward takes multi-level steps of its own, as in the authors' tabular code, or is a running mean, "
+        "as in their code with networks",
         "orthogonal weights: sqrt(2) hidden, 0.01 policy, 1 value",
     )
 
@@ -280,7 +293,11 @@ class MAC(eqx.Module):
     def _accumulate_step(self, state: MACState, batch: Batch, key: Key[Array, ""]) -> tuple[MACState, dict[str, Array]]:
         gradient, metrics = jax.grad(average_reward_loss, has_aux=True)(state.params, batch)
         weight = self.trajectory_length.weight(state.step_index, state.trajectory_length)
-        gradient = jax.tree.map(lambda total, g: total + weight * g, state.gradient_sum, gradient)
+        weights = jax.tree.map(lambda _: weight, gradient)
+        if self.average_reward_rate is not None:
+            mean_weight = 1.0 / state.trajectory_length.astype("float32")
+            weights = eqx.tree_at(lambda w: w.average_reward, weights, mean_weight)
+        gradient = jax.tree.map(lambda total, w, g: total + w * g, state.gradient_sum, weights, gradient)
         metrics |= {"length": state.trajectory_length.astype("float32"), "gradient": optax.tree.norm(gradient)}
         updates, opt = self._make_optimizer(state.params).update(gradient, state.opt_state, state.params)
         params = jax.tree.map(jnp.add, state.params, updates)
@@ -291,4 +308,5 @@ class MAC(eqx.Module):
         return jax.tree.map(lambda new, old: jnp.where(is_complete, new, old), restarted, continued), metrics
 
     def _make_optimizer(self, params: AverageRewardParams) -> Any:
-        return make_optimizer(params, self.optimizer, self.actor_learning_rate, self.critic_learning_rate)
+        rates = self.actor_learning_rate, self.critic_learning_rate, self.average_reward_rate
+        return make_optimizer(params, self.optimizer, *rates)
