@@ -1,7 +1,7 @@
 """Speaker and listener: a team in which one agent knows the target and the other one can move.
 
-After cooperative communication of Lowe et al., 2017 (the particle environment ``simple_speaker_listener``). Differs from
-it: landmarks stand still at the corners of a triangle, and the listener moves by a fixed step, without inertia.
+After cooperative communication of Lowe et al., 2017 (the particle environment ``simple_speaker_listener``). Differs
+from it: landmarks stand still at the corners of a triangle, and the listener moves by a fixed step, without inertia.
 """
 
 from __future__ import annotations
