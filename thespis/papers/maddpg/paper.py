@@ -62,7 +62,10 @@ PAPER = Paper(
     "best: for MADDPG it is a learning rate of 1e-2, with which DDPG was worst. An earlier trial, by the first "
     "protocol, made fewer than 1,900 updates in JaxMARL's speaker-listener environment, after which no speaker used "
     "three words for three landmarks. The competitive environments, ensembles of policies and inferred policies are "
-    "not tested.",
+    "not tested. Result: of 20 pairs MADDPG's returns are larger by 4.2 on average, and in 14 its speaker has more "
+    "words. Critics that observe everything but the others' actions have errors as large as DDPG's, but returns whose "
+    "difference from MADDPG's is undecided: much of the gain seems to come from a speaker's critic that sees where the "
+    "listener is and what it has heard.",
     fidelity=(
         Fidelity("critic", "one for each agent, of all observations and all actions, one-hot or relaxed"),
         Fidelity("critic's target", "own reward plus discounted target critic at samples of all target actors"),
