@@ -89,5 +89,11 @@ PAPER = Paper(
     "their code. Tried on the bench team-roles, on ten tuning seeds, with 120 updates of the embeddings and 50 of the "
     "roles before the values: the contrast still stays at chance, 0.69 for two agents, and the error of the "
     "prediction hardly falls, from 0.092 to 0.078. Greedy teams end at 0.30, where QMIX is at 0.55 in the controls. "
-    "So more pre-training is needed before a new trial.",
+    "So more pre-training is needed before a new trial. Roles of 8 numbers are part of the cause: scores are sums "
+    "over pairs of a role's numbers, so that with the authors' 64 small differences count more. With roles of 64 and "
+    "embeddings of 32, windows of 8 steps, a contrastive step at every 20th update and no pretraining, greedy teams "
+    "of the same ten seeds end at 0.41, and QMIX's at 0.55. But then the contrast does not fall either: it rises from"
+    " 0.75 in its first steps to more than 10 in the end, as values change the embeddings more than so few steps "
+    "train the roles. Not compared so far: the agent's last action in place of its index, whole episodes in place of "
+    "windows, and a learning rate that decays, all as in the authors' code.",
 )
