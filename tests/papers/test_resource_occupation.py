@@ -54,3 +54,14 @@ def test_episode_matches_numpy_simulation(population):
         assert not np.any(timestep.agent_outcomes["agent"].reward[population:])
         assert timestep.reward == pytest.approx(np.mean(rewards), abs=1e-5)
         assert bool(timestep.truncated) == (time == ENV.time_limit - 1)
+
+
+def test_agents_can_start_together():
+    env = ResourceOccupation(start_together=True)
+    check_environment(env)
+    state, timestep = env.reset(ResourceOccupationParams(jnp.int32(3)), jax.random.key(1))
+    apart, _ = ENV.reset(ResourceOccupationParams(jnp.int32(3)), jax.random.key(1))
+    assert not np.any(state.agent_positions)
+    np.testing.assert_array_equal(state.place_positions, apart.place_positions)
+    own = np.asarray(timestep.observation["agent"]["own"])
+    assert own[0].tolist() == own[1].tolist() == own[2].tolist()

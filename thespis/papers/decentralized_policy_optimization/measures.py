@@ -36,3 +36,23 @@ def _return_ratios(run: Run) -> Float[np.ndarray, " seed"]:
         return env.expected_return(jnp.swapaxes(probabilities, 0, 1)) / env.optimal_return()
 
     return np.asarray(jax.vmap(per_seed)(run.states), np.float64)
+
+
+def largest_fall() -> Measure:
+    """Largest fall of the mean training return below its maximum so far: 0 for a return that only rises.
+
+    Returns of rows of metrics are means of sampled episodes, so that their noise counts, in all methods alike.
+    """
+    return Measure("largest fall of the training return below its best so far", _largest_falls, False)
+
+
+def _largest_falls(run: Run) -> Float[np.ndarray, " seed"]:
+    table = run.metrics()
+    returns = np.asarray(table["episode_return"], np.float64)
+    return np.array([fall_below_maximum(returns[table["seed"] == seed]) for seed in run.config["seeds"]])
+
+
+def fall_below_maximum(returns: Float[np.ndarray, " row"]) -> float:
+    """Largest difference between the maximum so far and a later value; entries that are not finite are left out."""
+    finite = returns[np.isfinite(returns)]
+    return float(np.max(np.maximum.accumulate(finite) - finite))

@@ -53,6 +53,8 @@ class ResourceOccupation(eqx.Module):
     max_agents: int = eqx.field(static=True, default=6)
     step_size: float = eqx.field(static=True, default=0.2)
     time_limit: int = eqx.field(static=True, default=20)
+    start_together: bool = eqx.field(static=True, default=False)
+    """Whether all agents start in the middle: they observe the same then, and have to part."""
 
     @property
     def spec(self) -> EnvSpec:
@@ -72,8 +74,9 @@ class ResourceOccupation(eqx.Module):
         )
 
     def reset(self, params: ResourceOccupationParams, key: Key[Array, ""]) -> tuple[ResourceOccupationState, TimeStep]:
-        """Places agents and places uniformly at random."""
+        """Draws the places uniformly, and the agents' positions unless all start in the middle."""
         agents = jax.random.uniform(fold(key, "agents"), (self.max_agents, 2), minval=-1.0)
+        agents = jnp.zeros_like(agents) if self.start_together else agents
         places = jax.random.uniform(fold(key, "places"), (len(PLACE_RADII), 2), minval=-1.0)
         state = ResourceOccupationState(agents, places, params.population, jnp.int32(0))
         return state, self._time_step(state, jnp.zeros(self.max_agents))

@@ -77,5 +77,10 @@ PAPER = Paper(
     "update, so for most of the run it exceeded the environment's reward. By then each mode was nearly one fixed "
     "move, and PPO did not recover from that. The settings are probably at fault: an initial weight of 1 was chosen "
     "after the preliminary run without being tried, and it did more harm than the slow start that it should have "
-    "fixed. Without the bonus modes go unused, at 0.02 nats or less, and returns are within 0.05 of PPO's.",
+    "fixed. Without the bonus modes go unused, at 0.02 nats or less, and returns are within 0.05 of PPO's. Since then"
+    " games can start with all agents in the middle (`start_together`), where nothing but chance or modes parts them."
+    " On ten tuning seeds of such games of 8 steps, with a constant weight and four modes, the bonus does little harm"
+    " and little good: with six agents sampled play earns 2.00 with weights of 0.1 and of 0.4, and 1.96 with PPO, "
+    "with a deviation of 0.08 between seeds; with three agents 3.82, 3.74 and 3.82. With one or two agents in "
+    "training it is 1.93 against 1.90. Half a standard deviation is likely to stay undecided with 40 pairs.",
 )
