@@ -50,11 +50,12 @@ FAST_TEMPERATURE = TunedTemperature(learning_rate=1e-3)
 SMALL_SAC = SAC(**SMALL_SETTINGS, temperature=FAST_TEMPERATURE)
 SHORT_SETTINGS: dict[str, Any] = {
     "hidden_sizes": (32, 32),
-    "learning_rate": 1e-3,
+    "learning_rate": 3e-3,
     "discount": 0.97,
     "feed": Replay(batch_size=32, learning_starts=1_000),
 }
-"""Settings for :data:`SHORT_STEPS`: small networks and batches, for time."""
+"""Settings for :data:`SHORT_STEPS`: small networks and batches, for time. SAC with a learning rate of 3e-3 is ahead of
+SAC with 1e-3, on seeds 1,100 to 1,109 of the reacher with noisy rewards."""
 SHORT_SAC = SAC(**SHORT_SETTINGS, temperature=FAST_TEMPERATURE)
 LARGE_DDPG = DDPG(**with_critic_learning_rate(LARGE_SETTINGS | {"learning_rate": 1e-3}))
 LARGE_SAC = SAC(**LARGE_SETTINGS)
