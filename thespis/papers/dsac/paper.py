@@ -84,10 +84,9 @@ PAPER = Paper(
     "scale must suit the task (arXiv:2310.05858). The actor is updated at every step, as SAC's, and not at every "
     "second, so that all arms have as many updates. On 20 pairs DSAC over-estimates less than SAC with one critic, by "
     "0.9 standard deviations, and on 40 pairs its values have a smaller error. It still over-estimates more than SAC, "
-    "whose minimum of two critics is not in the paper's theory but among its rivals. Contradicted: higher returns "
-    "than SAC's; they are lower by 1.1 standard deviations. Likely cause: two critics mend more of the "
-    "over-estimation here, where noise is on every reward, and a run has 9,000 updates, where the paper's have "
-    "millions.",
+    "which takes the minimum of two critics. Contradicted: higher returns than SAC's; they are lower by 1.1 standard "
+    "deviations. Likely cause: two critics mend more of the over-estimation here, where noise is on every reward, and "
+    "a run has 9,000 updates, where the paper's have millions.",
     fidelity=(
         Fidelity("critic", "one network with mean and standard deviation of the soft return, no minimum of two"),
         Fidelity(
