@@ -15,7 +15,6 @@ from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.learners.off_policy.target_filters import LowPassFilter
 from thespis.methods.online.sac import SAC
 
-
 _MARGIN = 13.8
 """A tenth of the way from random play to the best known on the bench: a smaller difference counts as level."""
 
