@@ -86,7 +86,7 @@ PAPER = Paper(
     "0.9 standard deviations, and on 40 pairs its values have a smaller error. It still over-estimates more than SAC, "
     "which takes the minimum of two critics. Contradicted: higher returns than SAC's; they are lower by 1.1 standard "
     "deviations. Likely cause: two critics mend more of the over-estimation here, where noise is on every reward, and "
-    "a run has 9,000 updates, where the paper's have millions.",
+    "a run has only 9,000 updates.",
     fidelity=(
         Fidelity("critic", "one network with mean and standard deviation of the soft return, no minimum of two"),
         Fidelity(
