@@ -12,10 +12,13 @@ import scipy.special
 import scipy.stats
 import synthetic_batches
 from method_cases import CHOICE, replay
+from small_envs import BOX, VECTOR
 
 from thespis.actors.distributions import SquashedNormal
 from thespis.actors.mixture_of_experts import MixtureOfExperts, SquashedNormalMixture
 from thespis.core.errors import UserError
+from thespis.core.laws.random_samples import random_transitions
+from thespis.core.records import EnvSpec
 from thespis.core.spaces import Box
 from thespis.learners.off_policy.causal_entropy import (
     CausalEntropy,
@@ -25,7 +28,7 @@ from thespis.learners.off_policy.causal_entropy import (
 )
 from thespis.learners.off_policy.dormant_reset import DormantReset, dormant_ratio
 from thespis.learners.off_policy.target_filters import LowPassFilter, reflect
-from thespis.learners.optim.optimizers import Adam
+from thespis.learners.optim.optimizers import Adam, OptaxOptimizer
 from thespis.methods.online.sac import SAC
 from thespis.nets.mlp import Linear, uniform_fan_in
 
@@ -212,6 +215,30 @@ def test_causal_entropy_weights_dimensions_by_effect():
     assert unweighted == pytest.approx(float(total), abs=1e-5)
 
 
+def test_critics_can_have_a_learning_rate_of_their_own():
+    """SGD moves every network by its learning rate times the gradient, which is the same in all three cases."""
+    spec = EnvSpec("pushes", VECTOR, BOX)
+    steps = random_transitions(spec, np.random.default_rng(0), 1, 8)
+
+    def moves(critic_learning_rate):
+        method = SAC(
+            hidden_sizes=(4,),
+            learning_rate=0.1,
+            critic_learning_rate=critic_learning_rate,
+            optimizer=OptaxOptimizer("sgd()"),
+            feed=replay(),
+        )
+        state, batch = synthetic_batches.init_and_batch(method, spec, steps)
+        updated = jax.jit(method.update)(state, batch, KEY)[0]
+        change = jax.tree.map(lambda a, b: np.asarray(a - b), updated.critics, state.critics)
+        return change, jax.tree.map(np.asarray, updated.actor)
+
+    plain, same, fifth = (moves(rate) for rate in (None, 0.1, 0.02))
+    jax.tree.map(np.testing.assert_array_equal, plain, same)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 0.2 * b, atol=1e-6), fifth[0], plain[0])
+    assert max(np.abs(x).max() for x in jax.tree.leaves(plain[0])) > 1e-3
+
+
 def layer(weight):
     return Linear(2, 3, lambda *_: jnp.array(weight), KEY)
 
@@ -234,7 +261,7 @@ def maybe_reset_at(index, key):
     fresh = reset.init(jax.tree.map(jnp.ones_like, (actor, critics)))
     _, opt = adam.transform().update(layer([[1.0, 0.0, 1.0], [1.0, 0.0, 2.0]]), adam.init(actor), actor)
     networks = actor, critics, critics
-    return networks, *reset.maybe_reset(fresh, networks, (opt, opt), adam, index, key)
+    return networks, *reset.maybe_reset(fresh, networks, (opt, opt), (adam, adam), index, key)
 
 
 @pytest.mark.parametrize(("index", "blend"), [(3, 0.0), (4, 1 / 3)])
@@ -252,7 +279,7 @@ def test_reset_networks_permute_the_initial_weights():
         first, networks = (Linear(4, 5, uniform_fan_in, key) for key in (first_key, other_key))
         opts = adam.init(networks), adam.init(networks)
         return first, reset.maybe_reset(
-            (networks, first), (networks, networks, networks), opts, adam, jnp.array(0), key
+            (networks, first), (networks, networks, networks), opts, (adam, adam), jnp.array(0), key
         )[0][1]
 
     first, result = jax.tree.map(np.asarray, reset_networks(*(synthetic_batches.quick_key(i) for i in range(2)), KEY))

@@ -28,7 +28,7 @@ class _NoReset(eqx.Module):
         initial_networks: PyTree,
         networks: PyTree,
         opt_states: PyTree,
-        optimizer: Optimizer,
+        optimizers: tuple[Optimizer, Optimizer],
         update_index: Int[Array, ""],
         key: Key[Array, ""],
     ) -> tuple[PyTree, PyTree]:
@@ -53,13 +53,13 @@ class NetworkReset(eqx.Module):
         initial_networks: PyTree,
         networks: PyTree,
         opt_states: PyTree,
-        optimizer: Optimizer,
+        optimizers: tuple[Optimizer, Optimizer],
         update_index: Int[Array, ""],
         key: Key[Array, ""],
     ) -> tuple[PyTree, PyTree]:
         """Networks (actor, critics, targets) and optimizer states (of actor and critics) after a reset, if one is due.
 
-        ``initial_networks`` is what :meth:`init` returned.
+        ``initial_networks`` is what :meth:`init` returned, ``optimizers`` are those of actor and critics.
         """
 
 
@@ -95,7 +95,7 @@ class DormantReset(NetworkReset):
         initial_networks: PyTree,
         networks: PyTree,
         opt_states: PyTree,
-        optimizer: Optimizer,
+        optimizers: tuple[Optimizer, Optimizer],
         update_index: Int[Array, ""],
         key: Key[Array, ""],
     ) -> tuple[PyTree, PyTree]:
@@ -113,7 +113,7 @@ class DormantReset(NetworkReset):
             share = jnp.clip(dormant_ratio(momentum, self.dormant_threshold), self.min_blend, self.max_blend)
             actor, critics = _permute_entries(initial_networks, key)
             mixed = jax.tree.map(lambda x, y: (1 - share) * x + share * y, networks, (actor, critics, critics))
-            return mixed, (optimizer.init(mixed[0]), optimizer.init(mixed[1]))
+            return mixed, (optimizers[0].init(mixed[0]), optimizers[1].init(mixed[1]))
 
         # update_index is the same for all seeds, so under vmap this stays a branch
         return jax.lax.cond((update_index + 1) % self.reset_interval == 0, blend, lambda: (networks, opt_states))

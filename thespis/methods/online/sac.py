@@ -43,7 +43,7 @@ from thespis.learners.off_policy.soft_actor_critic import (
 from thespis.learners.off_policy.target_filters import NO_FILTER, TargetFilter
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.learners.optim.normalizers import IDENTITY
-from thespis.learners.optim.optimizers import LearningRate, OptimizerFactory, build_optimizer, polyak_update
+from thespis.learners.optim.optimizers import LearningRate, Optimizer, OptimizerFactory, build_optimizer, polyak_update
 from thespis.nets.body import NetworkOptions, ObservationEncoder
 
 
@@ -67,6 +67,8 @@ class SAC(SoftActorCritic):
 
     learning_rate: LearningRate = 3e-4
     """Learning rate of actor and critics."""
+    critic_learning_rate: LearningRate | None = None
+    """Learning rate of the critics: None (``learning_rate``) or one of their own."""
     optimizer: OptimizerFactory | None = None
     """Optimizer: None (Adam) or OptaxOptimizer (any of optax)."""
     tau: Number = 0.005
@@ -126,14 +128,13 @@ class SAC(SoftActorCritic):
         """Initialize the state from existing networks; ``critics`` is an ensemble."""
         self.policy_head.check_space(spec.action_space)
         (self.target_filter or NO_FILTER).check_space(spec.action_space)
-        optimizer = build_optimizer(self.optimizer, self.learning_rate)
         return SACState(
             actor,
             critics,
             critics,
             self.temperature.init(spec),
-            optimizer.init(actor),
-            optimizer.init(critics),
+            build_optimizer(self.optimizer, self.learning_rate).init(actor),
+            self._critic_optimizer().init(critics),
             (self.obs_normalizer or IDENTITY).init(spec.observation_space),
             jnp.zeros((), "int32"),
             (self.entropy or PLAIN_ENTROPY).init(spec),
@@ -160,6 +161,10 @@ class SAC(SoftActorCritic):
         )
         return jnp.min(q), jnp.min(q) - value, jnp.std(q), alpha * entropy
 
+    def _critic_optimizer(self) -> Optimizer:
+        rate = self.learning_rate if self.critic_learning_rate is None else self.critic_learning_rate
+        return build_optimizer(self.optimizer, rate)
+
     def _action_sampler(self, state: SACState) -> ActionSampler:
         return functools.partial((self.entropy or PLAIN_ENTROPY).action_samples, state.entropy_state)
 
@@ -171,7 +176,7 @@ class SAC(SoftActorCritic):
         data = n_step_batch(batch, self.discount, lambda view: self.normalize_view(normalizer_state, view))
         target_keys, actor_keys = jax.random.split(key, (2, data.reward.shape[0]))
         alpha = self.temperature.alpha(state.temperature)
-        optimizer = build_optimizer(self.optimizer, self.learning_rate)
+        optimizers = build_optimizer(self.optimizer, self.learning_rate), self._critic_optimizer()
         sample_actions = self._action_sampler(state)
 
         def next_value(view, key, privileged):
@@ -180,9 +185,9 @@ class SAC(SoftActorCritic):
 
         next_values = jax.vmap(next_value)(data.next_view, target_keys, data.next_privileged)
         target = data.reward + data.discount * next_values
-        critics, critic_opt, report = fit_critics(optimizer, state.critics, state.critic_opt_state, data, target)
+        critics, critic_opt, report = fit_critics(optimizers[1], state.critics, state.critic_opt_state, data, target)
         actor, actor_opt, (_, entropy), norm = actor_step(
-            optimizer,
+            optimizers[0],
             state.actor,
             state.actor_opt_state,
             ensemble_min(critics),
@@ -196,7 +201,7 @@ class SAC(SoftActorCritic):
         )
         networks = actor, critics, polyak_update(state.target_critics, critics, self.tau)
         (actor, critics, targets), (actor_opt, critic_opt) = (self.network_reset or NO_RESET).maybe_reset(
-            state.network_reset_state, networks, (actor_opt, critic_opt), optimizer, batch.update_index, key
+            state.network_reset_state, networks, (actor_opt, critic_opt), optimizers, batch.update_index, key
         )
         entropy_state = (self.entropy or PLAIN_ENTROPY).update(
             state.entropy_state, data, batch.steps.reward[0], batch.update_index

@@ -5,16 +5,23 @@ from __future__ import annotations
 import dataclasses
 
 from thespis.core.records import Citation
+from thespis.evidence.benches.off_policy_control import BENCH, REACHER_ENV
 from thespis.evidence.claims import LowerVariance, Superiority
-from thespis.evidence.continuous_control import LARGE_SAC, LARGE_STEPS, MUJOCO_ENVS, SMALL_ENVS, SMALL_SAC, SMALL_STEPS
-from thespis.evidence.measures import final_return, learning_curve_auc
-from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.comparisons import Comparison, LowerSpread
+from thespis.evidence.continuous_control import LARGE_SAC, LARGE_STEPS, MUJOCO_ENVS, SHORT_SAC, SHORT_STEPS
+from thespis.evidence.measures import final_return, learning_curve_auc, relative_overestimation
+from thespis.evidence.paired_verdict import plan_looks
+from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.learners.off_policy.target_filters import LowPassFilter
 from thespis.methods.online.sac import SAC
 
+_MARGIN = 13.8
+"""A tenth of the way from random play to the best known on the bench: a smaller difference counts as level."""
 
-def _arms(sac: SAC) -> tuple[Arm, ...]:
-    return Arm("band-limited", dataclasses.replace(sac, target_filter=LowPassFilter(0.2))), Arm("SAC", sac)
+
+def _arms(sac: SAC, num_samples: int = 8) -> tuple[Arm, ...]:
+    target_filter = LowPassFilter(0.2, num_samples)
+    return Arm("band-limited", dataclasses.replace(sac, target_filter=target_filter)), Arm("SAC", sac)
 
 
 PAPER = Paper(
@@ -28,25 +35,37 @@ PAPER = Paper(
     "environments.",
     parts=("thespis.learners.off_policy.target_filters:LowPassFilter", "thespis.methods.online.sac:SAC"),
     command="thespis train sac --env Pendulum-v1 --set target_filter=LowPassFilter",
-    miniature=Trial(
-        arms=_arms(SMALL_SAC),
-        envs=(*SMALL_ENVS, "thespis.envs.compiled.reacher:Reacher"),
-        steps=SMALL_STEPS,
-        claims=(
-            Superiority("band-limited", "SAC", final_return()),
-            Superiority("band-limited", "SAC", learning_curve_auc()),
-            LowerVariance("band-limited", "SAC", final_return()),
+    miniature=BENCH.trial(
+        arms=_arms(SHORT_SAC, num_samples=4),
+        envs=(REACHER_ENV,),
+        steps=SHORT_STEPS,
+        headline=Comparison("band-limited", "SAC", final_return(), margins=(_MARGIN,)),
+        mechanisms=(
+            LowerSpread("band-limited", "SAC", final_return()),
+            Comparison("band-limited", "SAC", relative_overestimation()),
         ),
+        context=(Comparison("band-limited", "SAC", learning_curve_auc()),),
+        looks=plan_looks((20, 40)),
+        num_episodes=20,
     ),
-    remarks="Compiled environments replace those of Gym. Only the abstract and the beginning of the introduction could "
-    "be read: the filter's shape and width (a normal distribution with standard deviation 0.2, for actions from -1 to "
-    "1, estimated from eight samples) and its behavior at the bounds are this project's. What the paper derives for "
-    "linear critics is checked in a test: components of a value are damped according to their frequency and nothing "
-    "else. Robustness to noise is not tried. Not shown: with ten seeds per arm, both arms end alike in all three "
-    "environments, in return and in spread. Checked again: a second reading of the filter against its closed form "
-    "found no error. Likely cause: there is nothing to filter out. Values vary slowly with torque in these "
-    "environments, and small networks learn low frequencies first by themselves, so the filter, which halves "
-    "components with three to four half-waves between the bounds, finds little to remove.",
+    remarks="The reacher of the bench, with eight dummy actions and noisy rewards, replaces the environments of Gym: "
+    "there SAC over-estimates. Only the abstract and the beginning of the introduction could be read, and no code of "
+    "the authors was found: the filter's shape and width (a normal distribution with standard deviation 0.2, for "
+    "actions from -1 to 1, estimated from four samples) and its behavior at the bounds are this project's. What the "
+    "paper derives for linear critics is checked in a test: components of a value are damped according to their "
+    "frequency and nothing else. Robustness to noise of actions is not tried. Learning rates of SAC: 1e-3 and 3e-3; "
+    "widths of the filter: 0.2 and 0.4, on seeds 1,100 to 1,109. Level: the final returns, within a margin of a tenth "
+    "of the way from random play to the best known, on 20 pairs. On 40 pairs the filter lowers over-estimation by 0.7 "
+    "standard deviations, and returns during training are higher by 0.2: the filter averages errors of the critics "
+    "over neighboring actions, but the error that is left costs little return. Whether seeds differ less is "
+    "undecided.",
+    fidelity=(
+        Fidelity("where the filter is", "on the target critic, along the action"),
+        Fidelity("filter", "a convolution; its shape could not be read", "normal, estimated from samples"),
+        Fidelity("baseline", "SAC with twin critics"),
+        Fidelity("critics of the filtered arm", "could not be read", "two, the minimum of the filtered values"),
+        Fidelity("the authors' code", "not found", "checked against the closed form for cosines"),
+    ),
     full=Trial(
         arms=_arms(LARGE_SAC),
         envs=MUJOCO_ENVS,

@@ -80,12 +80,14 @@ PAPER = Paper(
         Fidelity("generated network", "one hidden layer with ReLU; weights, biases, and gains that are added to 1"),
         Fidelity("outputs of the hypernetwork", "uniform in ±0.05 (last layer ±0.008) at first, biases 0"),
         Fidelity(
-            "layers of the hypernetwork", "uniform within 1 / sqrt(2 inputs) at first", "within 1 / (2 sqrt(inputs))"
+            "layers of the hypernetwork",
+            "uniform at first, within 1 / (2 sqrt(inputs)) in TD3 and 1 / sqrt(2 inputs) in SAC",
+            "within 1 / (2 sqrt(inputs))",
         ),
         Fidelity(
             "learning rate in SAC",
             "5e-5 for hypernetwork critics, 3e-4 for actor, temperature and plain critics",
-            "1e-3 for all: the method has one learning rate",
+            "1e-3 for all; SAC has a setting for it",
         ),
         Fidelity(
             "sizes", "256, 512 and 1,024 units, 256 generated; plain critics two layers of 256", "see the remarks"
