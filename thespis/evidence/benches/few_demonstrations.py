@@ -1,8 +1,8 @@
 """Bench of imitation from few demonstrations: a shop that has more goods than the demonstrations show.
 
-Twelve dialogues of an expert who buys what is asked for, in the shop of :mod:`thespis.papers.early_experience.envs`, show
-30 of 48 goods. The rule is the same for all goods, but an imitator learns the dialogues that it was shown, and often
-buys something else where it was shown nothing.
+Twelve dialogues of an expert who buys what is asked for show 30 of 48 goods. The rule is the same for all goods, but an
+imitator learns the dialogues that it was shown, and often buys something else where it was shown nothing. The shop is
+that of :mod:`thespis.papers.early_experience.envs`.
 
 The model has one layer and begins with random parameters.
 """
@@ -94,13 +94,14 @@ BENCH = Bench(
     negative=Comparison("imitation", "imitation again", final_return("sampled")),
     headroom=Headroom("imitation", "imitation of 512 demonstrations", RETURN, untrained_return()),
     symptoms=(Symptom("imitation", unseen_goods_error(), 0.5),),
-    tuning="By the greedy return, on seeds 1,100 to 1,109 or, where marked by a star, 1,100 to 1,104. Imitation, with the "
-    "learning rate and the number of updates: 0.384* (3e-3, 400), 0.376* (3e-3, 800), 0.301 (1e-3, 800), 0.412 (1e-2, "
-    "800). Early experience, with the learning rate and the number of updates that predict replies, out of all: 0.556* "
-    "(3e-3, 200 of 400), 0.707* (3e-3, 600 of 800), 0.640 (3e-3, 400 of 800), 0.655 (1e-2, 600 of 800). Imitation of 512 "
-    "demonstrations had 0.998 (3e-3, 800), and the prediction of replies to the expert alone 0.511 (3e-3, 600 of 800). "
-    "The number of goods and of demonstrations was chosen once, before any training. Looked at before and not kept, "
-    "with 400 updates: the text household with three places, in which imitation of 32 demonstrations had 0.117 and "
-    "early experience 0.139, and a delivery task with 24 things and places (0.267 and 0.219).",
+    tuning="By the greedy return, on seeds 1,100 to 1,109 or, where marked by a star, 1,100 to 1,104. Imitation, with "
+    "the learning rate and the number of updates: 0.384* (3e-3, 400), 0.376* (3e-3, 800), 0.301 (1e-3, 800), "
+    "0.412 (1e-2, 800). Early experience, with the learning rate and the number of updates that predict replies, "
+    "out of all: 0.556* (3e-3, 200 of 400), 0.707* (3e-3, 600 of 800), 0.640 (3e-3, 400 of 800), 0.655 (1e-2, 600 "
+    "of 800). Imitation of 512 demonstrations had 0.998 (3e-3, 800), and the prediction of replies to the expert "
+    "alone 0.511 (3e-3, 600 of 800). The number of goods and of demonstrations was chosen once, before any "
+    "training. Looked at before and not kept, with 400 updates: the text household with three places, in which "
+    "imitation of 32 demonstrations had 0.117 and early experience 0.139, and a delivery task with 24 things and "
+    "places (0.267 and 0.219).",
     looks=plan_looks((20, 40)),
 )

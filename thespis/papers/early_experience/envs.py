@@ -1,7 +1,7 @@
 """Shop task: buy what is asked for, in a shop that has more goods than a few demonstrations show.
 
-``want lamp >`` is answered by ``lamp <end>``, then by ``have lamp want rope >``: what was bought, and the next wish. Any
-good can be bought at any time, and the environment says which one it was. The right one earns its share of 1. The
+``want lamp >`` is answered by ``lamp <end>``, then by ``have lamp want rope >``: what was bought, and the next wish.
+Any good can be bought at any time, and the environment says which one it was. The right one earns its share of 1. The
 demonstrator buys what is asked for, except in a share ``demonstrator_noise`` of its turns, in which it buys anything.
 
 After WebShop (Yao et al., 2022). Differs from it: goods are words, and there is no search.
