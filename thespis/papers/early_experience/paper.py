@@ -78,7 +78,8 @@ PAPER = Paper(
     "quarters of the updates for it. Self-reflection needs a model that can give reasons and is not tested, nor "
     "is learning from rewards afterwards. All seeds have the same twelve demonstrations. An earlier trial by "
     "protocol 1, in a text maze of sixteen cells, was not decided by ten seeds: there eight dialogues already "
-    "showed most cells.",
+    "showed most cells. Shown: the larger return (interquartile means of 0.642 and 0.416). Predicting the replies "
+    "to the expert alone gives half of the gain (0.529); the rest comes from the other actions that were tried.",
     fidelity=(
         Fidelity(
             "alternative actions",
