@@ -75,7 +75,11 @@ PAPER = Paper(
     "budget of demonstrations against RL, and what is learned in smaller environments, were part of an "
     "earlier trial by protocol 1 in a text household of three places: there PPO after 512 demonstrations did "
     "better than imitation or RL with almost all of the budget, also in a household with one more place; PPO "
-    "did worse than RLOO, and rewards of turns changed little with token-level advantages of lambda 0.95.",
+    "did worse than RLOO, and rewards of turns changed little with token-level advantages of lambda 0.95. "
+    "Shown: with rewards of turns PPO learns faster. Most of the gain is that of the lambda which they allow: "
+    "with lambda 1 the area is larger by 0.035, with lambda 0 by 0.262. PPO has a larger sampled return than "
+    "RLOO, whose policies are more random at the end; their greedy returns are alike (interquartile means of "
+    "0.900 and 0.933).",
     fidelity=(
         Fidelity(
             "rewards of turns (published reward manager)",
