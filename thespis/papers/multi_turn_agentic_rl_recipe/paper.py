@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from thespis.core.records import Citation
 from thespis.data.feeds import Episodes
 from thespis.evidence.benches.multi_turn_text import (
@@ -19,9 +21,9 @@ from thespis.evidence.measures import final_return, learning_curve_auc
 from thespis.evidence.paper import Arm, Fidelity, Paper
 from thespis.methods.language.rloo import RLOO
 
-_RLOO = RLOO(
-    **SETTINGS | {"feed": Episodes(max_steps=NUM_TURNS, num_envs=NUM_DIALOGUES, group_size=8)}, learning_rate=5e-4
-)
+_RLOO_SETTINGS: dict[str, Any] = SETTINGS | {
+    "feed": Episodes(max_steps=NUM_TURNS, num_envs=NUM_DIALOGUES, group_size=8)
+}
 
 PAPER = Paper(
     id="multi-turn-agentic-rl-recipe",
@@ -51,7 +53,7 @@ PAPER = Paper(
             Arm("PPO, paid by turn", MYOPIC, env=MENU_ENV),
             Arm("PPO", BASELINE),
             Arm("PPO, paid by turn, lambda 1", BASELINE, env=MENU_ENV),
-            Arm("RLOO", _RLOO),
+            Arm("RLOO", RLOO(**_RLOO_SETTINGS, learning_rate=5e-4)),
         ),
         headline=Comparison("PPO, paid by turn", "PPO", learning_curve_auc()),
         mechanisms=(Comparison("PPO, paid by turn", "PPO", FINAL_RETURN),),
