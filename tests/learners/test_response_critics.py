@@ -285,6 +285,23 @@ def test_spin_prefers_demonstrations_to_opponent_responses(batch):
 
 
 @pytest.mark.slow
+def test_spin_can_begin_with_supervised_fine_tuning(batch):
+    steps, mask = batch
+    method, state = init_state(SPIN(**SMALL, num_sft_updates=2))
+    offline, _ = offline_batch(method, state, steps, mask, ())
+    log_probs, responses = offline.dialogues.response_log_probs(state.model, method.sampler)[0], steps.action
+    likelihoods = [
+        float(log_probs[place]) for place in zip(*np.nonzero(mask[..., None] & (responses >= 0)), strict=True)
+    ]
+    losses = [
+        float(method.compute_loss(state.model, dataclasses.replace(offline, update_index=index))[0])
+        for index in range(4)
+    ]
+    alone = float(SPIN(**SMALL).compute_loss(state.model, offline)[0])
+    assert losses == pytest.approx([-np.mean(likelihoods)] * 2 + [alone] * 2, rel=1e-4)
+
+
+@pytest.mark.slow
 def test_opponent_responses_have_the_models_probabilities():
     """First tokens of responses to one prompt are as frequent as the model's probabilities."""
     method, state = init_state(SPIN(**SMALL))

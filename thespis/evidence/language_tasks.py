@@ -77,12 +77,6 @@ def household_success_rate() -> Measure:
     return Measure("share of tasks that are done", modified_env_return(400, "sampled", task=_HOUSEHOLD_TASK).compute)
 
 
-def larger_household_success_rate() -> Measure:
-    """Success rate in a household with one more place than in training."""
-    measure = modified_env_return(400, "sampled", task=dataclasses.replace(_HOUSEHOLD_TASK, num_places=4))
-    return Measure("share of tasks that are done where there is a place more", measure.compute)
-
-
 def unseen_home_success_rate() -> Measure:
     """Success rate in initial states that were not in training."""
     return Measure("share of tasks that are done in homes not seen before", household_success_rate().compute)

@@ -5,7 +5,8 @@ r"""Self-play fine-tuning: prefers the dataset's responses to responses of an ea
 The opponent :math:`\pi_t` is the model as it was at the last synchronization. Nothing is left to learn where the
 model's responses are those of the dataset.
 
-Applied turn by turn to an expert's dialogues, this is the implicit reward of StepAgent (Deng et al., 2024).
+Applied turn by turn to an expert's dialogues, this is the implicit reward of StepAgent (Deng et al., 2024). Both papers
+begin with supervised fine-tuning on the same dialogues: ``num_sft_updates``.
 
 Source: Chen et al., 2024, equation 4.7.
 
@@ -28,6 +29,7 @@ from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
 from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss
 from thespis.learners.language.response_critics import NoCritic
 from thespis.nets.decoder import Decoder
+from thespis.objectives.statistics import masked_mean
 from thespis.runtime.keys import fold
 
 
@@ -38,6 +40,9 @@ class SPIN(LMOffline):
     """Preference loss on log-ratios: SigmoidLoss, IPOLoss, HingeLoss, and others that ``dpo`` takes."""
     ref_sync_interval: int = eqx.field(static=True, default=200)
     """Updates between synchronizations of the opponent with the model; 0: the opponent never changes."""
+    num_sft_updates: int = eqx.field(static=True, default=0)
+    """Updates of supervised fine-tuning before all others; a multiple of ref_sync_interval, so that the first opponent
+    is the fine-tuned model."""
     feed: LoggedEpisodes = eqx.field(static=True, default=LoggedEpisodes())
     """Dialogues of a dataset: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
 
@@ -56,7 +61,7 @@ class SPIN(LMOffline):
     details: ClassVar[tuple[str, ...]] = ("the opponent's responses are sampled anew in every update",)
 
     def compute_loss(self, model: Decoder, batch: OfflineBatch) -> tuple[Float[Array, ""], dict[str, Array]]:
-        """Preference loss on one sampled turn of each dialogue."""
+        """Preference loss on one sampled turn of each dialogue; at first the negative log-likelihood of all turns."""
         prompts, turn, rows = batch.sample_turn()
         alive = batch.dialogues.alive[turn, rows]
         opponent_responses = generate_responses(
@@ -75,4 +80,9 @@ class SPIN(LMOffline):
             "accuracy": jnp.mean(dataset.log_ratio > opponent.log_ratio, dtype="float32"),
             "margin": jnp.mean(dataset.log_ratio - opponent.log_ratio),
         }
-        return self.loss_type(dataset, opponent).mean(), metrics
+        loss = self.loss_type(dataset, opponent).mean()
+        if self.num_sft_updates:
+            log_probs = batch.dialogues.response_log_probs(model, self.sampler)[0]
+            sft_loss = -masked_mean(log_probs, batch.dialogues.response_mask)
+            loss = jnp.where(batch.update_index < self.num_sft_updates, sft_loss, loss)
+        return loss, metrics
