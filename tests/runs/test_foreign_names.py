@@ -16,7 +16,7 @@ NAMES = {
     "dqn": "exploration_fraction=epsilon_decay_updates exploration_final_eps=final_epsilon "
     "n_steps=feed.sequence_length "
     "target_network_frequency=target_update_interval train_freq=feed.update_interval gradient_steps=feed.num_updates",
-    "sac": "ent_coef=temperature polyak=tau target_update_interval=tau q_lr=learning_rate n_critics=num_critics",
+    "sac": "ent_coef=temperature polyak=tau target_update_interval=tau q_lr=critic_learning_rate n_critics=num_critics",
     "ddpg": "lr=critic_learning_rate actor_lr=actor_learning_rate action_noise=exploration_noise",
     "grpo": "num_generations=feed.group_size beta=kl_penalty",
 }

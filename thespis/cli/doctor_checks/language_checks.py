@@ -36,6 +36,7 @@ from thespis.methods.language.kto import KTO
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
+from thespis.methods.language.rm import RM
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
 from thespis.methods.online.ppo import PPO
@@ -97,6 +98,7 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
         SWEET(**slow_offline_settings, critic=ImplicitReward(0.1, 50, 1e-3)),
     ]
     checks += [(f"{method.name} on echo", lambda method=method: _check_offline(method)) for method in offline_methods]
+    checks.append((f"{RM.name} on echo", _check_reward_model))
     return [*checks, (f"{CriticControl.name} on reviews", _check_critic_control)]
 
 
@@ -147,6 +149,19 @@ def _check_online(
     return _describe_accuracy(
         method, float(metric_sums.return_sum[0]) / float(metric_sums.num_episodes[0]) / _NUM_TURNS, min_accuracy
     )
+
+
+def _check_reward_model() -> str:
+    """Check that the best of some responses of a noisy model, by a reward learned from pairs of them, is right."""
+    env = TextEnv(Echo(max_turns=_NUM_TURNS))
+    noisy = demonstration_dataset(TextEnv(Echo(_NUM_TURNS, 0.5)), _NUM_DEMONSTRATIONS).steps
+    method = RM(num_layers=1, hidden_size=32, learning_rate=1e-3, num_candidates=8)
+    with tempfile.TemporaryDirectory() as directory:
+        _save_reference(directory, env, noisy)
+        method = dataclasses.replace(method, model=directory)
+        states = _train_offline(method, env, noisy)
+    result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_DEMONSTRATIONS), [0], Mode.SAMPLE)
+    return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS, _MIN_ACCURACY)
 
 
 def _check_critic_control() -> str:
