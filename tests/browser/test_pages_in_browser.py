@@ -11,10 +11,6 @@ import time
 
 import numpy as np
 import pytest
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.wait import WebDriverWait
 
 from thespis.cli.main import run as command_line
 from thespis.data.comparison_files import LabelFile
@@ -23,6 +19,8 @@ from thespis.viewer.episodes import EpisodeLibrary
 from thespis.viewer.server import PageServer
 
 LENGTH = 1_000
+LEFT, RIGHT, DOWN, HOME, END, SPACE = "\ue012", "\ue014", "\ue015", "\ue011", "\ue010", "\ue00d"
+"""Keys as WebDriver names them; selenium is imported by the tests alone, which other tiers do not run."""
 FIRST_FRAME_SECONDS = 1.0
 
 
@@ -61,10 +59,14 @@ def shown_frame(browser, panel="a"):
 
 
 def wait_for(browser, check, seconds=20):
+    from selenium.webdriver.support.wait import WebDriverWait
+
     return WebDriverWait(browser, seconds, 0.02).until(lambda _: check())
 
 
 def press(browser, *keys):
+    from selenium.webdriver.common.action_chains import ActionChains
+
     ActionChains(browser).send_keys(*keys).perform()
 
 
@@ -126,17 +128,17 @@ def test_a_link_leads_to_a_step_of_two_runs_side_by_side(browser, viewer):
     link = f"{viewer}#a=first/episodes/long&b=second/episodes/long&step=25"
     open_page(browser, link)
     wait_for(browser, lambda: (shown_frame(browser), shown_frame(browser, "b")) == ("25", "25"))
-    text = browser.find_element(By.ID, "panel-a").text
+    text = browser.find_element("id", "panel-a").text
     assert "<i>remark</i> on step 25" in text and "observation[0]" in text
-    press(browser, Keys.ARROW_RIGHT)
+    press(browser, RIGHT)
     wait_for(browser, lambda: shown_frame(browser, "b") == "26")
-    press(browser, Keys.END)  # the shorter episode stays at its last frame
+    press(browser, END)  # the shorter episode stays at its last frame
     wait_for(browser, lambda: (shown_frame(browser), shown_frame(browser, "b")) == ("1000", "40"))
     wait_for(browser, lambda: "step=999" in browser.current_url)
     copied = browser.current_url
     open_page(browser, copied)
     wait_for(browser, lambda: shown_frame(browser) == "1000")
-    press(browser, Keys.HOME, Keys.SPACE)
+    press(browser, HOME, SPACE)
     wait_for(browser, lambda: int(shown_frame(browser)) not in (0, 1000) and int(shown_frame(browser)) > 3)
     assert_no_errors(browser)
 
@@ -182,9 +184,9 @@ def test_labels_survive_the_server_and_the_browser(browser, tmp_path):
     query = "return document.body.dataset.query"
     with labelling(run) as (process, url):
         open_page(browser, url)
-        for number, key in enumerate([Keys.ARROW_LEFT, Keys.ARROW_RIGHT, Keys.ARROW_DOWN, "s", "1", "2", "3"]):
+        for number, key in enumerate([LEFT, RIGHT, DOWN, "s", "1", "2", "3"]):
             wait_for(browser, lambda number=number: browser.execute_script(query) == str(number))
-            assert len(browser.find_elements(By.CSS_SELECTOR, ".side canvas")) == 2
+            assert len(browser.find_elements("css selector", ".side canvas")) == 2
             press(browser, key)
         wait_for(browser, lambda: browser.execute_script(query) == "7")
         press(browser, "u")
@@ -194,14 +196,14 @@ def test_labels_survive_the_server_and_the_browser(browser, tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
         press(browser, "1")  # nobody is there to take it
-        wait_for(browser, lambda: "Not saved" in browser.find_element(By.ID, "message").text)
+        wait_for(browser, lambda: "Not saved" in browser.find_element("id", "message").text)
     (directory,) = (run / "labels").iterdir()
     expected = dict(enumerate(["first", "second", "equal", "skip", "first", "second", "first"]))
     assert LabelFile(directory, 40).answers == expected
     with labelling(run) as (process, url):
         open_page(browser, url)
         wait_for(browser, lambda: browser.execute_script(query) == "7")
-        assert browser.find_element(By.ID, "count").text == "7 of 40 answered"
-        press(browser, Keys.ARROW_LEFT)
+        assert browser.find_element("id", "count").text == "7 of 40 answered"
+        press(browser, LEFT)
         wait_for(browser, lambda: browser.execute_script(query) == "8")
     assert LabelFile(directory, 40).answers == expected | {7: "first"}
