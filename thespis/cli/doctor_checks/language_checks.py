@@ -111,14 +111,18 @@ def _choice_methods() -> list[Any]:
     return [GLAM(**small, method=ppo), SACGLAM(**small, method=sac, critic_warmup_updates=20)]
 
 
-def _train_offline(method: Any, environment: TextEnv, demonstrations: Transition) -> Any:
+def _train_offline(
+    method: Any, environment: TextEnv, demonstrations: Transition, num_updates: int = _NUM_UPDATES
+) -> Any:
     loop = LoggedLoop(Components(method, EnvironmentReward(), FixedCurriculum()), environment.spec, demonstrations, [0])
-    return loop.learner_state(loop.advance(loop.init(), _NUM_UPDATES)).method
+    return loop.learner_state(loop.advance(loop.init(), num_updates)).method
 
 
-def _save_reference(directory: str, environment: TextEnv, demonstrations: Transition) -> None:
+def _save_reference(directory: str, environment: TextEnv, demonstrations: Transition, num_layers: int = 1) -> None:
     """Save a model that was fine-tuned on demonstrations, as a reference."""
-    model = _train_offline(SFT(num_layers=1, hidden_size=32, learning_rate=3e-3), environment, demonstrations).model
+    model = _train_offline(
+        SFT(num_layers=num_layers, hidden_size=32, learning_rate=3e-3), environment, demonstrations
+    ).model
     hf_weights.save_pretrained(jax.tree.map(lambda x: x[0], model), directory)
 
 
@@ -154,12 +158,13 @@ def _check_online(
 def _check_reward_model() -> str:
     """Check that the best of some responses of a noisy model, by a reward learned from pairs of them, is right."""
     env = TextEnv(Echo(max_turns=_NUM_TURNS))
-    noisy = demonstration_dataset(TextEnv(Echo(_NUM_TURNS, 0.5)), _NUM_DEMONSTRATIONS).steps
-    method = RM(num_layers=1, hidden_size=32, learning_rate=1e-3, num_candidates=8)
+    noisy = demonstration_dataset(TextEnv(Echo(_NUM_TURNS, 0.5)), 2 * _NUM_DEMONSTRATIONS).steps
+    # one layer seldom tells all wrong words from the right one
+    method = RM(num_layers=2, hidden_size=32, learning_rate=1e-3, num_candidates=8)
     with tempfile.TemporaryDirectory() as directory:
-        _save_reference(directory, env, noisy)
+        _save_reference(directory, env, noisy, num_layers=2)
         method = dataclasses.replace(method, model=directory)
-        states = _train_offline(method, env, noisy)
+        states = _train_offline(method, env, noisy, 2 * _NUM_UPDATES)
     result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_DEMONSTRATIONS), [0], Mode.SAMPLE)
     return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS, _MIN_ACCURACY)
 
