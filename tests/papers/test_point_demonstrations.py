@@ -67,7 +67,7 @@ def test_the_feed_mixes_them_with_own_steps():
     steps = jax.tree.map(lambda x: jnp.zeros((4, 2, *x.shape[1:]), x.dtype), expected)
     state = store.init(jax.tree.map(lambda x: x[0, 0], steps), 2)
     state = store.add(state, steps, jnp.int32(0))
-    batch = store.sample(state, None, (), jnp.int32(4), jnp.int32(0), jax.random.key(0), data)
+    batch = store.sample(state, steps, (), jnp.int32(4), jnp.int32(0), jax.random.key(0), data)
     assert batch.is_from("demos").tolist() == [True] * 2 + [False] * 6
     sampled = np.asarray(batch.source("demos").steps.action[0])
     assert all((expected.action == action).all(axis=1).any() for action in sampled)

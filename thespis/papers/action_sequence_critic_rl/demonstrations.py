@@ -80,7 +80,9 @@ class Demonstrator:
             return jax.lax.scan(tick, (state, first, none), jnp.arange(env.time_limit))[1]
 
         steps = jax.tree.map(lambda x: np.swapaxes(np.asarray(x), 0, 1), play())
-        mask = np.swapaxes(np.asarray(first_episode_mask(np.swapaxes(steps.terminated | steps.truncated, 0, 1))), 0, 1)
+        mask = np.swapaxes(
+            np.asarray(first_episode_mask(jnp.asarray(np.swapaxes(steps.terminated | steps.truncated, 0, 1)))), 0, 1
+        )
         return jax.tree.map(lambda x: x[mask], steps)
 
 
