@@ -32,8 +32,9 @@ from thespis.feedback.preference_queries import (
     candidate_pairs,
     round_robin,
 )
-from thespis.feedback.preference_reward import PreferenceReward, masked_correlation, preference_loss
+from thespis.feedback.preference_reward import PreferenceReward, masked_correlation
 from thespis.methods.online.sac import SAC
+from thespis.objectives.preferences import bradley_terry_loss
 from thespis.runs import checkpoint
 from thespis.runs.config import from_config, to_config
 from thespis.training.compiled_loop import CompiledLoop
@@ -93,7 +94,7 @@ def test_loss_and_its_gradient_are_those_of_bradley_and_terry():
     @jax.value_and_grad
     def loss(network):
         sums = feedback._network_sums(network, state.model.obs_moments, segments)
-        return jnp.mean(preference_loss(sums, jnp.asarray(label, "float32")))
+        return jnp.mean(bradley_terry_loss(sums[:, 0] - sums[:, 1], jnp.asarray(label, "float32")))
 
     value, gradient = loss(network)
     layer, out = network.mlp.layers[0], network.out

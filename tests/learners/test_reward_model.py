@@ -69,11 +69,12 @@ def member(ensemble, index):
 
 
 def test_the_loss_is_the_negative_log_likelihood_of_bradley_and_terry():
-    chosen, rejected = np.random.default_rng(0).normal(size=(2, 50))
-    expected = -np.log(np.exp(chosen) / (np.exp(chosen) + np.exp(rejected)))
-    np.testing.assert_allclose(bradley_terry_loss(jnp.asarray(chosen), jnp.asarray(rejected)), expected, atol=1e-6)
-    shifted = -np.log(1 / (1 + np.exp(rejected + 0.7 - chosen)))
-    np.testing.assert_allclose(bradley_terry_loss(jnp.asarray(chosen), jnp.asarray(rejected), 0.7), shifted, atol=1e-6)
+    first, second = np.random.default_rng(0).normal(size=(2, 50))
+    share = np.exp(first) / (np.exp(first) + np.exp(second))
+    for label in (0.0, 0.5, 1.0):
+        expected = -label * np.log(share) - (1 - label) * np.log(1 - share)
+        np.testing.assert_allclose(bradley_terry_loss(jnp.asarray(first - second), label), expected, atol=1e-6)
+    assert float(bradley_terry_loss(jnp.asarray(-40.0), 0.0)) > 0  # not rounded away
 
 
 def test_a_reward_is_read_at_the_last_token_of_the_dialogues_last_response():

@@ -94,12 +94,12 @@ def test_return_on_unseen_goods_is_that_of_episodes_with_such_wishes(monkeypatch
         def __init__(self):
             pass
 
-    def play(method, states, envs, seeds, mode, stream):
-        returns = np.arange(len(seeds) * 5, dtype=float).reshape(len(seeds), 5) / 10
-        assert envs.num_envs == returns.size and stream == "unseen"
+    def play(run, env, num_episodes, mode, stream):
+        returns = np.arange(10, dtype=float).reshape(len(run.config["seeds"]), num_episodes) / 10
+        assert env.task.wishes == unseen_goods() and stream == "unseen"
         return type("Result", (), {"episode_returns": returns})
 
-    monkeypatch.setattr(few_demonstrations, "play_episodes", play)
+    monkeypatch.setattr(few_demonstrations, "play_in", play)
     run = FixedRun()
     np.testing.assert_allclose(unseen_goods_return(5).compute(run), [0.2, 0.7])
     np.testing.assert_allclose(unseen_goods_error(5).compute(run), [0.8, 0.3])

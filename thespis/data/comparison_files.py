@@ -148,10 +148,10 @@ def read_labelled(path: str | Path) -> tuple[dict[str, np.ndarray], np.ndarray]:
         parts.append({name: column[rows] for name, column in columns.items()})
         labels += [LABEL_VALUES[answers[i]] for i in rows]
     length = max(part["mask"].shape[2] for part in parts)
-    padded = [{name: _pad_time(column, length) for name, column in part.items()} for part in parts]
+    padded = [{name: pad_axis(column, 2, length) for name, column in part.items()} for part in parts]
     return {name: np.concatenate([part[name] for part in padded]) for name in padded[0]}, np.array(labels, "float32")
 
 
-def _pad_time(column: np.ndarray, length: int) -> np.ndarray:
-    widths = [(0, 0), (0, 0), (0, length - column.shape[2])] + [(0, 0)] * (column.ndim - 3)
-    return np.pad(column, widths)
+def pad_axis(column: np.ndarray, axis: int, length: int) -> np.ndarray:
+    """The column with zeros at the end of an axis, up to ``length``."""
+    return np.pad(column, [(0, length - size if i == axis else 0) for i, size in enumerate(column.shape)])

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -31,6 +31,7 @@ from thespis.envs.host.formatters import TokenizedEnv
 from thespis.evaluation import conversation, video
 from thespis.evaluation.episode_frames import frames_path, write_frames
 from thespis.evaluation.rollout import play_episodes
+from thespis.evaluation.score import judge_episode
 from thespis.nets.cnn import is_channels_first
 from thespis.runtime import disk
 
@@ -101,17 +102,12 @@ def record_episode(
         spec = envs.spec
     finally:
         envs.close()
-    critique = _judge(method, jax.tree.map(lambda x: x[0], states), steps)
+    critique = judge_episode(method, states, jnp.int32(0), steps)
     if recorder is not None:
         frames = recorder.played_frames(len(steps.reward))
         return EpisodeRecording(spec, steps, critique, frames, recorder.fps, "rendered by the environment")
     frames, fps, renderer = _render_fallback(spec, steps, critique, reason)
     return EpisodeRecording(spec, steps, critique, frames, fps, renderer)
-
-
-@eqx.filter_jit
-def _judge(method: Method, state: PyTree, steps: Transition) -> Critique:
-    return method.judge(state, steps)
 
 
 def _make_render_env(env: Any) -> tuple[Any, str]:

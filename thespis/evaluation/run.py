@@ -17,7 +17,7 @@ from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text
 from thespis.envs import registry
 from thespis.evaluation.actor import Actor
-from thespis.evaluation.episode_recording import EpisodeRecording, record_episode
+from thespis.evaluation.episode_recording import EpisodeRecording, record_episode, write_episode
 from thespis.evaluation.policy_film import Film, make_film, read_film, write_film
 from thespis.evaluation.report import write_report
 from thespis.evaluation.rollout import RolloutResult, play_episodes
@@ -194,6 +194,17 @@ class Run:
         mode = Mode.EXPLOIT if greedy else Mode.SAMPLE
         states, stream = self.states_for_seeds([chosen]), f"record/{episode}" if episode else "record"
         return self.record_with(self.method, states, mode, stream, chosen)
+
+    def write_recording(self, recording: EpisodeRecording, seed: int, mode: str, place: str = "") -> Path:
+        """Write a recording of this run under ``episodes/`` and return its path, whose name ends with ``place``."""
+        path = self.path / "episodes" / f"step_{self.step:012d}_seed_{seed}_{mode}{place}.npz"
+        write_episode(path, recording, self.recording_metadata(seed, mode))
+        return path
+
+    def recording_metadata(self, seed: int, mode: str) -> dict[str, Any]:
+        """What a recording says of its origin."""
+        origin = {"run": str(self.path), "method": self.config["method_name"], "step": self.step}
+        return origin | {"seed": seed, "mode": mode}
 
     def record_with(
         self, method: Method, states: PyTree, mode: Mode, stream: str, seed: int | None = None

@@ -93,7 +93,7 @@ def calibration_pairs(method: Method, states: PyTree, kept: list[list[Transition
     low, high = np.inf, -np.inf
     for s, episodes in enumerate(kept):
         for e, steps in enumerate(episodes):
-            critique = _judge(method, states, jnp.asarray(s), _pad_episode(steps))
+            critique = judge_episode(method, states, jnp.asarray(s), _pad_episode(steps))
             if critique.value is None or critique.discount is None:
                 return None
             discount = float(critique.discount)
@@ -116,7 +116,7 @@ def calibration_pairs(method: Method, states: PyTree, kept: list[list[Transition
 
 
 @eqx.filter_jit
-def _judge(method: Method, states: PyTree, seed_index: Int[Array, ""], steps: Transition) -> Critique:
+def judge_episode(method: Method, states: PyTree, seed_index: Int[Array, ""], steps: Transition) -> Critique:
     """The critique of an episode by the state of one seed; compiled once per method and padded length."""
     return method.judge(jax.tree.map(lambda x: x[seed_index], states), steps)
 

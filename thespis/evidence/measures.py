@@ -9,8 +9,9 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
@@ -19,7 +20,7 @@ from thespis.envs.compiled.time_limit import TimeLimit
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.exploitability import evaluate_method
-from thespis.evaluation.rollout import play_episodes
+from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.run import Run
 from thespis.evaluation.vs_random import evaluate_vs_random
 from thespis.runtime.keys import seed_key
@@ -54,6 +55,35 @@ def untrained_return() -> Measure:
     return Measure("sampled return before training", returns)
 
 
+def play_in(
+    run: Any,
+    env: Any,
+    num_episodes: int,
+    mode: Mode,
+    stream: str,
+    *,
+    method: Any = None,
+    states: Any = None,
+    num_kept: int = 0,
+) -> RolloutResult:
+    """Episodes of every seed of a finished run in a compiled environment, whatever its own is.
+
+    ``run``: a :class:`~thespis.evaluation.run.Run`, or anything with its method, states and configuration. ``method``
+    and ``states`` are the run's own by default; ``stream`` names the random numbers.
+    """
+    method, states = run.method if method is None else method, run.states if states is None else states
+    seeds = run.config["seeds"]
+    envs = HostWrapper(env, num_episodes * len(seeds))
+    return play_episodes(method, states, envs, seeds, mode, num_kept=num_kept, stream=stream)
+
+
+def untrained_states(run: Run) -> PyTree:
+    """States of the run's method before training, the same for all seeds: ``[seed, ...]``."""
+    spec = make_compiled(run.config["env"]).spec
+    state = eqx.filter_jit(lambda key: run.method.init(spec, key))(seed_key(0))
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (len(run.config["seeds"]), *x.shape)), state)
+
+
 def modified_env_return(num_episodes: int = 50, mode: str = "greedy", **overrides: Any) -> Measure:
     """Mean return in the run's environment with changed fields, such as ``population=6``.
 
@@ -63,11 +93,8 @@ def modified_env_return(num_episodes: int = 50, mode: str = "greedy", **override
 
     def mean_returns(run: Run) -> Float[np.ndarray, " seed"]:
         env: Any = registry.make_compiled(run.config["env"])
-        seeds = run.config["seeds"]
-        envs = HostWrapper(dataclasses.replace(env, **overrides), num_episodes * len(seeds))
-        return play_episodes(run.method, run.states, envs, seeds, Mode(mode), stream="elsewhere").episode_returns.mean(
-            axis=1
-        )
+        changed = dataclasses.replace(env, **overrides)
+        return play_in(run, changed, num_episodes, Mode(mode), "elsewhere").episode_returns.mean(axis=1)
 
     return Measure(
         f"{mode} return with " + ", ".join(f"{name} = {value}" for name, value in overrides.items()), mean_returns
@@ -81,9 +108,8 @@ def average_reward(num_steps: int = 1_000, num_episodes: int = 5) -> Measure:
     """
 
     def mean_rewards(run: Run) -> Float[np.ndarray, " seed"]:
-        seeds = run.config["seeds"]
-        envs = HostWrapper(TimeLimit(registry.make_compiled(run.config["env"]), num_steps), num_episodes * len(seeds))
-        result = play_episodes(run.method, run.states, envs, seeds, Mode.EXPLOIT, stream="lasting")
+        env = TimeLimit(registry.make_compiled(run.config["env"]), num_steps)
+        result = play_in(run, env, num_episodes, Mode.EXPLOIT, "lasting")
         return (result.episode_returns / result.episode_lengths).mean(axis=1)
 
     return Measure(f"reward per step over {num_steps:,} greedy steps", mean_rewards)

@@ -12,11 +12,9 @@ from jaxtyping import Float
 from thespis.core.contracts import Mode
 from thespis.envs.compiled.foraging import ForagingEnv
 from thespis.envs.compiled.multi_goal import GOAL_RADIUS, GOALS, MultiGoal, squared_goal_distances
-from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
-from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
-from thespis.evidence.measures import Measure
+from thespis.evidence.measures import Measure, play_in
 
 MULTI_GOAL_ENV = "thespis.envs.compiled.multi_goal:MultiGoal"
 MIN_HARVEST_SHARE = 0.05
@@ -55,18 +53,13 @@ def goal_visit_shares(run: Run, num_episodes: int) -> Float[np.ndarray, "seed go
     """
     env = make_compiled(run.config["env"])
     assert isinstance(env, MultiGoal)
-    seeds = run.config["seeds"]
-    envs = HostWrapper(
-        dataclasses.replace(env, initial_std=0.0, time_limit=MAX_EPISODE_STEPS), num_episodes * len(seeds)
-    )
-    episodes = play_episodes(
-        run.method, run.states, envs, seeds, Mode.SAMPLE, num_kept=num_episodes, stream="goals"
-    ).episodes
+    from_middle = dataclasses.replace(env, initial_std=0.0, time_limit=MAX_EPISODE_STEPS)
+    episodes = play_in(run, from_middle, num_episodes, Mode.SAMPLE, "goals", num_kept=num_episodes).episodes
     final_positions = np.array(
         [[episode.next_view.observation[-1] for episode in seed_episodes] for seed_episodes in episodes]
     )
     is_at_goal = np.asarray(squared_goal_distances(jnp.asarray(final_positions))) < GOAL_RADIUS**2
-    return is_at_goal.reshape(len(seeds), num_episodes, len(GOALS)).mean(axis=1)
+    return is_at_goal.reshape(len(run.config["seeds"]), num_episodes, len(GOALS)).mean(axis=1)
 
 
 def num_neglected_patches(num_episodes: int = 20) -> Measure:
@@ -83,16 +76,7 @@ def harvest_shares(run: Run, num_episodes: int) -> Float[np.ndarray, "seed patch
     """Mean harvest per step of greedy play from each patch of :class:`ForagingEnv`, as a share of its growth."""
     env = make_compiled(run.config["env"])
     assert isinstance(env, ForagingEnv)
-    seeds = run.config["seeds"]
-    episodes = play_episodes(
-        run.method,
-        run.states,
-        HostWrapper(env, num_episodes * len(seeds)),
-        seeds,
-        Mode.EXPLOIT,
-        num_kept=num_episodes,
-        stream="patches",
-    ).episodes
+    episodes = play_in(run, env, num_episodes, Mode.EXPLOIT, "patches", num_kept=num_episodes).episodes
     harvest = jax.jit(jax.vmap(env.harvest))
     return np.array(
         [

@@ -13,7 +13,7 @@ from jaxtyping import Array, Key
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import zero_value
-from thespis.data.comparison_files import read_labelled
+from thespis.data.comparison_files import pad_axis, read_labelled
 from thespis.data.transitions import unflatten_columns
 from thespis.feedback.preference_queries import (
     Answers,
@@ -81,10 +81,7 @@ def _read_run(run: str, spec: EnvSpec, segment_length: int) -> tuple[Segments, n
             f"the segments that {run} compares have {length} steps: set feedback.segment_length={length} or more"
         )
 
-    def pad(column: np.ndarray) -> np.ndarray:
-        return np.pad(column, [(0, 0), (0, 0), (0, segment_length - length)] + [(0, 0)] * (column.ndim - 3))
-
-    padded = {name: pad(column) for name, column in columns.items()}
+    padded = {name: pad_axis(column, 2, segment_length) for name, column in columns.items()}
     parts = []
     for space, name in ((spec.observation_space, "observation"), (spec.action_space, "action")):
         tree = unflatten_columns(space, name, padded)

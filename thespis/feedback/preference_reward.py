@@ -46,6 +46,7 @@ from thespis.feedback.preference_queries import (
 )
 from thespis.learners.optim.normalizers import RunningMeanStd, RunningMoments, init_moments
 from thespis.learners.optim.optimizers import Adam, gradient_step
+from thespis.objectives.preferences import bradley_terry_loss
 from thespis.objectives.statistics import masked_mean
 from thespis.runs.ranges import AT_LEAST_1, in_range
 from thespis.runtime.keys import fold, indexed_keys
@@ -246,7 +247,7 @@ class PreferenceReward(eqx.Module):
 
                 def loss(network: PairNetwork) -> tuple[Array, Array]:
                     sums = self._network_sums(network, model.obs_moments, pairs)
-                    value = masked_mean(preference_loss(sums, labels), weight)
+                    value = masked_mean(bradley_terry_loss(sums[:, 0] - sums[:, 1], labels), weight)
                     return value, value
 
                 network, opt_state, _, _ = gradient_step(Adam(self.learning_rate), loss, *carry)
@@ -271,7 +272,7 @@ class PreferenceReward(eqx.Module):
         model = dataclasses.replace(
             model,
             reward_moments=moments,
-            loss=masked_mean(preference_loss(sums, comparisons.label), is_stored),
+            loss=masked_mean(bradley_terry_loss(sums[:, 0] - sums[:, 1], comparisons.label), is_stored),
             accuracy=masked_mean(is_right.astype("float32"), is_decided),
         )
         return jax.tree.map(lambda new, old: jnp.where(comparisons.num_stored > 0, new, old), model, before)
@@ -302,12 +303,6 @@ class PreferenceReward(eqx.Module):
         shape = jax.tree.leaves(action)[0].shape[:num_axes]
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[num_axes:]), (observation, action))
         return jax.vmap(reward)(*flat).reshape(shape)
-
-
-def preference_loss(sums: Float[Array, "row 2"], label: Float[Array, " row"]) -> Float[Array, " row"]:
-    """Cross-entropy of labels under the model of Bradley and Terry, from the predicted sums of both segments."""
-    margin = sums[:, 0] - sums[:, 1]
-    return jax.nn.softplus(margin) - label * margin
 
 
 def masked_correlation(x: Float[Array, "*axes"], y: Float[Array, "*axes"], mask: Array) -> Float[Array, ""]:

@@ -13,11 +13,12 @@ from jaxtyping import Array, Bool, Float
 from thespis.core.records import Number
 
 
-def bradley_terry_loss(
-    chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], margin: Number = 0.0
-) -> Float[Array, "*pair"]:
-    r"""Reward model loss :math:`-\log \sigma(r_w - r_l - m)` from the rewards of both responses, and a margin."""
-    return jax.nn.softplus(rejected + margin - chosen)
+def bradley_terry_loss(margin: Float[Array, "*pair"], label: Float[Array, "*pair"] | float) -> Float[Array, "*pair"]:
+    r"""Cross-entropy of the probability :math:`\sigma(m)` that the first of a pair is better, to its label in [0, 1].
+
+    ``margin``: the reward of the first minus that of the second. For labels of 0 there is no rounding of large margins.
+    """
+    return jax.nn.softplus(margin) - label * margin
 
 
 def dpo_loss(

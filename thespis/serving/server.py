@@ -52,14 +52,10 @@ def serve(
     log: Callable[[str], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM; open connections then have some seconds to end."""
-    server = _make_server(batcher, model_name, api_key=api_key, max_tokens=max_tokens, log=log)
-    previous_handler = signal.signal(signal.SIGTERM, interrupt)
+    app = create_app(batcher, model_name, api_key=api_key, max_tokens=max_tokens, log=log)
     try:
-        server.run(sockets=[listener])
-    except KeyboardInterrupt:  # raised again by uvicorn after its shutdown
-        pass
+        run_until_interrupted(make_server(app), listener)
     finally:
-        signal.signal(signal.SIGTERM, previous_handler)
         batcher.close()
 
 
@@ -78,23 +74,44 @@ def background_server(
 ) -> Iterator[str]:
     """Serve at 127.0.0.1 in a thread during a ``with`` block; yields the base URL, which ends in ``/v1``."""
     batcher, listener = RequestBatcher(engine, batch_window, max_pending), open_socket("127.0.0.1", port)
-    server = _make_server(
-        batcher, model_name, header_timeout=header_timeout, api_key=api_key, max_tokens=max_tokens, log=log
-    )
+    app = create_app(batcher, model_name, api_key=api_key, max_tokens=max_tokens, log=log)
+    try:
+        with running_in_thread(make_server(app, header_timeout), listener):
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    finally:
+        batcher.close()
+
+
+def run_until_interrupted(server: Any, listener: socket.socket) -> None:
+    """Run a server until SIGINT or SIGTERM, with a graceful shutdown."""
+
+    def interrupt(*signal: Any) -> None:
+        raise KeyboardInterrupt
+
+    previous_handler = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:  # raised again by uvicorn after its shutdown
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, previous_handler)
+
+
+@contextlib.contextmanager
+def running_in_thread(server: Any, listener: socket.socket) -> Iterator[None]:
+    """Run a server in a thread during a ``with`` block; then close its socket."""
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        yield
     finally:
         server.should_exit = True
         thread.join()
-        batcher.close()
         listener.close()
 
 
-def _make_server(
-    batcher: RequestBatcher, model_name: str, *, header_timeout: float = HEADER_TIMEOUT, **app_kwargs: Any
-) -> Any:
+def make_server(app: Any, header_timeout: float = HEADER_TIMEOUT) -> Any:
+    """A uvicorn server of an ASGI application, without websockets; connections without a request are closed in time."""
     require_starlette()
     import uvicorn
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -103,7 +120,7 @@ def _make_server(
     protocol: Any = timeout.wrap_protocol(AutoHTTPProtocol)
     return uvicorn.Server(
         uvicorn.Config(
-            timeout.wrap_app(create_app(batcher, model_name, **app_kwargs)),
+            timeout.wrap_app(app),
             http=protocol,
             log_level="critical",
             access_log=False,
@@ -114,8 +131,3 @@ def _make_server(
             ws="none",
         )
     )
-
-
-def interrupt(*signal: Any) -> None:
-    """A signal handler that ends a server as Ctrl-C does."""
-    raise KeyboardInterrupt

@@ -81,7 +81,7 @@ class PageHandlers:
 
 
 def create_app(library: EpisodeLibrary, questions: Questions | None, token: str, port: int) -> Any:
-    """The ASGI application."""
+    """The ASGI application of a viewer, or with ``questions`` of a labelling page, below ``/TOKEN/``."""
     require_starlette()
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException

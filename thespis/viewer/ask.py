@@ -20,6 +20,7 @@ from thespis.data.comparison_files import (
     RESPONSES_FILE,
     LabelFile,
     comparison_directories,
+    pad_axis,
     read_queries,
     write_queries,
 )
@@ -81,9 +82,8 @@ def ask_about_run(run: Run, settings: SegmentSettings, log: Callable[[str], None
     if directory.exists():  # questions that were never written: the command was interrupted
         shutil.rmtree(directory)
     segments: list[tuple[dict[str, Any], dict[str, np.ndarray]]] = []
-    for name, recording, metadata in _play(run, settings):
-        about = {"run": str(run.path), "method": run.config["method_name"], "step": run.step} | metadata
-        write_episode(directory / "episodes" / f"{name}.npz", recording, about)
+    for name, recording, seed, mode in _play(run, settings):
+        write_episode(directory / "episodes" / f"{name}.npz", recording, run.recording_metadata(seed, mode))
         segments += _cut(name, recording, settings.length)
         log(f"{name}: return {recording.episode_return:.6g} in {len(recording.transitions.reward)} steps")
     rng = np.random.default_rng(settings.seed)
@@ -101,17 +101,17 @@ def ask_about_run(run: Run, settings: SegmentSettings, log: Callable[[str], None
     return directory
 
 
-def _play(run: Run, settings: SegmentSettings) -> Iterator[tuple[str, EpisodeRecording, dict[str, Any]]]:
-    """Name, recording and metadata of every episode."""
+def _play(run: Run, settings: SegmentSettings) -> Iterator[tuple[str, EpisodeRecording, int, str]]:
+    """Name, recording, seed and mode of every episode."""
     seeds = run.config["seeds"]
     for i in range(settings.num_episodes):
         seed = seeds[i % len(seeds)]
         recording = run.record(seed, greedy=False, episode=i + 1)
-        yield f"seed_{seed}_sampled_{i}", recording, {"seed": seed, "mode": "sampled"}
+        yield f"seed_{seed}_sampled_{i}", recording, seed, "sampled"
     policy: Any = RandomPolicy(run.spec.action_space, run.spec.groups)
     for i in range(settings.num_random):
         recording = run.record_with(policy, np.arange(1), Mode.SAMPLE, f"record/random/{i}")
-        yield f"random_{i}", recording, {"seed": seeds[0], "mode": "random"}
+        yield f"random_{i}", recording, seeds[0], "random"
 
 
 def _cut(name: str, recording: EpisodeRecording, length: int) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
@@ -123,14 +123,9 @@ def _cut(name: str, recording: EpisodeRecording, length: int) -> list[tuple[dict
     for start in range(0, max(total - length, 0) + 1, length):
         count = min(length, total - start)
         place = {"episode": name, "start": start, "length": count}
-        segment = {column: _window(values, start, length) for column, values in columns.items()}
+        segment = {column: pad_axis(values[start : start + length], 0, length) for column, values in columns.items()}
         segments.append((place, segment | {"mask": np.arange(length) < count}))
     return segments
-
-
-def _window(values: np.ndarray, start: int, length: int) -> np.ndarray:
-    window = values[start : start + length]
-    return np.pad(window, [(0, length - len(window))] + [(0, 0)] * (window.ndim - 1))
 
 
 def ask_about_responses(path: Path) -> Path:

@@ -27,6 +27,7 @@ class EpisodeLibrary:
 
     def __init__(self, paths: Sequence[Path]):
         self._sources: dict[str, Path] = {}
+        self._files: dict[str, Path] = {}
         for path in paths:
             if not path.is_dir() and path.suffix != ".npz":
                 raise UserError(f"{path} is neither the directory of a run nor an episode record (.npz)")
@@ -44,12 +45,13 @@ class EpisodeLibrary:
             records = [*root.glob("episodes/*.npz"), *root.glob("labels/*/episodes/*.npz")] if path.is_dir() else [path]
             for record in sorted(records, key=lambda record: (record.stat().st_mtime, record.name)):
                 files[f"{name}/{record.relative_to(root).with_suffix('')}"] = record
+        self._files = files
         return files
 
     def path(self, episode: str) -> Path:
         """The record of an id. Raises ``UserError`` if there is none."""
-        path = self.files().get(episode)
-        if path is None:
+        path = self._files.get(episode) or self.files().get(episode)
+        if path is None or not path.is_file():
             raise UserError("there is no such episode: it may have been deleted, load the page again")
         return path
 

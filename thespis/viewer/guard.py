@@ -8,9 +8,10 @@ with a foreign ``Host``, by which a page could otherwise reach the server under 
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
 from typing import Any
+
+from thespis.serving.auth import send_json
 
 MAX_BODY_BYTES = 2**16
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -38,17 +39,17 @@ class LocalGuard:
         """Serve one request, if it is allowed."""
         if scope["type"] != "http":
             return
-        rejection = self._reject(scope)
-        if rejection is not None:
-            await _send_error(*rejection, send)
-            return
-        path = scope["path"][len(self._prefix) - 1 :]
 
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 message = message | {"headers": [*message["headers"], *_HEADERS]}
             await send(message)
 
+        if (rejection := self._reject(scope)) is not None:
+            status, message = rejection
+            await send_json(status, {"error": message}, send_with_headers)
+            return
+        path = scope["path"][len(self._prefix) - 1 :]
         await self.app(scope | {"path": path, "raw_path": path.encode("utf-8", "replace")}, receive, send_with_headers)
 
     def _reject(self, scope: Any) -> tuple[int, str] | None:
@@ -66,10 +67,3 @@ class LocalGuard:
             if not size.isascii() or not size.isdigit() or len(size) > 9 or int(size) > MAX_BODY_BYTES:
                 return 413, f"a body must have at most {MAX_BODY_BYTES} bytes"
         return None
-
-
-async def _send_error(status: int, message: str, send: Any) -> None:
-    body = json.dumps({"error": message}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *_HEADERS]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

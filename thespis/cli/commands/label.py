@@ -74,7 +74,7 @@ class LabelCommand:
         from thespis import api
         from thespis.viewer.ask import SegmentSettings, ask_about_run, open_questions
 
-        run = api.load(self.directory, checkpoint=self.checkpoint, trust=self.trust)
+        run = api.load(self.directory, checkpoint=self.checkpoint)
         directory = open_questions(run.path, run.step)
         if directory is None:
             settings = SegmentSettings(self.pairs, self.segment, self.episodes, self.random)

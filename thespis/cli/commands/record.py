@@ -40,25 +40,21 @@ class RecordCommand:
 
         from thespis import api
         from thespis.evaluation import conversation, video
-        from thespis.evaluation.episode_recording import write_episode
 
         run = api.load(self.directory, self.env, checkpoint=self.checkpoint)
         seed = run.config["seeds"][0] if self.seed is None else self.seed
         mode = "sampled" if self.sampled else "greedy"
         recording = run.record(seed, greedy=not self.sampled)
         place = "_" + re.sub(r"\W+", "_", self.env) if self.env else ""
-        stem = run.path / "episodes" / f"step_{run.step:012d}_seed_{seed}_{mode}{place}"
-        video_path = Path(self.out) if self.out else stem.with_suffix(".gif")
-        metadata = {"run": str(run.path), "method": run.config["method_name"]}
-        metadata |= {"step": run.step, "seed": seed, "mode": mode}
-        write_episode(stem.with_suffix(".npz"), recording, metadata)
+        path = run.write_recording(recording, seed, mode, place)
+        video_path = Path(self.out) if self.out else path.with_suffix(".gif")
         video.write_video(video_path, recording.frames, recording.fps)
         length = len(recording.transitions.reward)
         for line in conversation.format_conversation(recording.turns):
             out.print(Text(line))
         out.print(f"{mode} play of seed {seed}: return {recording.episode_return:.6g} in {length} steps")
         out.print(f"video    {video_path} ({recording.renderer})")
-        out.print(f"episode  {stem.with_suffix('.npz')}")
+        out.print(f"episode  {path}")
         result: dict[str, Any] = {
             "warnings": run.warnings,
             "return": recording.episode_return,
@@ -68,5 +64,5 @@ class RecordCommand:
         }
         if recording.turns:
             result["turns"] = [dataclasses.asdict(turn) for turn in recording.turns]
-        out.write_result(metadata | result | {"episode": stem.with_suffix(".npz")})
+        out.write_result(run.recording_metadata(seed, mode) | result | {"episode": path})
         return 0

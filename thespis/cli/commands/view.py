@@ -39,7 +39,7 @@ class ViewCommand:
         library = EpisodeLibrary(paths)
         for path in paths:
             if path.is_dir() and not EpisodeLibrary([path]).files():
-                _record(path, self.trust, out)
+                _record(path, out)
         server = PageServer(library, None, self.port)
         out.print(f"episodes at {server.url} (Ctrl-C stops)", markup=False)
         out.write_result({"url": server.url, "episodes": len(library.files())})
@@ -48,20 +48,11 @@ class ViewCommand:
         return 0
 
 
-def _record(path: Path, trust: tuple[str, ...], out: CommandOutput) -> None:
+def _record(path: Path, out: CommandOutput) -> None:
     """Record a greedy episode of a run's first seed."""
     from thespis import api
-    from thespis.evaluation.episode_recording import write_episode
 
     out.print(f"{path} has no recorded episode: recording one", markup=False)
-    run = api.load(path, trust=trust)
+    run = api.load(path)
     seed = run.config["seeds"][0]
-    about = {
-        "run": str(run.path),
-        "method": run.config["method_name"],
-        "step": run.step,
-        "seed": seed,
-        "mode": "greedy",
-    }
-    name = f"step_{run.step:012d}_seed_{seed}_greedy"
-    write_episode(run.path / "episodes" / f"{name}.npz", run.record(seed), about)
+    run.write_recording(run.record(seed), seed, "greedy")

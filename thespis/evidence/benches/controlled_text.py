@@ -12,26 +12,20 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.data.feeds import Episodes
-from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
-from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import Measure, learning_curve_auc
+from thespis.evidence.measures import Measure, learning_curve_auc, play_in, untrained_states
 from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
 from thespis.learners.language.policy_losses import ReverseKL
 from thespis.methods.language.ppo_lm import LanguagePPO
-from thespis.runtime.keys import seed_key
 
 REVIEW_ENV = "thespis.evidence.language_tasks:REVIEW_SENTIMENT"
 PRAISE_ENV = "thespis.evidence.language_tasks:REVIEW_PRAISE"
@@ -67,13 +61,16 @@ def grammatical_share(num_episodes: int = 200) -> Measure:
 
 def ungrammatical_share(num_episodes: int = 200) -> Measure:
     """Share of sampled reviews that are not grammatical."""
-    return _review_share("are not in order", lambda praise, grammatical: ~grammatical, num_episodes)
+    return _review_share("are not in order", lambda praise, grammatical: ~grammatical, num_episodes, False)
 
 
 def uncontrolled_share(num_episodes: int = 200) -> Measure:
     """Share of sampled reviews that are not grammatical or do not have more words of praise than of blame."""
     return _review_share(
-        "do not praise or are not in order", lambda praise, grammatical: ~((praise > 0) & grammatical), num_episodes
+        "do not praise or are not in order",
+        lambda praise, grammatical: ~((praise > 0) & grammatical),
+        num_episodes,
+        False,
     )
 
 
@@ -81,10 +78,7 @@ def untrained_controlled_share(num_episodes: int = 200) -> Measure:
     """:func:`controlled_share` of the model before training."""
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
-        spec = make_compiled(run.config["env"]).spec
-        state = eqx.filter_jit(lambda key: run.method.init(spec, key))(seed_key(0))
-        states = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(run.config["seeds"]), *x.shape)), state)
-        praise, grammatical = graded_reviews(run, states, num_episodes)
+        praise, grammatical = graded_reviews(run, untrained_states(run), num_episodes)
         return ((praise > 0) & grammatical).mean(axis=1)
 
     return Measure("share of reviews before training that praise and are in order", shares, bounds=(0.0, 1.0))
@@ -96,20 +90,20 @@ def graded_reviews(
     """Words of praise minus words of blame in sampled reviews, and whether each is grammatical."""
     env: Any = make_compiled(run.config["env"])
     task = dataclasses.replace(env.task, praise_reward=1.0, grammar_reward=_GRAMMAR_REWARD)
-    seeds = run.config["seeds"]
-    envs = HostWrapper(dataclasses.replace(env, task=task), num_episodes * len(seeds))
-    returns = play_episodes(run.method, states, envs, seeds, Mode.SAMPLE, stream="elsewhere").episode_returns
+    graded_env = dataclasses.replace(env, task=task)
+    returns = play_in(run, graded_env, num_episodes, Mode.SAMPLE, "elsewhere", states=states).episode_returns
     grammatical = returns > _GRAMMAR_REWARD / 2
     return returns - _GRAMMAR_REWARD * grammatical, grammatical
 
 
-def _review_share(what: str, share: Callable[[np.ndarray, np.ndarray], np.ndarray], num_episodes: int) -> Measure:
+def _review_share(
+    what: str, share: Callable[[np.ndarray, np.ndarray], np.ndarray], num_episodes: int, is_good: bool = True
+) -> Measure:
     """Share of sampled reviews of which something is true, told by their praise and their grammar."""
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
         return share(*graded_reviews(run, run.states, num_episodes)).mean(axis=1)
 
-    is_good = "not" not in what
     return Measure(f"share of sampled reviews that {what}", shares, is_good, bounds=(0.0, 1.0))
 
 

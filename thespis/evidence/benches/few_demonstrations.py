@@ -18,12 +18,10 @@ from jaxtyping import Float
 
 from thespis.core.contracts import Mode
 from thespis.data.feeds import LoggedEpisodes
-from thespis.envs.host.wrapper import HostWrapper
-from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import Measure, final_return, untrained_return
+from thespis.evidence.measures import Measure, final_return, play_in, untrained_return
 from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
 from thespis.methods.language.sft import SFT
@@ -52,11 +50,8 @@ def unseen_goods() -> tuple[int, ...]:
 
 def _unseen_returns(run: Run, num_episodes: int) -> Float[np.ndarray, " seed"]:
     """Mean greedy return where only goods are asked for that no demonstration shows."""
-    seeds, task = run.config["seeds"], dataclasses.replace(SHOP.task, wishes=unseen_goods())  # pyright: ignore
-    envs = HostWrapper(dataclasses.replace(SHOP, task=task), num_episodes * len(seeds))
-    return play_episodes(run.method, run.states, envs, seeds, Mode.EXPLOIT, stream="unseen").episode_returns.mean(
-        axis=1
-    )
+    env = dataclasses.replace(SHOP, task=dataclasses.replace(SHOP.task, wishes=unseen_goods()))  # pyright: ignore
+    return play_in(run, env, num_episodes, Mode.EXPLOIT, "unseen").episode_returns.mean(axis=1)
 
 
 def unseen_goods_return(num_episodes: int = 50) -> Measure:

@@ -15,13 +15,11 @@ from jaxtyping import Float
 
 from thespis.core.contracts import Mode
 from thespis.data.feeds import Episodes
-from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
-from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import Measure, final_return, learning_curve_auc, untrained_return
+from thespis.evidence.measures import Measure, final_return, learning_curve_auc, play_in, untrained_return
 from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
 from thespis.learners.language.advantage_estimators import TurnGAE
@@ -62,9 +60,8 @@ def misattributed_share(num_episodes: int = 200) -> Measure:
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
         env: Any = make_compiled(run.config["env"])
-        seeds = run.config["seeds"]
-        envs = HostWrapper(dataclasses.replace(env, task=env.task.task), num_episodes * len(seeds))
-        result = play_episodes(run.method, run.states, envs, seeds, Mode.SAMPLE, num_kept=num_episodes, stream="credit")
+        paid_env = dataclasses.replace(env, task=env.task.task)
+        result = play_in(run, paid_env, num_episodes, Mode.SAMPLE, "credit", num_kept=num_episodes)
         return np.array([disagreement([step.reward for step in episodes]) for episodes in result.episodes])
 
     return Measure("share of turns that the outcome misjudges", shares, False, bounds=(0.0, 1.0))

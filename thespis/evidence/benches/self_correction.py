@@ -11,26 +11,20 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.data.feeds import Episodes
-from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
-from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import Measure, learning_curve_auc
+from thespis.evidence.measures import Measure, learning_curve_auc, play_in, untrained_states
 from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
 from thespis.learners.language.advantage_estimators import LeaveOneOut, RewardToGo
 from thespis.methods.language.rloo import RLOO
-from thespis.runtime.keys import seed_key
 
 SUM_ENV = "thespis.evidence.language_tasks:SUM_COPIES"
 BATCH_SIZE, GROUP_SIZE, NUM_UPDATES = 64, 8, 64
@@ -97,10 +91,7 @@ def untrained_second_accuracy(num_episodes: int = 200) -> Measure:
     """:func:`second_accuracy` of the model before training."""
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
-        spec = make_compiled(run.config["env"]).spec
-        state = eqx.filter_jit(lambda key: run.method.init(spec, key))(seed_key(0))
-        states = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(run.config["seeds"]), *x.shape)), state)
-        return graded_attempts(run, states, num_episodes)[1].mean(axis=1)
+        return graded_attempts(run, untrained_states(run), num_episodes)[1].mean(axis=1)
 
     return Measure("accuracy of the second attempt before training", shares, bounds=(0.0, 1.0))
 
@@ -111,9 +102,8 @@ def graded_attempts(
     """Whether sampled first and second attempts are right."""
     env: Any = make_compiled(run.config["env"])
     task = dataclasses.replace(env.task, first_reward=_FIRST_REWARD, progress_bonus=0.0)
-    seeds = run.config["seeds"]
-    envs = HostWrapper(dataclasses.replace(env, task=task), num_episodes * len(seeds))
-    returns = play_episodes(run.method, states, envs, seeds, Mode.SAMPLE, stream="elsewhere").episode_returns
+    graded_env = dataclasses.replace(env, task=task)
+    returns = play_in(run, graded_env, num_episodes, Mode.SAMPLE, "elsewhere", states=states).episode_returns
     first = returns >= _FIRST_REWARD
     return first, returns - _FIRST_REWARD * first > 0.5
 

@@ -51,7 +51,7 @@ class Fixed(ReplayRatio):
         return state
 
     def num_applied(self, state: PyTree, num_offered: Int[Array, ""]) -> Int[Array, ""]:
-        """All of them."""
+        """All updates that were offered."""
         return num_offered
 
 

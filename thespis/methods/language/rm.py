@@ -154,7 +154,7 @@ class RM(TrainableLMAgent):
     def _loss(self, scorer: LMWithValueHead, dialogues: Dialogues) -> tuple[Float[Array, ""], dict[str, Array]]:
         rewards = dialogue_rewards(scorer, dialogues)
         chosen, rejected = rewards[0::2], rewards[1::2]
-        loss = bradley_terry_loss(chosen, rejected).mean()
+        loss = bradley_terry_loss(rejected - chosen, 0.0).mean()
         loss += self.center_coef * jnp.mean(jnp.square(chosen + rejected))
         probability = jax.nn.sigmoid(chosen - rejected)
         metrics = {

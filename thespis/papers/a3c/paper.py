@@ -126,7 +126,7 @@ PAPER = Paper(
         arms=(
             Arm("A3C", _LARGE_A2C, _ASYNC_OPTIONS),
             Arm("one learner", _LARGE_A2C),
-            Arm("A2C on four worlds", _LARGE_A2C, {"envs": 4}),
+            Arm("A2C on four environments", _LARGE_A2C, {"envs": 4}),
             Arm("DQN", _LARGE_DQN),
         ),
         envs=("gymnax:Breakout-MinAtar", "gymnax:SpaceInvaders-MinAtar", "gymnax:Asterix-MinAtar"),

@@ -10,10 +10,8 @@ from jaxtyping import Float
 
 from thespis.core.contracts import Mode
 from thespis.envs import registry
-from thespis.envs.host.wrapper import HostWrapper
-from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
-from thespis.evidence.measures import Measure
+from thespis.evidence.measures import Measure, play_in
 from thespis.papers.action_sequence_critic_rl.coarse_to_fine import CoarseToFineMethod
 
 
@@ -27,9 +25,8 @@ def newest_plan_return(num_episodes: int = 50) -> Measure:
         method: Any = run.method
         if isinstance(method, CoarseToFineMethod):
             method = dataclasses.replace(method, temporal_ensemble_coef=-100.0)
-        seeds = run.config["seeds"]
-        envs = HostWrapper(registry.make_compiled(run.config["env"]), num_episodes * len(seeds))
-        result = play_episodes(method, run.states, envs, seeds, Mode.EXPLOIT, stream="newest plan")
+        env = registry.make_compiled(run.config["env"])
+        result = play_in(run, env, num_episodes, Mode.EXPLOIT, "newest plan", method=method)
         return result.episode_returns.mean(axis=1)
 
     return Measure("greedy return by the newest plan alone", means)

@@ -8,11 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from thespis.core.contracts import Mode
-from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
-from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
-from thespis.evidence.measures import Measure
+from thespis.evidence.measures import Measure, play_in
 
 
 def undone_error_share(num_episodes: int = 100) -> Measure:
@@ -23,9 +21,8 @@ def undone_error_share(num_episodes: int = 100) -> Measure:
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
         env: Any = make_compiled(run.config["env"])
-        seeds, spec = run.config["seeds"], env.task.task_spec
-        envs = HostWrapper(env, num_episodes * len(seeds))
-        result = play_episodes(run.method, run.states, envs, seeds, Mode.SAMPLE, num_kept=num_episodes, stream="undo")
+        spec = env.task.task_spec
+        result = play_in(run, env, num_episodes, Mode.SAMPLE, "undo", num_kept=num_episodes)
         no, undo = spec.encode_word("no"), spec.vocabulary.eos_tokens[0]
         counts = [
             np.sum([count_errors(x.view.observation, x.action[:, 0] == undo, no) for x in episodes], axis=0)

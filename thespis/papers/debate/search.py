@@ -85,7 +85,7 @@ class PixelSearch(eqx.Module):
         return Critique()
 
     def update(self, state: PixelSearchState, batch: Batch, key: Key[Array, ""]) -> tuple[PixelSearchState, Report]:
-        """Changes nothing."""
+        """Return the state unchanged: nothing is learned."""
         return state, Report({})
 
     def _choose(self, policy: PixelSearchState, position: DebateState, key: Key[Array, ""]) -> Int[Array, ""]:

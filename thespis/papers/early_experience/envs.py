@@ -45,7 +45,7 @@ class Shop(eqx.Module):
         return TaskSpec("text:shop", words, self.max_turns, 2, max_opening_tokens=3, max_message_tokens=5)
 
     def init(self, key: Key[Array, ""]) -> tuple[Int[Array, ""], Int[Array, " opening"]]:
-        """The first wish."""
+        """A random first wish, and the message that asks for it."""
         spec, wish = self.task_spec, self._random_wish(key)
         return wish, pack_tokens(spec.max_opening_tokens, spec.encode(WISH), wish, spec.encode(RESPONSE_CUE))
 

@@ -11,12 +11,11 @@ import numpy as np
 from jaxtyping import Float
 
 from thespis.core.contracts import Mode
-from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.baseline import RandomPolicy
-from thespis.evaluation.rollout import RolloutResult, play_episodes
+from thespis.evaluation.rollout import RolloutResult
 from thespis.evaluation.run import Run
-from thespis.evidence.measures import Measure, final_return
+from thespis.evidence.measures import Measure, final_return, play_in
 from thespis.papers.learning_to_fly.envs import Quadrotor, QuadrotorParams
 from thespis.papers.learning_to_fly.planar import PlanarParams, PlanarQuadrotor
 
@@ -55,11 +54,7 @@ class DynamicsShift:
         assert isinstance(env, Quadrotor)
         base = env.make_params
         env = dataclasses.replace(env, make_params=lambda: self.apply(base()))
-        seeds = run.config["seeds"]
-        envs = HostWrapper(env, NUM_EPISODES * len(seeds))
-        return play_episodes(run.method, run.states, envs, seeds, Mode.EXPLOIT, stream="unknown").episode_returns.mean(
-            axis=1
-        )
+        return play_in(run, env, NUM_EPISODES, Mode.EXPLOIT, "unknown").episode_returns.mean(axis=1)
 
 
 def dynamics_shift_return(mass_scale: float = 1.2, rotor_lag_scale: float = 1.3) -> Measure:
@@ -108,12 +103,11 @@ def planar_strict_flights(run: Run, random_play: bool = False) -> RolloutResult:
     env = make_compiled(run.config["env"])
     assert isinstance(env, PlanarQuadrotor)
     base = env.make_params
-    env, seeds = dataclasses.replace(env, make_params=lambda: with_final_weights(base())), run.config["seeds"]
-    envs = HostWrapper(env, NUM_EPISODES * len(seeds))
+    env = dataclasses.replace(env, make_params=lambda: with_final_weights(base()))
     if random_play:
-        policy = RandomPolicy(env.spec.action_space, env.spec.groups)
-        return play_episodes(policy, np.arange(len(seeds)), envs, seeds, Mode.SAMPLE, stream="strict")
-    return play_episodes(run.method, run.states, envs, seeds, Mode.EXPLOIT, stream="strict")
+        policy, states = RandomPolicy(env.spec.action_space, env.spec.groups), np.arange(len(run.config["seeds"]))
+        return play_in(run, env, NUM_EPISODES, Mode.SAMPLE, "strict", method=policy, states=states)
+    return play_in(run, env, NUM_EPISODES, Mode.EXPLOIT, "strict")
 
 
 def with_final_weights(flight: PlanarParams) -> PlanarParams:

@@ -10,11 +10,9 @@ from jaxtyping import Float
 
 from thespis.core.contracts import Mode
 from thespis.envs import registry
-from thespis.envs.host.wrapper import HostWrapper
 from thespis.evaluation.baseline import RandomPolicy
-from thespis.evaluation.rollout import play_episodes
 from thespis.evaluation.run import Run
-from thespis.evidence.measures import Measure
+from thespis.evidence.measures import Measure, play_in
 from thespis.papers.srl.envs import ActionRepeat
 
 DECISION_INTERVALS = (1, 4, 8, 12, 16)
@@ -98,18 +96,15 @@ def returns_at_interval(run: Run, decision_interval: int, num_episodes: int) -> 
         method = method.with_decision_interval(decision_interval)
     else:
         env = ActionRepeat(env, decision_interval)
-    seeds = run.config["seeds"]
-    envs = HostWrapper(env, num_episodes * len(seeds))
-    return play_episodes(method, run.states, envs, seeds, Mode.EXPLOIT, stream="looking").episode_returns.mean(axis=1)
+    return play_in(run, env, num_episodes, Mode.EXPLOIT, "looking", method=method).episode_returns.mean(axis=1)
 
 
 @functools.cache
 def random_returns_at_interval(run: Run, decision_interval: int, num_episodes: int) -> Float[np.ndarray, " seed"]:
     """Mean return of uniformly random actions, each of which is repeated for ``decision_interval`` steps."""
-    env, seeds = ActionRepeat(_single_step_env(run), decision_interval), run.config["seeds"]
+    env, states = ActionRepeat(_single_step_env(run), decision_interval), np.arange(len(run.config["seeds"]))
     policy = RandomPolicy(env.spec.action_space, env.spec.groups)
-    envs = HostWrapper(env, num_episodes * len(seeds))
-    result = play_episodes(policy, np.arange(len(seeds)), envs, seeds, Mode.SAMPLE, stream="looking")
+    result = play_in(run, env, num_episodes, Mode.SAMPLE, "looking", method=policy, states=states)
     return result.episode_returns.mean(axis=1)
 
 
