@@ -37,7 +37,7 @@ from thespis.learners.language.advantage_estimators import GroupMean, NoBaseline
 from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.learners.language.lm_agent import LoRA
 from thespis.learners.language.loss_masks import EnvTokensFirst
-from thespis.learners.language.preference_losses import IPOLoss
+from thespis.learners.language.preference_losses import IPOLoss, NashMDLoss
 from thespis.learners.language.response_critics import ReferenceCritic, SoftValueCritic, SuccessCritic
 from thespis.learners.language.revisions import TrajectoryRevision
 from thespis.learners.language.rollout_transforms import SuccessReplay
@@ -70,6 +70,7 @@ from thespis.methods.language.dpo import DPO
 from thespis.methods.language.glam import GLAM
 from thespis.methods.language.grpo import GRPO
 from thespis.methods.language.kto import KTO
+from thespis.methods.language.online_dpo import OnlineDPO
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
@@ -640,6 +641,20 @@ CASES = {
     "dpo": Case(DPO(feed=PreferencePairs(3, 2), **OFFLINE_LM), TextEnv(Maze(size=2, max_turns=3))),
     "dpo with reference sync": Case(
         DPO(loss_type=IPOLoss(), ref_sync_interval=2, feed=PreferencePairs(3, 2), **OFFLINE_LM),
+        TextEnv(Maze(size=2, max_turns=3)),
+    ),
+    "online-dpo": Case(
+        OnlineDPO(feed=Episodes(3, group_size=2, num_envs=4), **OFFLINE_LM), TextEnv(Maze(size=2, max_turns=3))
+    ),
+    "online-dpo with an opponent": Case(
+        OnlineDPO(
+            loss_type=NashMDLoss(),
+            opponent_weight=0.5,
+            behavior_weight=0.3,
+            ref_sync_interval=2,
+            feed=Episodes(3, group_size=2, num_envs=4),
+            **OFFLINE_LM,
+        ),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
     "rm": Case(RM(feed=PreferencePairs(3, 2), **OFFLINE_LM), TextEnv(Maze(size=2, max_turns=3))),

@@ -28,7 +28,7 @@ from thespis.core.spaces import Text
 from thespis.language.generation import LogitsProcessor, ResponseGenerator
 from thespis.language.sampling import TemperatureSampler
 from thespis.nets.candidate_scoring import CandidateScorer
-from thespis.nets.decoder import Decoder, KVCache
+from thespis.nets.decoder import Decoder, GeneratingModel, KVCache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ class KVCacheState(eqx.Module, RecomputableMemory):
 class LMPolicy(eqx.Module):
     """Policy slice of a language-model actor: decoder, sampler and dialogue limits."""
 
-    model: Decoder
+    model: GeneratingModel
     sampler: TemperatureSampler
     dialogue_spec: DialogueSpec = eqx.field(static=True)
     mode: Mode = eqx.field(static=True)
@@ -143,7 +143,12 @@ class LMPolicy(eqx.Module):
         """Probabilities of the listed responses among the legal ones, from the log-probabilities of all their tokens.
 
         In ``EXPLOIT`` the most probable one has probability 1.
+
+        Raises:
+            UserError: where several models generate together: a listed response is scored by one decoder.
         """
+        if not isinstance(self.model, Decoder):
+            raise UserError("probabilities of listed responses are those of one decoder: act in Mode.SAMPLE")
         scorer = CandidateScorer(self.model, self.dialogue_spec.choices)
         log_probs = jax.vmap(lambda text: scorer.log_probs(text, self.sampler.log_probs))(view.observation)
         if view.action_mask is not None:

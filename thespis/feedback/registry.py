@@ -20,6 +20,7 @@ FEEDBACKS = {
     "response-length": "thespis.feedback.response_length:ResponseLength",
     "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
     "sqil": "thespis.feedback.sqil:SQIL",
+    "win-rate": "thespis.feedback.win_rate:WinRate",
 }
 """The feedbacks of Thespis."""
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.language.grammar import Grammar, NoGrammar
 from thespis.language.sampling import TemperatureSampler, TokenSampler
-from thespis.nets.decoder import Decoder, DecoderLayer, KVCache
+from thespis.nets.decoder import DecoderLayer, GeneratingModel, KVCache
 from thespis.runtime import vmap_exact
 
 
@@ -36,7 +36,7 @@ class CriticLogitsProcessor(eqx.Module):
 
     def __call__(
         self,
-        model: Decoder,
+        model: GeneratingModel,
         layers: tuple[DecoderLayer, ...],
         cache: KVCache,
         features: Float[Array, "row width"],
@@ -112,7 +112,7 @@ class _GenerationState(eqx.Module):
 
 
 def forward_block(
-    model: Decoder,
+    model: GeneratingModel,
     cache: KVCache,
     tokens: Int[Array, "row time"],
     positions: Int[Array, "row time"],
@@ -135,7 +135,7 @@ class ResponseGenerator(eqx.Module):
     ``num_top_tokens``: how many of the most likely tokens are recorded at each step.
     """
 
-    model: Decoder
+    model: GeneratingModel
     sampler: TokenSampler = TemperatureSampler()
     max_tokens: int = eqx.field(static=True, default=16)
     stop_tokens: tuple[int, ...] = eqx.field(static=True, default=())

@@ -79,6 +79,7 @@ FAMILIES = {
         "glam": "thespis.methods.language.glam:GLAM",
         "grpo": "thespis.methods.language.grpo:GRPO",
         "kto": "thespis.methods.language.kto:KTO",
+        "online-dpo": "thespis.methods.language.online_dpo:OnlineDPO",
         "oreo": "thespis.papers.oreo.method:OREO",
         "ppo-lm": "thespis.methods.language.ppo_lm:LanguagePPO",
         "reinforce": "thespis.methods.language.reinforce:REINFORCE",

@@ -15,6 +15,7 @@ Sources: Touvron et al., 2023 (Llama); Shazeer, 2020 (SwiGLU); Zhang and Sennric
 from __future__ import annotations
 
 import dataclasses
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -149,6 +150,43 @@ class KVCache(eqx.Module):
     values: tuple[Float[Array, "row kv slot size"], ...]
     positions: Int[Array, "row slot"]
     num_used: Int[Array, ""]
+
+
+@runtime_checkable
+class GeneratingModel(Protocol):
+    """What generation needs of a language model; functions as those of :class:`Decoder`."""
+
+    @property
+    def config(self) -> DecoderConfig:
+        """The configuration: of sizes, the vocabulary's is used."""
+        ...
+
+    def untie_head(self) -> GeneratingModel:
+        """A copy with an untied output head on CPUs."""
+        ...
+
+    def unstack_layers(self) -> tuple[DecoderLayer, ...]:
+        """The layers one by one."""
+        ...
+
+    def init_cache(self, num_rows: int, num_slots: int) -> KVCache:
+        """An empty cache."""
+        ...
+
+    def forward_with_cache(
+        self,
+        cache: KVCache,
+        tokens: Int[Array, "row time"],
+        positions: Int[Array, "row time"],
+        layers: tuple[DecoderLayer, ...],
+        output_positions: Int[Array, "row place"] | None = None,
+    ) -> tuple[Float[Array, "row place width"], KVCache]:
+        """Features of tokens that follow those of the cache, and the cache with these tokens added."""
+        ...
+
+    def logits(self, features: Float[Array, "*axes width"]) -> Float[Array, "*axes vocabulary"]:
+        """Unnormalised log-probabilities of the next token."""
+        ...
 
 
 class Decoder(eqx.Module):

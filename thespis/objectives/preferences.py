@@ -71,12 +71,19 @@ def exo_loss(
     return jnp.exp(log_right) * (log_right - jnp.log1p(-wrong)) + jnp.exp(log_wrong) * (log_wrong - jnp.log(wrong))
 
 
-def sppo_loss(chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"], beta: Number) -> Float[Array, "*pair"]:
-    r"""SPPO loss with certain labels: :math:`(h_w - 1 / (2 \beta))^2 + (h_l + 1 / (2 \beta))^2`.
+def sppo_loss(
+    chosen: Float[Array, "*pair"],
+    rejected: Float[Array, "*pair"],
+    beta: Number,
+    chosen_win_rate: Float[Array, "*pair"] | float = 1.0,
+    rejected_win_rate: Float[Array, "*pair"] | float = 0.0,
+) -> Float[Array, "*pair"]:
+    r"""SPPO loss: :math:`(h_w - (P_w - 1/2) / \beta)^2 + (h_l - (P_l - 1/2) / \beta)^2`.
 
-    Source: Wu et al. 2024, equation 4.7, with win probabilities of 1 and 0; the paper's ``eta`` is ``1 / beta``.
+    :math:`P` is the probability to be preferred to a response of the policy; by default labels are certain. Source: Wu
+    et al. 2024, equations 4.4 and 4.7; the paper's ``eta`` is ``1 / beta``.
     """
-    return (chosen - 0.5 / beta) ** 2 + (rejected + 0.5 / beta) ** 2
+    return (chosen - (chosen_win_rate - 0.5) / beta) ** 2 + (rejected - (rejected_win_rate - 0.5) / beta) ** 2
 
 
 def regression_loss(

@@ -33,6 +33,7 @@ from thespis.methods.language.dpo import DPO
 from thespis.methods.language.glam import GLAM
 from thespis.methods.language.grpo import GRPO
 from thespis.methods.language.kto import KTO
+from thespis.methods.language.online_dpo import OnlineDPO
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
@@ -82,6 +83,9 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
     ]
     with_critic = {"num_blocks": _NUM_BLOCKS_OF_A_CRITIC, "min_accuracy": _MIN_ACCURACY_OF_A_CRITIC}
     checks.append((f"{archer.name} on echo", lambda: _check_online(archer, **with_critic)))
+    pairs: dict[str, Any] = {"model": "blank", "num_layers": 1, "hidden_size": 32, "learning_rate": 3e-3}
+    online_dpo = OnlineDPO(**pairs, feed=Episodes(_NUM_TURNS, group_size=2, num_envs=64))
+    checks.append((f"{online_dpo.name} on echo", lambda: _check_online(online_dpo)))
     checks.append(("score on echo", lambda: _check_online(SCoRe(**small), AttemptProgress())))
     offline_settings: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "learning_rate": 3e-3}
     slow_offline_settings: dict[str, Any] = offline_settings | {"learning_rate": 1e-3}

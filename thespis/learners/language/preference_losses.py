@@ -10,6 +10,7 @@ import abc
 from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -109,6 +110,11 @@ class PreferenceLoss(eqx.Module):
     needs_reference: ClassVar[bool] = True
     """Whether the loss uses the reference model; if not, none is stored or evaluated."""
 
+    @property
+    def orders_pairs(self) -> bool:
+        """Whether the first of a pair must be the better one; else losses read returns, and take pairs in any order."""
+        return True
+
     @abc.abstractmethod
     def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """Loss of each pair."""
@@ -187,10 +193,18 @@ class SPPOLoss(PreferenceLoss):
 
     beta: Number = 0.1
     """Weight of the divergence from the reference, above 0."""
+    win_rates: bool = eqx.field(static=True, default=False)
+    """Whether returns are win rates, as of the feedback win-rate; else the chosen one wins always."""
+
+    @property
+    def orders_pairs(self) -> bool:
+        """Not where the returns say who wins."""
+        return not self.win_rates
 
     def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """See :func:`thespis.objectives.preferences.sppo_loss`."""
-        return preferences.sppo_loss(chosen.log_ratio, rejected.log_ratio, self.beta)
+        wins = (chosen.returns, rejected.returns) if self.win_rates else (1.0, 0.0)
+        return preferences.sppo_loss(chosen.log_ratio, rejected.log_ratio, self.beta, *wins)
 
 
 class RegressionLoss(PreferenceLoss):
@@ -199,11 +213,39 @@ class RegressionLoss(PreferenceLoss):
     beta: Number = 0.1
     """Weight of the divergence from the reference, above 0: the inverse of the paper's step size."""
 
+    @property
+    def orders_pairs(self) -> bool:
+        """No: the loss reads returns."""
+        return False
+
     def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
         """See :func:`thespis.objectives.preferences.regression_loss`."""
         return preferences.regression_loss(
             chosen.log_ratio, rejected.log_ratio, chosen.returns - rejected.returns, self.beta
         )
+
+
+class NashMDLoss(PreferenceLoss):
+    r"""Nash-MD policy gradient (Munos et al. 2023, equation 5): raises the win rate of the first dialogue of a pair.
+
+    .. math:: -(P - 1/2 - \tau \log \frac{\pi(y)}{\mu(y)}) \log \pi(y)
+
+    with no gradient through the factor. :math:`P` is the return: the probability that it is preferred to the second,
+    whose log-probability does not count.
+    """
+
+    kl_coef: Number = 0.05
+    """Weight of KL to the reference, at least 0: the paper's tau."""
+
+    @property
+    def orders_pairs(self) -> bool:
+        """No: the second is the opponent's."""
+        return False
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """Policy-gradient loss of the first dialogue."""
+        advantage = chosen.returns - 0.5 - self.kl_coef * chosen.log_ratio
+        return -jax.lax.stop_gradient(advantage) * chosen.log_prob
 
 
 class SimPOLoss(PreferenceLoss):
