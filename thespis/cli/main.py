@@ -32,6 +32,7 @@ from thespis.cli.commands.exploitability import ExploitabilityCommand
 from thespis.cli.commands.export import ExportCommand
 from thespis.cli.commands.label import LabelCommand
 from thespis.cli.commands.list import ListCommand
+from thespis.cli.commands.merge import MergeCommand
 from thespis.cli.commands.new import NewCommand
 from thespis.cli.commands.papers import PapersCommand
 from thespis.cli.commands.plan import PlanCommand
@@ -71,6 +72,7 @@ COMMANDS: dict[str, type] = {
     "label": LabelCommand,
     "collect": CollectCommand,
     "export": ExportCommand,
+    "merge": MergeCommand,
     "serve": ServeCommand,
     "papers": PapersCommand,
     "reproduce": ReproduceCommand,

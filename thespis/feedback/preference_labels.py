@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -54,17 +55,16 @@ class RecordedLabels(Labeller):
                     "labels"
                 )
             rows = slice(place, place + len(labels))
-            empty = Comparisons(
-                jax.tree.map(lambda x, y, rows=rows: x.at[rows].set(y), empty.segments, segments),
-                empty.label.at[rows].set(labels),
-                empty.num_stored,
-                empty.num_asked,
+            empty = dataclasses.replace(
+                empty,
+                segments=jax.tree.map(lambda x, y, rows=rows: x.at[rows].set(y), empty.segments, segments),
+                label=empty.label.at[rows].set(labels),
             )
             place += len(labels)
         if not place:
             raise UserError(f"{self.runs[0]} has no answered question yet: answer some with `thespis label`")
         count = jnp.asarray(place, "int32")
-        return Comparisons(empty.segments, empty.label, count, count)
+        return dataclasses.replace(empty, num_stored=count, num_asked=count)
 
     def answer(self, queries: Queries, key: Key[Array, ""]) -> Answers:
         """No answers: nobody is asked."""

@@ -14,6 +14,7 @@ learner; sums are not discounted; a teacher without noise has no preference betw
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 from typing import ClassVar
 
@@ -55,10 +56,12 @@ class Queries(eqx.Module):
 
 
 class Answers(eqx.Module):
-    """Answers to queries: the label of each, and whether there is one (a labeller may skip queries)."""
+    """Answers to queries: the label of each, whether there is one (a labeller may skip queries), and who gave it."""
 
     label: Float[Array, " pair"]
     is_labelled: Bool[Array, " pair"]
+    user: Int[Array, " pair"] | None = None
+    """Index of the user who answered; ``None``: there is one user, 0."""
 
 
 class Labeller(eqx.Module):
@@ -149,6 +152,10 @@ class Comparisons(eqx.Module):
 
     segments: Segments
     label: Float[Array, " comparison"]
+    user: Int[Array, " comparison"]
+    """Who answered."""
+    round: Int[Array, " comparison"]
+    """The round in which it was asked, from 0; those that a run began with have -1."""
     num_stored: Int[Array, ""]
     num_asked: Int[Array, ""]
 
@@ -157,8 +164,15 @@ class Comparisons(eqx.Module):
         """Which places are filled."""
         return jnp.arange(self.label.shape[0]) < self.num_stored
 
-    def add(self, segments: Segments, answers: Answers, is_asked: Bool[Array, " pair"]) -> Comparisons:
-        """The buffer with those pairs ``[pair, 2, time]`` that were asked about and labelled."""
+    def until(self, last_round: Int[Array, ""]) -> Comparisons:
+        """The buffer as it is to one who knows the answers up to a round; later ones do not count as stored."""
+        num_known = jnp.sum(self.is_stored & (self.round <= last_round), dtype="int32")
+        return dataclasses.replace(self, num_stored=num_known)
+
+    def add(
+        self, segments: Segments, answers: Answers, is_asked: Bool[Array, " pair"], round_index: Int[Array, ""]
+    ) -> Comparisons:
+        """The buffer with those pairs ``[pair, 2, time]`` that were asked about in a round, and labelled."""
         is_new = is_asked & answers.is_labelled
         place = jnp.where(is_new, self.num_stored + jnp.cumsum(is_new) - 1, self.label.shape[0])
 
@@ -168,6 +182,8 @@ class Comparisons(eqx.Module):
         return Comparisons(
             write(self.segments, segments),
             write(self.label, answers.label),
+            write(self.user, jnp.zeros_like(place) if answers.user is None else answers.user),
+            write(self.round, jnp.broadcast_to(round_index, place.shape)),
             self.num_stored + jnp.sum(is_new, dtype="int32"),
             self.num_asked + jnp.sum(is_asked, dtype="int32"),
         )
@@ -183,7 +199,8 @@ def init_comparisons(spec: EnvSpec, num_comparisons: int, segment_length: int) -
     segments = Segments(
         allocate(zero_value(spec.observation_space)), allocate(zero_value(spec.action_space)), jnp.zeros(shape, bool)
     )
-    return Comparisons(segments, jnp.zeros(num_comparisons), zero, zero)
+    users, rounds = jnp.zeros(num_comparisons, "int32"), jnp.full(num_comparisons, -1, "int32")
+    return Comparisons(segments, jnp.zeros(num_comparisons), users, rounds, zero, zero)
 
 
 def batch_segments(batch: Batch) -> tuple[Segments, Float[Array, "row time"]]:

@@ -48,7 +48,7 @@ from thespis.learners.optim.normalizers import RunningMeanStd, RunningMoments, i
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.objectives.preferences import bradley_terry_loss
 from thespis.objectives.statistics import masked_mean
-from thespis.runs.ranges import AT_LEAST_1, in_range
+from thespis.runs.ranges import AT_LEAST_0, AT_LEAST_1, in_range
 from thespis.runtime.keys import fold, indexed_keys
 
 
@@ -95,7 +95,10 @@ class PreferenceReward(eqx.Module):
     buffer_size: int = eqx.field(static=True, default=100_000)
     """Segments come from this many of the latest transitions."""
     labeller: Labeller = SyntheticTeacher()
-    """Who compares: SyntheticTeacher; RecordedLabels, which a person gave before the run; or your own module:Class."""
+    """Who compares: SyntheticTeacher, RegretTeacher, CyclicTeacher, UserTypes; RecordedLabels, which a person gave
+    before the run; or your own module:Class."""
+    answer_delay: int = eqx.field(static=True, default=0, metadata=in_range(AT_LEAST_0))
+    """Rounds after which an answer arrives: until then nothing is learned from it."""
     selection: QuerySelection = DisagreementQueries()
     """Which pairs are compared: DisagreementQueries, UniformQueries, or your own module:Class."""
     num_networks: int = eqx.field(static=True, default=3)
@@ -187,10 +190,16 @@ class PreferenceReward(eqx.Module):
         """
         assert own_batch is not None
         index = batch.update_index
-        is_round = (index % self.query_interval == 0) & (index < self.query_interval * self.num_rounds)
-        comparisons = self._ask(state, own_batch, is_round, fold(key, "ask"))
+        last_round = self.num_rounds - 1
+        round_index = index // self.query_interval
+        is_first = index % self.query_interval == 0
+        comparisons = self._ask(state, own_batch, is_first & (round_index <= last_round), round_index, fold(key, "ask"))
         model = jax.lax.cond(
-            is_round, lambda m, c: self.fit(m, c, fold(key, "fit")), lambda m, c: m, state.model, comparisons
+            is_first & (round_index <= last_round + self.answer_delay),
+            lambda m, c: self.fit(m, c, fold(key, "fit")),
+            lambda m, c: m,
+            state.model,
+            comparisons.until(round_index - self.answer_delay) if self.answer_delay else comparisons,
         )
         steps, mask = batch.steps, batch.mask
         predicted = self.mean_rewards(model, steps.view.observation, steps.action)
@@ -205,7 +214,9 @@ class PreferenceReward(eqx.Module):
         }
         return PreferenceState(model, comparisons), Report(metrics)
 
-    def _ask(self, state: PreferenceState, own_batch: Batch, is_round: Array, key: Key[Array, ""]) -> Comparisons:
+    def _ask(
+        self, state: PreferenceState, own_batch: Batch, is_round: Array, round_index: Array, key: Key[Array, ""]
+    ) -> Comparisons:
         """The comparisons with those of a new round, if it is one."""
         if not self.labeller.asks:
             return state.comparisons
@@ -217,14 +228,15 @@ class PreferenceReward(eqx.Module):
             sums = self.segment_sums(state.model, segments)[:, pairs]
             preferences = jax.nn.sigmoid(sums[:, :, 0] - sums[:, :, 1])
             chosen = pairs[self.selection.select(preferences, count, fold(key, "selection"))]
-            return chosen, self.labeller.answer(Queries(segments.take(chosen), rewards[chosen]), fold(key, "labels"))
+            queries = Queries(segments.take(chosen), rewards[chosen])
+            return chosen, _with_user(self.labeller.answer(queries, fold(key, "labels")))
 
         def skip() -> tuple[Array, Answers]:
-            return jnp.zeros((count, 2), "int32"), Answers(jnp.zeros(count), jnp.zeros(count, bool))
+            return jnp.zeros((count, 2), "int32"), _with_user(Answers(jnp.zeros(count), jnp.zeros(count, bool)))
 
         pairs, answers = jax.lax.cond(is_round, ask, skip)
         is_asked = is_round & (jnp.arange(count) < self.max_comparisons - state.comparisons.num_asked)
-        return state.comparisons.add(segments.take(pairs), answers, is_asked)
+        return state.comparisons.add(segments.take(pairs), answers, is_asked, jnp.asarray(round_index, "int32"))
 
     def fit(self, model: RewardModel, comparisons: Comparisons, key: Key[Array, ""]) -> RewardModel:
         """The model after the gradient steps of one round, with moments and metrics on all comparisons.
@@ -303,6 +315,13 @@ class PreferenceReward(eqx.Module):
         shape = jax.tree.leaves(action)[0].shape[:num_axes]
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[num_axes:]), (observation, action))
         return jax.vmap(reward)(*flat).reshape(shape)
+
+
+def _with_user(answers: Answers) -> Answers:
+    """Answers that say who gave them; user 0 where they do not."""
+    if answers.user is not None:
+        return answers
+    return dataclasses.replace(answers, user=jnp.zeros(answers.label.shape, "int32"))
 
 
 def masked_correlation(x: Float[Array, "*axes"], y: Float[Array, "*axes"], mask: Array) -> Float[Array, ""]:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from thespis.language.local_engine import LocalEngine, load_engine
 from thespis.language.templating import TemplateFormatter
 from thespis.language.tokenizer import word_tokenizer
 from thespis.runtime.cache import cache_path, write_once
-from thespis.training.method_setup import LMFeedback, LMMethod
+from thespis.training.method_setup import HasReferenceModel, LMFeedback, LMMethod
 
 _WORD_TEMPLATE = (
     "{% for m in messages %}{{ m.content | trim }} {% if m.role == 'assistant' %}{{ '<end> ' }}"
@@ -144,21 +145,66 @@ def _lm_policy(run: Run, seed: int | None) -> LMPolicy:
 
 
 def resolve_initial_model(method: Any) -> Any:
-    """The method, or the feedback with a language model; if its initial model is a run, that is a checkpoint now.
-
-    The run's first seed is exported to the cache.
+    """The method, or the feedback with a language model; if its model or reference is a run, that is a checkpoint now.
 
     Raises ``UserError`` as :func:`export_checkpoint` does.
     """
-    if (
-        not isinstance(method, LMMethod | LMFeedback)
-        or not (Path(method.model_init.name_or_path) / "run.json").exists()
-    ):
+    if not isinstance(method, LMMethod | LMFeedback):
         return method
-    run = load(method.model_init.name_or_path)
+    if (Path(method.model_init.name_or_path) / "run.json").exists():
+        model = str(cached_checkpoint(method.model_init.name_or_path))
+        method = dataclasses.replace(method, model=model)  # pyright: ignore[reportArgumentType]
+    if isinstance(method, HasReferenceModel) and method.reference_model:
+        method = dataclasses.replace(method, reference_model=str(cached_checkpoint(method.reference_model)))
+    return method
+
+
+def cached_checkpoint(source: Path | str) -> Path:
+    """The checkpoint in a directory; of a run, its first seed, exported to the cache.
+
+    Raises ``UserError`` as :func:`export_checkpoint` does, and if there is no model.
+    """
+    path = find_model(source)
+    if (path / "config.json").exists():
+        return path
+    run = load(path)
     digest = hashlib.sha256(run.spec.name.encode())
     for leaf in jax.tree.leaves(merge_adapters(_lm_policy(run, None).model)):
         digest.update(np.asarray(leaf).tobytes())
     cached = cache_path("runs", digest.hexdigest()[:16])
     write_once(cached, lambda directory: export_checkpoint(run, directory))
-    return dataclasses.replace(method, model=str(cached))  # pyright: ignore[reportArgumentType]
+    return cached
+
+
+def merge_checkpoints(sources: Sequence[Path | str], weights: Sequence[float], out: Path | str) -> Path:
+    """Write the weighted sum of the parameters of models of one architecture (a model soup) as a checkpoint.
+
+    ``sources``: checkpoints, or runs, of which the first seed counts. Tokenizer and chat template are those of the
+    first. Weights usually sum to 1; others are for task arithmetic, such as 1, 1 and -1 for ``a + b - base``.
+
+    Raises:
+        UserError: for models of different shapes, a number of weights that is not that of the models, and a directory
+            that is not empty.
+    """
+    out = Path(out)
+    if len(sources) < 2 or len(weights) != len(sources):
+        raise UserError(f"{len(weights)} weights for {len(sources)} models: one for each of two or more")
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty: choose another directory")
+    paths = [cached_checkpoint(source) for source in sources]
+    models = [hf_weights.load_pretrained(path) for path in paths]
+    for source, model in zip(sources[1:], models[1:], strict=True):
+        if model.config != models[0].config:
+            raise UserError(
+                f"{source} is not of the same architecture as {sources[0]}: only equal shapes can be merged"
+            )
+    merged = jax.tree.map(lambda *leaves: sum(w * x for w, x in zip(weights, leaves, strict=True)), *models)
+    max_length = hf_weights.read_json(paths[0] / "config.json").get("max_position_embeddings")
+    hf_weights.save_pretrained(merged, out, **({"max_length": max_length} if max_length else {}))
+    for path in paths[0].iterdir():
+        if path.is_file() and path.name not in {"config.json", "run.json"} and path.suffix != ".safetensors":
+            shutil.copy(path, out / path.name)
+    (out / "merged.json").write_text(
+        json.dumps({str(source): weight for source, weight in zip(sources, weights, strict=True)}, indent=2)
+    )
+    return out

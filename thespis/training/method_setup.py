@@ -28,6 +28,14 @@ class LMMethod(Protocol):
 
 
 @runtime_checkable
+class HasReferenceModel(Protocol):
+    """Interface of methods of language models with a reference that may be another model than the initial one."""
+
+    reference_model: str | None
+    """Directory of a checkpoint or of a run; ``None``: the initial model."""
+
+
+@runtime_checkable
 class LMFeedback(Feedback, FitsMethod, Protocol):
     """Interface of feedbacks with a language model of their own."""
 

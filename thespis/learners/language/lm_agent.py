@@ -9,6 +9,7 @@ Source: Hu et al., 2021 (LoRA).
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.actors.lm_policy import KVCacheState
+from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec, Number, View
 from thespis.language.adapters import add_adapters, trainable_mask
 from thespis.language.generation import linear_value
@@ -178,3 +180,17 @@ class TrainableLMAgent(LMAgent):
     def init_from(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
         """The initial model. Raises ``UserError`` for a checkpoint that does not fit the environment."""
         return self.trainable.init_from(self.model_init.init_from(spec, fold(key, "model")), fold(key, "adapters"))
+
+    def init_reference(
+        self, model: Decoder, reference_model: str | None, spec: EnvSpec, key: Key[Array, ""]
+    ) -> Decoder:
+        """The reference: a copy of the initial model, or the model of a checkpoint, with the same adapters' shapes.
+
+        Raises ``UserError`` for a checkpoint that does not fit the environment.
+        """
+        if reference_model is None:
+            return jax.tree.map(jnp.copy, model)
+        source = dataclasses.replace(self.model_init, name_or_path=reference_model)
+        if source.from_scratch:
+            raise UserError(f"reference_model={reference_model}: give the directory of a checkpoint or of a run")
+        return self.trainable.init_from(source.init_from(spec, fold(key, "reference")), fold(key, "adapters"))

@@ -84,6 +84,8 @@ class LMOffline(TrainableLMAgent, LMOfflineSettings):
 
     ref_sync_interval: int = eqx.field(static=True, default=0)
     """Updates after which the reference, where there is one, is synchronized with the model; 0: it never changes."""
+    reference_model: str | None = eqx.field(static=True, default=None)
+    """The reference's parameters, where there is a reference: a checkpoint or a run; None: the initial model's."""
     privileged_critic: bool = eqx.field(static=True, default=True)
     """Whether the critic reads the environment's privileged information, where there is any."""
 
@@ -98,7 +100,7 @@ class LMOffline(TrainableLMAgent, LMOfflineSettings):
         """
         dialogue_spec = DialogueSpec.from_spec(spec)
         model = self.init_from(spec, key)
-        reference = jax.tree.map(jnp.copy, model) if self.uses_reference else ()
+        reference = self.init_reference(model, self.reference_model, spec, key) if self.uses_reference else ()
         critic = self.critic.init_from(model, self._critic_spec(spec), fold(key, "critic"))
         return LMOfflineState(model, init_opt_state(self.make_optimizer(), model), dialogue_spec, reference, critic)
 

@@ -82,6 +82,8 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     """Weight of the entropy bonus."""
     kl_penalty: KLPenalty | None = None
     """KL penalty to the initial model: None, ReverseKL, K3 or FirstTurnKL."""
+    reference_model: str | None = eqx.field(static=True, default=None)
+    """The model of the KL penalty: a checkpoint or a run, such as a merged one; None: the initial model."""
     rollout_transform: RolloutTransform | None = None
     """Transform of sampled dialogues before advantages are estimated.
 
@@ -139,7 +141,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         model_with_head = add_value_head(model, model.config.hidden_size if needs_critic else 0)
         if needs_critic and self.separate_value_model:
             model_with_head = dataclasses.replace(model_with_head, value_model=jax.tree.map(jnp.copy, model))
-        reference = jax.tree.map(jnp.copy, model) if self.kl_penalty is not None else ()
+        reference = () if self.kl_penalty is None else self.init_reference(model, self.reference_model, spec, key)
         num_turns, player_spec = (
             self.feed.max_steps or dialogue_spec.max_turns,
             dataclasses.replace(dialogue_spec, num_players=self.num_players),
