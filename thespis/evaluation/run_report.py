@@ -14,9 +14,12 @@ from thespis.evaluation.calibration import Calibration, calibrate
 from thespis.evaluation.comparison import GroupSummary
 from thespis.evaluation.figure_style import inline_svg
 from thespis.evaluation.learning_curve import LearningCurve, in_readable_units
+from thespis.evaluation.over_optimization import LEARNED, TRUE, find_over_optimization
 from thespis.evaluation.run_view import RunView
 
 _MAX_METRIC_CHARTS = 24
+_MIN_CONFIDENCE_GAP = 0.05
+"""Difference of confidence and accuracy from which a reward model is called over- or under-confident."""
 
 
 def run_title(run: RunView) -> str:
@@ -37,6 +40,7 @@ def render_run(run: RunView, number: int = 0) -> str:
             html_page.section("Held-out data", _held_out_section(run)),
             html_page.section("Conversations", conversation.conversations_html(run.conversations)),
             html_page.section("Critic calibration", _calibration_section(run, fitted)),
+            html_page.section("Learned reward", _learned_reward_section(run)),
             html_page.section("Metrics", _metric_charts(run)),
             html_page.section("Time", _timing_section(run)),
             html_page.section("Settings", *run_details.settings_html(run)),
@@ -83,6 +87,9 @@ def _verdict_box(run: RunView, calibration: Calibration | None) -> str:
         text = f"Stopped after {run.final['step']:,} of {run.config['steps']:,} steps. {text}"
     if calibration is not None and calibration.is_overestimating:
         text += " The critic over-estimates (see below)."
+    reward = find_over_optimization(run.metrics)
+    if reward is not None and reward.is_over_optimized:
+        text += " The learned reward is over-optimized (see below)."
     return html_page.verdict_box([text])
 
 
@@ -171,7 +178,7 @@ def _held_out_section(run: RunView) -> str:
     last = run.held_out[-1]["metrics"]
     rows = [[name.replace("_", " "), *map(formatting.format_number, values)] for name, values in last.items()]
     header = ["metric", *(f"seed {seed}" for seed in run.seeds)]
-    table = html_page.table(header, rows, numeric_columns=range(1, len(header)))
+    table = _reward_model_confidence(last) + html_page.table(header, rows, numeric_columns=range(1, len(header)))
     if len(run.held_out) == 1:
         return table
     charts = [
@@ -241,6 +248,32 @@ def _calibration_section(run: RunView, calibration: Calibration | None) -> str:
     verdict = html_page.paragraph(calibration.sentence, "flag" if calibration.is_overestimating else "")
     note = "Below the line the critic predicted more than the realised return."
     return verdict + html_page.box("columns", html_page.figure(svg, note=note), html_page.box("", facts))
+
+
+def _learned_reward_section(run: RunView) -> str:
+    """The learned reward of a frozen feedback beside the environment's return."""
+    reward = find_over_optimization(run.metrics)
+    if reward is None:
+        return ""
+    names = {LEARNED: "learned reward of a step", TRUE: "the environment's return of an episode"}
+    charts = [
+        html_page.figure(inline_svg(plots.plot_small_chart(run.curve(name)), name), note=note)
+        for name, note in names.items()
+    ]
+    verdict = html_page.paragraph(reward.sentence, "flag" if reward.is_over_optimized else "")
+    return verdict + html_page.box("grid", *charts)
+
+
+def _reward_model_confidence(last: dict[str, list[float | None]]) -> str:
+    """How sure a reward model is of its held-out answers, and how often it is right; empty for other methods."""
+    if not {"confidence", "accuracy"} <= set(last):
+        return ""
+    sure, right = (_finite_mean(last[name]) for name in ("confidence", "accuracy"))
+    facts = f"it is {sure:.0%} sure on average, and right in {right:.0%} of held-out pairs"
+    if abs(sure - right) < _MIN_CONFIDENCE_GAP:
+        return html_page.paragraph(f"The reward model is calibrated: {facts}.")
+    kind = "over-confident" if sure > right else "under-confident"
+    return html_page.paragraph(f"The reward model is {kind}: {facts}.", "flag")
 
 
 def _metric_charts(run: RunView) -> str:

@@ -160,6 +160,7 @@ class RM(TrainableLMAgent):
         metrics = {
             "loss": loss,
             "accuracy": jnp.mean(chosen > rejected, dtype="float32"),
+            "confidence": jnp.mean(jnp.maximum(probability, 1.0 - probability)),
             "brier_score": jnp.mean(jnp.square(1.0 - probability)),
             "margin": jnp.mean(chosen - rejected),
             "mean_reward": jnp.mean(rewards),
