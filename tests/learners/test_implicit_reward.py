@@ -153,6 +153,10 @@ def test_critic_is_trained_before_the_actor(batch):
     for index in range(4):
         new, _ = update(state, Batch(*batch, (), jnp.int32(index)), seed_key(index))
         assert differs(state.critic, new.critic) == (index < 2) and differs(state.model, new.model) == (index >= 2)
+        if index == 2:  # the first step of Adam: as if there had been no pretraining
+            fresh = dataclasses.replace(state, opt_state=init_state(method)[1].opt_state)
+            assert not differs(new.model, update(fresh, Batch(*batch, (), jnp.int32(2)), seed_key(2))[0].model)
+        assert differs(state.opt_state, new.opt_state) == (index >= 2)
         state = new
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -88,6 +88,10 @@ class LMOffline(TrainableLMAgent, LMOfflineSettings):
     """The reference's parameters, where there is a reference: a checkpoint or a run; None: the initial model's."""
     privileged_critic: bool = eqx.field(static=True, default=True)
     """Whether the critic reads the environment's privileged information, where there is any."""
+    starts_after_critic: ClassVar[bool] = False
+    """Whether the model's optimizer starts after the critic's pretraining, and its loss is not computed before. If not,
+    it also makes the steps of the pretraining, with gradients of zero: they leave the model as it is, but a schedule
+    and the bias corrections of Adam count them."""
 
     @abc.abstractmethod
     def compute_loss(self, model: Decoder, batch: OfflineBatch) -> tuple[Float[Array, ""], dict[str, Array]]:
@@ -151,9 +155,18 @@ class LMOffline(TrainableLMAgent, LMOfflineSettings):
                 "policy_loss": total
             } | loss_metrics
 
-        model, opt_state, loss_metrics, grad_norm = trainable_gradient_step(
-            self.make_optimizer(), loss, state.model, state.opt_state
-        )
+        def learn() -> tuple[Decoder, PyTree, dict[str, Array], Array]:
+            return trainable_gradient_step(self.make_optimizer(), loss, state.model, state.opt_state)
+
+        def wait() -> tuple[Decoder, PyTree, dict[str, Array], Array]:
+            _, _, *rest = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn))
+            return state.model, state.opt_state, *rest
+
+        if self.starts_after_critic:
+            is_pretraining = batch.update_index < self.critic.num_critic_pretrain_updates
+            model, opt_state, loss_metrics, grad_norm = jax.lax.cond(is_pretraining, wait, learn)
+        else:
+            model, opt_state, loss_metrics, grad_norm = learn()
         report = Report(metrics | loss_metrics | {"gradient": grad_norm})
         return LMOfflineState(model, opt_state, state.dialogue_spec, reference, critic), report
 

@@ -55,6 +55,7 @@ class SWEET(LMOffline):
 
     uses_reference: ClassVar[bool] = True
     uses_returns: ClassVar[bool] = True
+    starts_after_critic: ClassVar[bool] = True
     name: ClassVar[str] = "sweet-rl"
     citations: ClassVar[tuple[Citation, ...]] = (
         Citation(
