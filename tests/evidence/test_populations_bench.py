@@ -23,7 +23,7 @@ from thespis.evidence.benches.populations import (
 )
 from thespis.learners.multi_agent.independent_learners import GroupStates
 
-RADII = (0.19, 0.17, 0.15, 0.13)
+RADII = (0.19, 0.18, 0.17, 0.16)
 
 
 def test_the_games_obey_the_contract():
