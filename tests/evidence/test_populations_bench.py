@@ -1,7 +1,5 @@
 """The bench of populations: what its measures count, against loops."""
 
-from types import SimpleNamespace
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from thespis.core.contracts import Mode
 from thespis.core.laws.components import check_environment
 from thespis.core.spaces import AgentGroup
+from thespis.evaluation.run import Run
 from thespis.evidence.benches.populations import (
     BASELINE,
     BENCH,
@@ -21,6 +20,7 @@ from thespis.evidence.benches.populations import (
     resource_game,
     untrained_evaluation_return,
 )
+from thespis.evidence.runner import TrialRuns
 from thespis.learners.multi_agent.independent_learners import GroupStates
 
 RADII = (0.19, 0.18, 0.17, 0.16)
@@ -69,17 +69,34 @@ class Walker:
         return {"agent": action.astype("int32")}, memory + 1, ()
 
 
+class WalkerRun(Run):
+    """A run of two seeds of walkers, in the training games."""
+
+    def __init__(self):
+        self.method, self.config = Walker(), {"seeds": [1_000, 1_001], "env": TRAINING_ENV}
+
+    @property
+    def states(self):
+        return GroupStates({"agent": jnp.zeros(2)}, (AgentGroup("agent", TRAINING_GAME.max_agents),))
+
+
 def test_measures_play_the_evaluation_games():
-    states = GroupStates({"agent": jnp.zeros(2)}, (AgentGroup("agent", TRAINING_GAME.max_agents),))
-    run = SimpleNamespace(method=Walker(), states=states, config={"seeds": [1_000, 1_001], "env": TRAINING_ENV})
+    run = WalkerRun()
     expected = np.mean([7 * 4 * RADII[0] * 2 / population for population in EVALUATION_POPULATIONS])
     np.testing.assert_allclose(evaluation_return().compute(run), [expected] * 2, rtol=1e-5)
     np.testing.assert_allclose(untrained_evaluation_return().compute(run), [expected] * 2, rtol=1e-5)
     np.testing.assert_allclose(largest_crowd().compute(run), [1.0, 1.0])
 
 
+class FixedRuns(TrialRuns):
+    """Runs whose scores are known."""
+
+    def scores(self, arm, measure):
+        return np.full((3, 1), 0.5)
+
+
 def test_random_play_and_the_best_joint_policies_are_the_anchors():
-    runs = SimpleNamespace(envs=BENCH.envs, scores=lambda arm, measure: np.full((3, 1), 0.5))
+    runs = FixedRuns(BENCH.controls)
     best = np.mean([resource_game(population).optimal_return() for population in EVALUATION_POPULATIONS])
     assert BENCH.headroom.anchors(runs) == {TRAINING_ENV: (0.5, pytest.approx(best))}
     assert BASELINE in [arm.method for arm in BENCH.arms]
