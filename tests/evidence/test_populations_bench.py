@@ -1,5 +1,7 @@
 """The bench of populations: what its measures count, against loops."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -73,7 +75,8 @@ class WalkerRun(Run):
     """A run of two seeds of walkers, in the training games."""
 
     def __init__(self):
-        self.method, self.config = Walker(), {"seeds": [1_000, 1_001], "env": TRAINING_ENV}
+        walker: Any = Walker()
+        self.method, self.config = walker, {"seeds": [1_000, 1_001], "env": TRAINING_ENV}
 
     @property
     def states(self):
