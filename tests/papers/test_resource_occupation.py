@@ -79,6 +79,7 @@ def test_a_place_pays_its_capacity_in_full():
     np.testing.assert_allclose(state.place_positions, [[0.2, 0.0], [0.0, -0.2]])
     _, timestep = env.step(state, {"agent": jnp.asarray([1, 1, 1, 4], "int32")}, jax.random.key(1))
     first, second = REWARD_SCALE * 0.19, REWARD_SCALE * 0.15
+    assert timestep.agent_outcomes is not None
     rewards = timestep.agent_outcomes["agent"].reward
     np.testing.assert_allclose(rewards, [2 * first / 3] * 3 + [second], rtol=1e-5)
 
