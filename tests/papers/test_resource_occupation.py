@@ -1,5 +1,7 @@
 """Resource occupation game, against a simulation in NumPy."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,3 +67,43 @@ def test_agents_can_start_together():
     np.testing.assert_array_equal(state.place_positions, apart.place_positions)
     own = np.asarray(timestep.observation["agent"]["own"])
     assert own[0].tolist() == own[1].tolist() == own[2].tolist()
+
+
+def test_a_place_pays_its_capacity_in_full():
+    """Three agents at the first place and one at the second, with a capacity of two, against the sums by hand."""
+    env = ResourceOccupation(
+        4, 4, start_together=True, place_radii=(0.19, 0.15), place_positions=((0.2, 0.0), (0.0, -0.2)), capacity=2
+    )
+    check_environment(env)
+    state, _ = env.reset(ResourceOccupationParams(jnp.int32(4)), jax.random.key(0))
+    np.testing.assert_allclose(state.place_positions, [[0.2, 0.0], [0.0, -0.2]])
+    _, timestep = env.step(state, {"agent": jnp.asarray([1, 1, 1, 4], "int32")}, jax.random.key(1))
+    first, second = REWARD_SCALE * 0.19, REWARD_SCALE * 0.15
+    assert timestep.agent_outcomes is not None
+    rewards = timestep.agent_outcomes["agent"].reward
+    np.testing.assert_allclose(rewards, [2 * first / 3] * 3 + [second], rtol=1e-5)
+
+
+@pytest.mark.parametrize("population", [1, 2, 3])
+def test_best_return_is_that_of_all_plans(population):
+    """Plans of all agents are enumerated: each goes to one of the places by a shortest way, or stays in the middle."""
+    env = ResourceOccupation(
+        population,
+        population,
+        time_limit=5,
+        start_together=True,
+        place_radii=(0.19, 0.12),
+        place_positions=((0.4, 0.0), (0.0, -0.2)),
+    )
+    plans = [[1, 1, 0, 0, 0], [4, 0, 0, 0, 0], [0] * 5]
+
+    def play(choice):
+        state, _ = env.reset(ResourceOccupationParams(jnp.int32(population)), jax.random.key(0))
+        total = 0.0
+        for actions in zip(*(plans[c] for c in choice), strict=True):
+            state, timestep = env.step(state, {"agent": jnp.asarray(actions, "int32")}, jax.random.key(0))
+            total += float(timestep.reward)
+        return total
+
+    best = max(play(choice) for choice in itertools.product(range(3), repeat=population))
+    assert env.optimal_return() == pytest.approx(best, rel=1e-5)

@@ -1,10 +1,11 @@
 """Resource occupation: a variable number of agents on a square, rewarded for standing on valuable places.
 
-A place pays ``REWARD_SCALE`` times its radius at every step, shared by all agents on it, so late agents do better
-elsewhere. A curriculum draws the number of agents: ``DomainRandomization((("population", 2, 4),))``.
+A place pays ``REWARD_SCALE`` times its radius at every step to each of the first ``capacity`` agents on it, and what
+they get is shared by all agents on it, so late agents do better elsewhere. With a capacity of at least the population
+nobody is in anybody's way. A curriculum draws the number of agents: ``DomainRandomization((("population", 2, 4),))``.
 
 After the resource occupying game of Zhang et al., 2021 (arXiv:2108.12988). Differs from the paper: there agents have
-inertia and there are six places; numbers are not theirs.
+inertia, there are six places, and their capacity is 1; numbers are not theirs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from thespis.core.records import AgentOutcome, EnvSpec, TimeStep
@@ -55,11 +57,17 @@ class ResourceOccupation(eqx.Module):
     time_limit: int = eqx.field(static=True, default=20)
     start_together: bool = eqx.field(static=True, default=False)
     """Whether all agents start in the middle: they observe the same then, and have to part."""
+    place_radii: tuple[float, ...] = eqx.field(static=True, default=PLACE_RADII)
+    """Radii of the places, in half sides of the square."""
+    place_positions: tuple[tuple[float, float], ...] | None = eqx.field(static=True, default=None)
+    """Where the places are, ``(x, y)`` for each; ``None``: drawn uniformly for every episode."""
+    capacity: int = eqx.field(static=True, default=1)
+    """How many agents a place pays in full."""
 
     @property
     def spec(self) -> EnvSpec:
         """Spaces, limits and the default number of agents."""
-        places = len(PLACE_RADII)
+        places = len(self.place_radii)
         observation_space = dict_space(
             others=Box((self.max_agents - 1, 3 + places), -2.0, 2.0), own=Box((2 + 2 * places,), -2.0, 2.0)
         )
@@ -74,11 +82,10 @@ class ResourceOccupation(eqx.Module):
         )
 
     def reset(self, params: ResourceOccupationParams, key: Key[Array, ""]) -> tuple[ResourceOccupationState, TimeStep]:
-        """Draws the places uniformly, and the agents' positions unless all start in the middle."""
+        """Draws the agents' positions unless all start in the middle, and the places unless they are given."""
         agents = jax.random.uniform(fold(key, "agents"), (self.max_agents, 2), minval=-1.0)
         agents = jnp.zeros_like(agents) if self.start_together else agents
-        places = jax.random.uniform(fold(key, "places"), (len(PLACE_RADII), 2), minval=-1.0)
-        state = ResourceOccupationState(agents, places, params.population, jnp.int32(0))
+        state = ResourceOccupationState(agents, self._draw_places(fold(key, "places")), params.population, jnp.int32(0))
         return state, self._time_step(state, jnp.zeros(self.max_agents))
 
     def step(
@@ -98,13 +105,34 @@ class ResourceOccupation(eqx.Module):
     def place_occupancy(self, state: ResourceOccupationState) -> Bool[Array, "agent place"]:
         """Whether each agent stands on each place; false for absent agents."""
         squared_distances = jnp.sum((state.agent_positions[:, None] - state.place_positions[None]) ** 2, axis=-1)
-        return (squared_distances <= jnp.asarray(PLACE_RADII) ** 2) & self.is_present(state)[:, None]
+        return (squared_distances <= jnp.asarray(self.place_radii) ** 2) & self.is_present(state)[:, None]
 
     def agent_rewards(self, state: ResourceOccupationState) -> Float[Array, " agent"]:
         """Reward of each agent."""
         occupancy = self.place_occupancy(state)
-        share = REWARD_SCALE * jnp.asarray(PLACE_RADII) / jnp.maximum(jnp.sum(occupancy, axis=0), 1)
+        counts = jnp.sum(occupancy, axis=0)
+        share = REWARD_SCALE * jnp.asarray(self.place_radii) * jnp.minimum(self.capacity / jnp.maximum(counts, 1), 1.0)
         return jnp.sum(occupancy * share, axis=1)
+
+    def optimal_return(self) -> float:
+        """Mean return of the best joint policy; for agents that start together, and places at ``place_positions``.
+
+        Every agent walks to a place by a shortest way and stays; at most ``capacity`` agents go to one place, as far as
+        there are places. For places that do not overlap and pay the population in this way best of all.
+        """
+        reach = round(2 / self.step_size)
+        steps = np.stack(np.meshgrid(*2 * [np.arange(-reach, reach + 1)], indexing="ij"), axis=-1)
+        returns = []
+        for position, radius in zip(self.place_positions or (), self.place_radii, strict=True):
+            on_place = np.hypot(*np.moveaxis(self.step_size * steps - np.asarray(position), -1, 0)) <= radius
+            num_moves = max(int(np.abs(steps).sum(axis=-1)[on_place].min()), 1)
+            returns += self.capacity * [REWARD_SCALE * radius * max(self.time_limit - num_moves + 1, 0)]
+        return sum(sorted(returns, reverse=True)[: self.population]) / self.population
+
+    def _draw_places(self, key: Key[Array, ""]) -> Float[Array, "place 2"]:
+        if self.place_positions is not None:
+            return jnp.asarray(self.place_positions)
+        return jax.random.uniform(key, (len(self.place_radii), 2), minval=-1.0)
 
     def _observe(self, state: ResourceOccupationState) -> dict[str, Array]:
         present = self.is_present(state)
@@ -118,7 +146,7 @@ class ResourceOccupation(eqx.Module):
         relative = state.agent_positions[None] - state.agent_positions[:, None]
         ones = jnp.ones((self.max_agents, self.max_agents, 1))
         occupancy = jnp.broadcast_to(
-            self.place_occupancy(state)[None], (self.max_agents, self.max_agents, len(PLACE_RADII))
+            self.place_occupancy(state)[None], (self.max_agents, self.max_agents, len(self.place_radii))
         )
         rows = (
             jnp.concatenate([ones, relative, occupancy.astype("float32")], axis=-1)
