@@ -10,11 +10,12 @@ from method_cases import CASES
 from method_cases import CREW as CREW_ENV
 
 from thespis.core.errors import UserError
-from thespis.core.laws.random_samples import random_transitions
+from thespis.core.laws.random_samples import random_transitions, random_value
 from thespis.core.records import Batch
 from thespis.core.spaces import Box
+from thespis.critics.critic_inputs import with_agent_id
 from thespis.critics.mixers import LinearUtility
-from thespis.critics.role_encoding import AttentionMixer
+from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.learners.multi_agent.value_decomposition import team_q_values
 from thespis.methods.multi_agent.qmix import QMIX
@@ -160,3 +161,19 @@ def test_embeddings_predict_next_observations_and_indices():
     alive = steps.view.alive
     result = contrast.prediction_error(state.network.agent_networks, decoders, outputs, inputs, alive)
     np.testing.assert_allclose(result, np.mean(errors), rtol=1e-4)
+
+
+@pytest.mark.parametrize("index_visible", [True, False])
+def test_agents_differ_by_their_index_only_if_they_see_it(index_visible):
+    group = CREW.groups[0]
+    spec = with_agent_id(CREW, group)
+    network = RoleUtility(3, 4, index_visible).build(spec, (5,), None, KEY)
+    own = random_value(spec.observation_space, np.random.default_rng(2))["own"]
+
+    def values(index):
+        observation = {"own": own, "which": jnp.int32(index)}
+        memory = jax.tree.map(lambda x: x[0], network.body.init_memory(1))
+        features, _ = network.body(memory, network.body_input(observation))
+        return network.q_values(features, observation)
+
+    assert (values(0) != values(1)).any() == index_visible

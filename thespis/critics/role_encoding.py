@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
-from thespis.core.spaces import Box, Discrete, Space, dict_space
+from thespis.core.spaces import Box, CompositeSpace, Discrete, Space, dict_space
 from thespis.critics.mixers import Mixer, MixerInputs, MonotonicMixer, MonotonicMixerNetwork, Utility
 from thespis.nets.body import GRU, Body, Encoder, unroll
 from thespis.nets.mlp import Linear, uniform_fan_in
@@ -131,6 +131,8 @@ class RoleUtility(Utility):
     """Size of a role vector, which the mixer gets."""
     embedding_size: int = eqx.field(static=True, default=128)
     """Size of the embedding, and units of the layers and the GRU that compute it."""
+    index_visible: bool = eqx.field(static=True, default=True)
+    """Whether the network gets the agent's index besides its observation. In the authors' code it does not."""
 
     def build(
         self, spec: EnvSpec, hidden_sizes: tuple[int, ...], memory: RecurrentCore | None, key: Key[Array, ""]
@@ -200,6 +202,7 @@ class RoleUtilityNetwork(eqx.Module):
 
     body: RoleEncoder
     out: Linear
+    index_visible: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -211,12 +214,16 @@ class RoleUtilityNetwork(eqx.Module):
     ):
         assert isinstance(spec.action_space, Discrete)
         body_key, out_key = jax.random.split(key)
-        self.body = RoleEncoder(config, spec.observation_space, hidden_sizes, memory, body_key)
+        space, self.index_visible = spec.observation_space, config.index_visible
+        if not self.index_visible:
+            assert isinstance(space, CompositeSpace)
+            space = dict(space.spaces)["own"]
+        self.body = RoleEncoder(config, space, hidden_sizes, memory, body_key)
         self.out = Linear(self.body.utility_body.feature_size, spec.action_space.n, uniform_fan_in, out_key)
 
     def body_input(self, observation: PyTree) -> PyTree:
-        """The part of an observation that the body sees: all of it."""
-        return observation
+        """The part of an observation that the body sees: all of it, or all but the agent's index."""
+        return observation if self.index_visible else observation["own"]
 
     def q_values(self, features: dict[str, Array], observation: PyTree) -> Float[Array, " n"]:
         """Q-values of all actions, from the body's features."""

@@ -96,7 +96,7 @@ NO_LOSS = _NoLoss()
 
 
 class EmbeddingDecoder(eqx.Module):
-    """Predicts what an agent observes next, and its index, from the embedding of its history."""
+    """Predicts what an agent observes next, and its index if it has that, from the embedding of its history."""
 
     network: LinearOutputMLP
 
@@ -281,8 +281,8 @@ class RoleContrast(AuxiliaryLoss):
         """Mean squared error of the predicted features, over features and the agents that are ``alive``."""
         total, count = jnp.zeros(()), jnp.zeros(())
         for name, outputs in aux_outputs.items():
-            encoder = networks[name].body.history_body.encoder
-            target = jax.lax.stop_gradient(jax.vmap(jax.vmap(jax.vmap(encoder)))(next_inputs[name]))
+            encoder, inputs = networks[name].body.history_body.encoder, networks[name].body_input(next_inputs[name])
+            target = jax.lax.stop_gradient(jax.vmap(jax.vmap(jax.vmap(encoder)))(inputs))
             predicted = jax.vmap(jax.vmap(jax.vmap(decoders[name])))(outputs["embedding"])
             total = total + jnp.sum(jnp.mean((predicted - target) ** 2, axis=-1) * alive[name])
             count = count + jnp.sum(alive[name])

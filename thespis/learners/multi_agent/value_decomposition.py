@@ -326,8 +326,14 @@ class ValueDecomposition(eqx.Module):
             self._make_optimizer(), loss, state.network, state.opt_state
         )
         num_updates = state.num_updates + 1
+        num_earlier = 0 if self.auxiliary_loss is None else self.auxiliary_loss.num_pretraining_updates
         agent_networks, auxiliary_state, aux_metrics = (self.auxiliary_loss or NO_LOSS).update(
-            team.agent_networks, state.auxiliary_state, aux_outputs, _alive_mask(batch), num_updates
+            team.agent_networks,
+            state.auxiliary_state,
+            aux_outputs,
+            _alive_mask(batch),
+            # update_index is the same for all seeds, so under vmap a step at some updates only stays a branch
+            batch.update_index + 1 - num_earlier,
         )
         team = eqx.tree_at(lambda t: t.agent_networks, team, agent_networks)
         copy = (num_updates % self.target_update_interval == 0).astype("float32")
