@@ -55,8 +55,8 @@ PAPER = Paper(
         looks=plan_looks((20, 30)),
     ),
     remarks="Two bodies that turn and are pushed in their own frames stand for locomotion: the slope of a value along "
-    "the action is a product of what is observed, which a critic with concatenated inputs has to approximate. Both critics "
-    "have about 3,000 weights and a learning rate tuned with as many trials. Slopes are compared with finite "
+    "the action is a product of what is observed, which a critic with concatenated inputs has to approximate. Both "
+    "critics have about 3,000 weights and a learning rate tuned with as many trials. Slopes are compared with finite "
     "differences of the returns of greedy play, in states of each arm's own play. The published bounds of initial "
     "weights suit 1,024 units; with 16 they generate weights of a 64th of that variance, so they were scaled. "
     "An earlier trial by protocol 1, on the swing-up and the reacher, showed no difference: there both critics came to "
