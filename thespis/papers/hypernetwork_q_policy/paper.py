@@ -52,7 +52,7 @@ PAPER = Paper(
         headline=Comparison("SAC, hypernetwork", "SAC", final_return()),
         mechanisms=(Comparison("SAC, hypernetwork", "SAC", SLOPE),),
         context=(Comparison("SAC, hypernetwork", "SAC", learning_curve_auc()),),
-        looks=plan_looks((20, 30)),
+        looks=plan_looks((10, 20)),
     ),
     remarks="Two bodies that turn and are pushed in their own frames stand for locomotion: the slope of a value along "
     "the action is a product of what is observed, which a critic with concatenated inputs has to approximate. Both "
