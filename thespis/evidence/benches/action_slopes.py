@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from thespis.critics.hypernetwork import ConcatCritic
+from thespis.critics.hypernetwork import ConcatCritic, HypernetworkCritic
 from thespis.data.feeds import Replay
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
@@ -36,6 +36,8 @@ SETTINGS: dict[str, Any] = {
 """Settings of all methods. After 15 steps rewards have a weight of 3.5%."""
 CONCAT_CRITIC = ConcatCritic((48, 48))
 BASELINE = SAC(**SETTINGS, critic_learning_rate=3e-3, critic=CONCAT_CRITIC)
+WITH_HYPERNETWORK = dataclasses.replace(BASELINE, critic=HypernetworkCritic((16,), 16, init_scale=8.0))
+"""The best that is known after as many steps, with a critic of about as many weights: 3,170, of the baseline 3,025."""
 _COPY = dataclasses.replace(BASELINE, learning_rate=3.0003e-3)
 _SLOW = dataclasses.replace(BASELINE, critic_learning_rate=1e-5)
 SLOPE = action_gradient_cosine(num_states=100, horizon=15)
@@ -63,11 +65,11 @@ BENCH = Bench(
         Arm("SAC", BASELINE),
         Arm("SAC again", _COPY),
         Arm("SAC, critic with a small learning rate", _SLOW),
-        Arm("SAC, twice as long", BASELINE, steps=2 * STEPS),
+        Arm("SAC, hypernetwork critic", WITH_HYPERNETWORK),
     ),
     positive=Comparison("SAC", "SAC, critic with a small learning rate", final_return()),
     negative=Comparison("SAC", "SAC again", learning_curve_auc()),
-    headroom=Headroom("SAC", "SAC, twice as long", final_return()),
+    headroom=Headroom("SAC", "SAC, hypernetwork critic", final_return()),
     symptoms=(Symptom("SAC", slope_error(), 0.3),),
     tuning="Four trials per arm, on seeds 1,100 to 1,103, by the mean final greedy return. Plain critics with learning "
     "rates of 1e-3, 3e-3, 5e-3 and 1e-2: -11.4, -9.0, -9.4 and -9.2. Hypernetwork critics with 3e-3 and 1e-2: -6.0 and "

@@ -6,7 +6,7 @@ import dataclasses
 
 from thespis.core.records import Citation
 from thespis.critics.hypernetwork import ConcatCritic, HypernetworkCritic
-from thespis.evidence.benches.action_slopes import BASELINE, BENCH, SLOPE
+from thespis.evidence.benches.action_slopes import BASELINE, BENCH, SLOPE, WITH_HYPERNETWORK
 from thespis.evidence.claims import Superiority
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.continuous_control import LARGE_SETTINGS, LARGE_STEPS, MUJOCO_ENVS
@@ -15,8 +15,6 @@ from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.methods.online.sac import SAC
 from thespis.methods.online.td3 import TD3
-
-_HYPERNETWORK = HypernetworkCritic((16,), 16, init_scale=8.0)
 
 
 def _arm_pair(
@@ -46,7 +44,7 @@ PAPER = Paper(
     command="thespis train td3 --env Pendulum-v1 --set critic=HypernetworkCritic",
     miniature=BENCH.trial(
         arms=(
-            Arm("SAC, hypernetwork", dataclasses.replace(BASELINE, critic=_HYPERNETWORK)),
+            Arm("SAC, hypernetwork", WITH_HYPERNETWORK),
             Arm("SAC", BASELINE),
         ),
         headline=Comparison("SAC, hypernetwork", "SAC", final_return()),
