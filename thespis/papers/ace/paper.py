@@ -82,13 +82,13 @@ PAPER = Paper(
     remarks="Foraging among four patches, each a local maximum of the critic: SAC comes to alternate between two of "
     "them, for which resets might be a remedy. Four trials of ACE, as many as of SAC, on seeds 1,100 to 1,105, by the "
     "area under the learning curve: 9.5, 10.0 and 11.6 with a reset every 700, 1,000 and 2,000 updates, and with "
-    "2,000 and a temperature of 0.01 a smaller one in the first 5,500 steps, where that trial was ended; on other tuning seeds SAC has 13.9. With 700 the last reset came at the end. "
-    "Both action dimensions have the same effect on reward, so the weights of their entropy hardly differ here and "
-    "this is a test of the resets. Contradicted: ACE is behind SAC by 1.5 standard deviations of seeds, and by its "
-    "final return too. After the reset the return falls, and at the end ACE has not recovered in all seeds. "
-    "Against this trial speak its one reset, where the authors have nine, its fixed temperature, and an "
-    "environment without dimensions that matter less. The old trial, a reacher with dummy actions, did not "
-    "tell ACE from its components.",
+    "2,000 and a temperature of 0.01 a smaller one in the first 5,500 steps, where that trial was ended; on other "
+    "tuning seeds SAC has 13.9. With 700 the last reset came at the end. Both action dimensions have the same effect "
+    "on reward, so the weights of their entropy hardly differ here and this is a test of the resets. Contradicted: "
+    "ACE is behind SAC by 1.5 standard deviations of seeds, and by its final return too. After the reset the return "
+    "falls, and at the end ACE has not recovered in all seeds. Against this trial speak its one reset, where the "
+    "authors have nine, its fixed temperature, and an environment without dimensions that matter less. The old trial, "
+    "a reacher with dummy actions, did not tell ACE from its components.",
     fidelity=(
         Fidelity(
             "causal effects", "DirectLiNGAM on observation, action and reward; the action's direct effects on reward"
