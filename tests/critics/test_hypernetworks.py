@@ -40,13 +40,15 @@ def test_values_match_the_generated_network():
     np.testing.assert_allclose(critic(jnp.asarray(obs), jnp.asarray(actions)), y[:, 0], rtol=2e-4)
 
 
-def test_initial_weights_have_the_published_scale():
-    critic = HypernetworkCritic().build(SPEC, (), seed_key(0))
-    for hyper_layer, bound in zip(critic.hyper_layers, (0.05, 0.008), strict=True):
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+def test_initial_weights_have_the_published_bounds_times_their_scale(scale):
+    critic = HypernetworkCritic(init_scale=scale).build(SPEC, (), seed_key(0))
+    for hyper_layer, published in zip(critic.hyper_layers, (0.05, 0.008), strict=True):
+        bound = scale * published
         largest = max(
             float(jnp.abs(part.weight).max()) for part in (hyper_layer.weight, hyper_layer.bias, hyper_layer.gain)
         )
-        assert 0.9 * bound < largest <= bound
+        assert 0.9 * bound < largest <= bound * (1 + 1e-6)
         assert not any(np.any(part.bias) for part in (hyper_layer.weight, hyper_layer.bias, hyper_layer.gain))
 
 

@@ -8,26 +8,30 @@ import numpy as np
 from jaxtyping import Float
 
 from thespis.core.records import Citation
-from thespis.envs.compiled.reacher import NUM_JOINTS
 from thespis.evaluation.run import Run
-from thespis.evidence.claims import MinimumScore, Superiority
-from thespis.evidence.continuous_control import LARGE_SAC, LARGE_STEPS, MUJOCO_ENVS, SMALL_SAC, SMALL_STEPS
+from thespis.evidence.benches.multi_goal import BASELINE, BENCH
+from thespis.evidence.claims import Superiority
+from thespis.evidence.comparisons import Comparison
+from thespis.evidence.continuous_control import LARGE_SAC, LARGE_STEPS, MUJOCO_ENVS
 from thespis.evidence.measures import Measure, final_return, learning_curve_auc
+from thespis.evidence.multi_goal import num_neglected_patches
+from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.learners.off_policy.causal_entropy import CausalEntropy, CausalEntropyState
 from thespis.learners.off_policy.dormant_reset import DormantReset
 from thespis.methods.online.sac import SAC
 
 
-def _causal_weight_difference() -> Measure:
-    def of(run: Run) -> Float[np.ndarray, " seed"]:
+def weight_spread() -> Measure:
+    """Largest minus smallest weight of an action dimension's entropy at the end of training; 0 for plain entropy."""
+
+    def spreads(run: Run) -> Float[np.ndarray, " seed"]:
         entropy_state = run.states.entropy_state
         if not isinstance(entropy_state, CausalEntropyState):
             return np.zeros(len(run.config["seeds"]))  # all weights are equal
-        weights = np.asarray(entropy_state.action_weights, np.float64)
-        return weights[:, :NUM_JOINTS].mean(axis=1) - weights[:, NUM_JOINTS:].mean(axis=1)
+        return np.ptp(np.asarray(entropy_state.action_weights, np.float64), axis=1)
 
-    return Measure("weight of the actions that count less that of the others", of)
+    return Measure("spread of the weights of action dimensions", spreads)
 
 
 def _arms(sac: SAC, entropy: CausalEntropy, network_reset: DormantReset) -> tuple[Arm, ...]:
@@ -38,6 +42,8 @@ def _arms(sac: SAC, entropy: CausalEntropy, network_reset: DormantReset) -> tupl
         Arm("SAC", sac),
     )
 
+
+_ENTROPY, _RESET = CausalEntropy(update_interval=500, num_samples=1_000), DormantReset(reset_interval=2_000)
 
 PAPER = Paper(
     id="ace",
@@ -60,30 +66,29 @@ PAPER = Paper(
         "thespis.methods.online.sac:SAC",
     ),
     command="thespis train sac --env Pendulum-v1 --set entropy=CausalEntropy network_reset=DormantReset",
-    miniature=Trial(
-        arms=_arms(
-            SMALL_SAC, CausalEntropy(update_interval=1_000, num_samples=2_000), DormantReset(reset_interval=5_000)
+    miniature=BENCH.trial(
+        arms=(
+            Arm("ACE", dataclasses.replace(BASELINE, entropy=_ENTROPY, network_reset=_RESET)),
+            Arm("SAC", BASELINE),
         ),
-        envs=("thespis.evidence.continuous_control:PADDED_REACHER",),
-        steps=SMALL_STEPS,
-        claims=(
-            Superiority("ACE", "SAC", final_return()),
-            Superiority("ACE", "SAC", learning_curve_auc()),
-            Superiority("ACE", "causal entropy", final_return()),
-            Superiority("ACE", "resets", final_return()),
-            MinimumScore("causal entropy", _causal_weight_difference(), 0.0),
+        headline=Comparison("ACE", "SAC", learning_curve_auc()),
+        context=(
+            Comparison("ACE", "SAC", final_return()),
+            Comparison("ACE", "SAC", num_neglected_patches()),
+            Comparison("ACE", "SAC", weight_spread()),
         ),
+        looks=plan_looks((10, 20)),
     ),
-    remarks="Instead of 29 tasks, the miniature uses a reacher with two joints and eight further action dimensions "
-    "that have no effect: where all dimensions matter equally, there would be nothing to weight. Causal effects are "
-    "estimated, and networks reset, ten to twenty times as often as in the paper, which suits a run that is fifty "
-    "times shorter. Actor and targets are updated at every update, in the authors' code at every second; the networks "
-    "are small, theirs have three layers of 1024 units. Not shown: with ten seeds ACE ends above SAC, but so do both "
-    "of its components, and the three cannot be distinguished. The estimated weights differ by at most 0.05: the "
-    "direction in which a torque changes the distance to the target depends on the arm's pose, so on average no action "
-    "dimension has a linear effect on reward, and only linear effects are estimated. In locomotion, reward is a "
-    "velocity that torques push in one direction. With equal weights, causal entropy is plain entropy, so the gain of "
-    "its arm over SAC is likely chance.",
+    remarks="Foraging among four patches, each a local maximum of the critic: SAC comes to alternate between two of "
+    "them, for which resets might be a remedy. Four trials of ACE, as many as of SAC, on seeds 1,100 to 1,105, by the "
+    "area under the learning curve: 9.5, 10.0 and 11.6 with a reset every 700, 1,000 and 2,000 updates, and with "
+    "2,000 and a temperature of 0.01 a smaller one in the first 5,500 steps, where that trial was ended; on other "
+    "tuning seeds SAC has 13.9. With 700 the last reset came at the end. Both action dimensions have the same effect "
+    "on reward, so the weights of their entropy hardly differ here and this is a test of the resets. Contradicted: "
+    "ACE is behind SAC by 1.5 standard deviations of seeds, and by its final return too. After the reset the return "
+    "falls, and at the end ACE has not recovered in all seeds. Against this trial speak its one reset, where the "
+    "authors have nine, its fixed temperature, and an environment without dimensions that matter less. The old trial, "
+    "a reacher with dummy actions, did not tell ACE from its components.",
     fidelity=(
         Fidelity(
             "causal effects", "DirectLiNGAM on observation, action and reward; the action's direct effects on reward"
@@ -95,7 +100,7 @@ PAPER = Paper(
             "regression of effects", "adaptive lasso", "least squares on what precedes reward in the causal order"
         ),
         Fidelity(
-            "samples of effects", "10,000 that were last collected, every 10,000 steps", "2,000 of batches, every 1,000"
+            "samples of effects", "10,000 that were last collected, every 10,000 steps", "1,000 of batches, every 500"
         ),
         Fidelity(
             "dormant neurons", "gradient norm below 5% of the layer's mean, at the last batch", "Adam's mean gradient"
@@ -104,9 +109,10 @@ PAPER = Paper(
         Fidelity(
             "fresh networks", "orthogonal, others for critics and their targets", "initial ones, permuted; the same"
         ),
-        Fidelity("reset interval", "100,000 updates of a million", "5,000 of 14,000"),
+        Fidelity("reset interval", "100,000 updates of a million", "2,000 of 3,500: the best of 700, 1,000 and 2,000"),
         Fidelity("delay", "actor, temperature and targets at every second update", "at every update"),
-        Fidelity("networks", "three layers of 1,024 units, batches of 512", "two layers of 64 units, batches of 64"),
+        Fidelity("temperature", "tuned to an entropy of minus the number of dimensions", "fixed, as that of SAC here"),
+        Fidelity("networks", "three layers of 1,024 units, batches of 512", "two layers of 32 units, batches of 64"),
     ),
     full=Trial(
         arms=_arms(LARGE_SAC, CausalEntropy(), DormantReset()),

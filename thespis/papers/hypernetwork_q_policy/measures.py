@@ -19,6 +19,8 @@ from thespis.runtime.keys import seed_key
 
 FINITE_DIFFERENCE_STEP = 0.1
 """Distance of two actions whose returns are compared, in canonical units."""
+MAX_WARMUP_STEPS = 100
+"""Gradients are compared in states of the first so many steps of an episode, or of all if it has fewer."""
 
 
 def action_gradient_cosine(num_states: int = 200, horizon: int = 150) -> Measure:
@@ -44,6 +46,7 @@ def seed_gradient_cosine(
     policy, space = method.policy(method_state, Mode.EXPLOIT), env.spec.action_space
     assert isinstance(space, Box)
     example = env.reset(env.spec.params, key)[1].observation
+    max_warmup_steps = min(MAX_WARMUP_STEPS, env.spec.time_limit or MAX_WARMUP_STEPS)
     discount = jnp.asarray(_critique_at(method, method_state, example, jnp.zeros(space.shape)).discount)
 
     def act(seen: PyTree) -> Array:
@@ -66,7 +69,7 @@ def seed_gradient_cosine(
     def cosine_at(key: Key[Array, ""]) -> Float[Array, ""]:
         reset_key, step_key = jax.random.split(key)
         state, time_step = env.reset(env.spec.params, reset_key)
-        num_warmup_steps = jax.random.randint(step_key, (), 0, 100)
+        num_warmup_steps = jax.random.randint(step_key, (), 0, max_warmup_steps)
         state, observation = jax.lax.fori_loop(
             0, num_warmup_steps, lambda _, carry: step(carry[0], act(carry[1]))[:2], (state, time_step.observation)
         )
