@@ -14,6 +14,7 @@ policy learns from the newest dialogues, not from replayed states.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -140,14 +141,30 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
 
         Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
         """
-        rows = dialogues.alive.shape[1]
+        critic, metrics = self.learn(critic, dialogues, None, key)
+        return critic, self.values(critic, reference, dialogues), metrics
+
+    def learn(
+        self,
+        critic: TurnCriticState,
+        dialogues: Dialogues,
+        redraw: Callable[[SampledDialogues], Dialogues] | None,
+        key: Key[Array, ""],
+    ) -> tuple[TurnCriticState, dict[str, Float[Array, ""]]]:
+        """Store the dialogues, then train the critic: its new state, and metrics.
+
+        ``redraw``: dialogues made from the buffer, on which V learns; ``None``: V learns on the newest ones.
+        Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
+        """
         replay, num_stored = store_latest(critic.replay, with_log_probs(dialogues), critic.num_batches)
+        on_policy = dialogues if redraw is None else redraw(replay)
+        rows = on_policy.alive.shape[1]
 
         def step(carry: Any, tick: Array) -> Any:
             network, target, opt_state = carry
             old_key, new_key = jax.random.split(fold(key, "rows", tick))
             replayed = replay.take_rows(jax.random.randint(old_key, (self.batch_size,), 0, num_stored))
-            sampled = dialogues.take_rows(jax.random.randint(new_key, (self.batch_size,), 0, rows))
+            sampled = on_policy.take_rows(jax.random.randint(new_key, (self.batch_size,), 0, rows))
             network, opt_state, losses, _ = gradient_step(
                 self.optimizer,
                 lambda network: self.compute_loss(network, target, replayed, sampled),
@@ -163,7 +180,7 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
             "critic_loss": losses.mean(),
             "critic_value": masked_mean(network(dialogues)[1][0, :-1], dialogues.alive),
         }
-        return critic, self.values(critic, reference, dialogues), metrics
+        return critic, metrics
 
     def compute_loss(
         self, critic: TurnQVNetwork, target_critic: TurnQVNetwork, replayed: Dialogues, sampled: Dialogues
