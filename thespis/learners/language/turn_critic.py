@@ -8,13 +8,11 @@ r"""Off-policy critic of whole responses, whose advantages of turns teach the po
 Polyak-averaged; each of two pairs of heads has its own.
 
 Source: Zhou et al. 2024 (ArCHer), section 3 and its code. Differs: :math:`V` learns where the policy has just acted,
-instead of sampling new responses at replayed states; heads are linear, on a decoder initialized from the policy's; the
-policy learns from the newest dialogues, not from replayed states.
+instead of sampling new responses at replayed states; heads are linear, on a decoder initialized from the policy's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -141,30 +139,14 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
 
         Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
         """
-        critic, metrics = self.learn(critic, dialogues, None, key)
-        return critic, self.values(critic, reference, dialogues), metrics
-
-    def learn(
-        self,
-        critic: TurnCriticState,
-        dialogues: Dialogues,
-        redraw: Callable[[SampledDialogues], Dialogues] | None,
-        key: Key[Array, ""],
-    ) -> tuple[TurnCriticState, dict[str, Float[Array, ""]]]:
-        """Store the dialogues, then train the critic: its new state, and metrics.
-
-        ``redraw``: dialogues made from the buffer, on which V learns; ``None``: V learns on the newest ones.
-        Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
-        """
+        rows = dialogues.alive.shape[1]
         replay, num_stored = store_latest(critic.replay, with_log_probs(dialogues), critic.num_batches)
-        on_policy = dialogues if redraw is None else redraw(replay)
-        rows = on_policy.alive.shape[1]
 
         def step(carry: Any, tick: Array) -> Any:
             network, target, opt_state = carry
             old_key, new_key = jax.random.split(fold(key, "rows", tick))
             replayed = replay.take_rows(jax.random.randint(old_key, (self.batch_size,), 0, num_stored))
-            sampled = on_policy.take_rows(jax.random.randint(new_key, (self.batch_size,), 0, rows))
+            sampled = dialogues.take_rows(jax.random.randint(new_key, (self.batch_size,), 0, rows))
             network, opt_state, losses, _ = gradient_step(
                 self.optimizer,
                 lambda network: self.compute_loss(network, target, replayed, sampled),
@@ -180,7 +162,7 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
             "critic_loss": losses.mean(),
             "critic_value": masked_mean(network(dialogues)[1][0, :-1], dialogues.alive),
         }
-        return critic, metrics
+        return critic, self.values(critic, reference, dialogues), metrics
 
     def compute_loss(
         self, critic: TurnQVNetwork, target_critic: TurnQVNetwork, replayed: Dialogues, sampled: Dialogues

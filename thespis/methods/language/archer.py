@@ -49,10 +49,10 @@ class ArCHer(LMPolicyGradient):
     group, so that all of them may begin differently (group_size=1)."""
 
     num_replayed_turns: int = eqx.field(static=True, default=0)
-    """Turns of stored dialogues at which the policy draws responses anew, for V and for the actor's steps on a batch.
+    """Turns of stored dialogues at which the policy draws responses anew, for the actor's steps on a batch.
 
-    A multiple of ``minibatch_size``; needs OffPolicyTurnCritic. 0: both learn from the newest dialogues. The authors
-    take three steps on 256 turns.
+    A multiple of ``minibatch_size``; needs OffPolicyTurnCritic. 0: the actor learns from the newest dialogues. The
+    authors take three steps on 256 turns.
     """
 
     name: ClassVar[str] = "archer"
@@ -80,9 +80,7 @@ class ArCHer(LMPolicyGradient):
         if not self.num_replayed_turns:
             return super().judge_turns(state, dialogues, update_index, key)
         assert isinstance(self.critic, OffPolicyTurnCritic)
-        critic, metrics = self.critic.learn(
-            state.critic, dialogues, lambda replay: self.redraw(state, replay, fold(key, "values")), key
-        )
+        critic, _, metrics = self.critic.update(state.critic, state.reference, dialogues, (), update_index, key)
         redrawn = self.redraw(state, critic.replay, fold(key, "turns"))
         advantages = self.critic.turn_advantages(critic, state.reference, redrawn)
         return critic, dataclasses.replace(redrawn, reward=jax.lax.stop_gradient(advantages)), metrics
