@@ -37,7 +37,8 @@ def random_scorer() -> LMWithValueHead:
 @pytest.mark.slow
 def test_process_model_predicts_discounted_success_of_each_response():
     dialogues = make_dialogues([8, 3] * 8, seed=1)
-    process_model, _ = jax.jit(METHOD.fit_process_model)(MODEL, dialogues, KEY)
+    method = dataclasses.replace(METHOD, num_model_steps=300, model_learning_rate=6e-3)
+    process_model, _ = jax.jit(method.fit_process_model)(MODEL, dialogues, KEY)
     success = np.asarray(jax.nn.sigmoid(jax.jit(turn_scores)(process_model, dialogues)))
     succeeds = np.tile([True, False], 8)
     np.testing.assert_allclose(success[0], np.where(succeeds, 0.8, 0.0), atol=0.15)
