@@ -39,7 +39,6 @@ PAPER = Paper(
     parts=(
         "thespis.feedback.process_reward:ProcessReward",
         "thespis.methods.language.reinforce:REINFORCE",
-        "thespis.papers.agentprm.method:AgentPRM",
     ),
     command="thespis train reinforce --env text:maze --model tiny --steps 50000 "
     "--feedback process-reward --set advantage_estimator.discount=0 kl_penalty=ReverseKL",
