@@ -110,6 +110,7 @@ from thespis.papers.acorm.method import ACORM
 from thespis.papers.action_sequence_critic_rl.method import CQN, CQNAS
 from thespis.papers.adversarial_cheap_talk.method import ES
 from thespis.papers.agent_r.envs import UndoTask
+from thespis.papers.agentprm.method import AgentPRM
 from thespis.papers.aro_ddpg.method import ARODDPG
 from thespis.papers.bayesian_joint_policy.method import BayesianNetworkPPO, LinearEdgeDecay
 from thespis.papers.clam.attention_pooling import ContrastiveEncoder
@@ -571,6 +572,26 @@ CASES = {
     ),
     "archer": Case(
         ArCHer(critic=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=1), feed=Episodes(3, num_envs=3), **LM),
+        TextEnv(Maze(size=2, max_turns=3)),
+    ),
+    "archer at replayed turns": Case(
+        ArCHer(
+            critic=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=1),
+            num_replayed_turns=4,
+            feed=Episodes(3, num_envs=3),
+            **LM,
+        ),
+        TextEnv(Maze(size=2, max_turns=3)),
+    ),
+    "agent-prm": Case(
+        AgentPRM(
+            num_model_steps=2,
+            model_batch_size=2,
+            num_policy_steps=2,
+            policy_batch_size=2,
+            feed=Episodes(3, group_size=3, num_envs=3),
+            **OFFLINE_LM,
+        ),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
     "glam": Case(

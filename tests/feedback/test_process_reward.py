@@ -14,6 +14,7 @@ from plain_decoder import features_of
 
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.errors import UserError
+from thespis.feedback import process_reward
 from thespis.feedback.process_reward import (
     ProcessReward,
     ProcessRewardState,
@@ -96,7 +97,9 @@ def monte_carlo_targets(model: ProcessReward, dialogues: Dialogues) -> np.ndarra
     return np.asarray(TARGETS(model, dialogues))
 
 
-TARGETS = jax.jit(lambda model, dialogues: model.monte_carlo_targets(dialogues))
+TARGETS = jax.jit(
+    lambda model, dialogues: process_reward.monte_carlo_targets(dialogues, model.discount, model.max_return)
+)
 
 
 def random_dialogues() -> Dialogues:

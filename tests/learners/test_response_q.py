@@ -20,7 +20,9 @@ from thespis.data.feeds import Episodes
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv
 from thespis.feedback.environment import EnvironmentReward
-from thespis.learners.language.dialogues import SampledDialogues
+from thespis.learners.language.dialogues import SampledDialogues, random_prompts
+from thespis.learners.language.lm_agent import add_value_head
+from thespis.learners.language.lm_policy_gradient import LMPolicyGradientState
 from thespis.learners.language.turn_critic import OffPolicyTurnCritic, TurnQVNetwork
 from thespis.methods.language.archer import ArCHer
 from thespis.papers.sweet_rl.method import SWEET
@@ -133,6 +135,62 @@ def test_a_critic_of_pairs_is_refused_where_dialogues_are_sampled():
     assert apply_settings(SWEET(), ["critic=OffPolicyTurnCritic"]).critic == OffPolicyTurnCritic()
     with pytest.raises(ValueError, match="OffPolicyTurnCritic is no transform of rollouts any more"):
         ArCHer(rollout_transform=OffPolicyTurnCritic())  # pyright: ignore
+
+
+def test_prompts_are_the_beginnings_of_all_turns_alike():
+    alive = jax.device_put(np.array([[1, 1], [0, 1], [0, 0]], bool))
+    dialogues = dataclasses.replace(make_dialogues([3, 8], seed=1), alive=alive)
+    prompts = np.asarray(jax.jit(lambda key: random_prompts(dialogues, 600, key))(KEY))
+    transcript = np.asarray(dialogues.transcript)
+    turns = [(0, 2), (1, 2), (1, 5)]  # row, and length before the response
+    expected = [tuple(transcript[row, :length]) for row, length in turns]
+    drawn = [tuple(prompt[prompt >= 0]) for prompt in prompts]
+    assert set(drawn) == set(expected)
+    assert drawn.count(expected[0]) > 300, "both dialogues have the same prompt"
+    assert drawn.count(expected[2]) == pytest.approx(200, abs=40)
+    assert all((prompt[length:] == -1).all() for prompt in prompts for length in [(prompt >= 0).sum()])
+
+
+def test_replayed_turns_have_new_responses_and_their_advantages():
+    method = ArCHer(critic=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=0), num_replayed_turns=6, minibatch_size=3)
+    critic = method.critic
+    assert isinstance(critic, OffPolicyTurnCritic)
+
+    @jax.jit
+    def judge(dialogues, key):
+        state = LMPolicyGradientState(
+            add_value_head(MODEL, 0), (), DIALOGUE_SPEC, (), (), critic.init_from(MODEL, DIALOGUE_SPEC, KEY)
+        )
+        critic_state, redrawn, _ = method.judge_turns(state, dialogues, jnp.int32(0), key)
+        return (
+            critic_state,
+            redrawn,
+            critic.turn_advantages(critic_state, (), redrawn),
+            redrawn.response_log_probs(MODEL, method.sampler)[0],
+        )
+
+    dialogues = make_dialogues([3, 8], seed=1)
+    state, redrawn, advantages, log_probs = jax.tree.map(np.asarray, judge(dialogues, KEY))
+    assert int(state.num_batches) == 1 and redrawn.responses.shape == (1, 6, 2)
+    stored = np.asarray(dialogues.transcript)
+    for row in range(6):
+        start, response = redrawn.response_starts[0, row], redrawn.responses[0, row]
+        assert any((redrawn.transcript[row, :start] == text[:start]).all() for text in stored)
+        written = response[response >= 0]
+        np.testing.assert_array_equal(redrawn.transcript[row, start : start + len(written)], written)
+        assert start + len(written) == redrawn.response_starts[1, row]
+    np.testing.assert_allclose(redrawn.reward, advantages, rtol=1e-6)
+    assert np.abs(advantages).max() > 0
+    np.testing.assert_allclose(redrawn.log_probs, log_probs, rtol=1e-6)
+    others = jax.tree.map(np.asarray, judge(dialogues, quick_key(5)))[1]
+    assert (others.responses != redrawn.responses).any()
+
+
+def test_replayed_turns_need_a_buffer_and_whole_minibatches():
+    with pytest.raises(ValueError, match="num_replayed_turns=48 is no multiple of minibatch_size=32"):
+        ArCHer(num_replayed_turns=48)
+    with pytest.raises(ValueError, match="num_replayed_turns needs critic=OffPolicyTurnCritic"):
+        ArCHer(num_replayed_turns=64, critic=None)
 
 
 class SlowStart(OffPolicyTurnCritic):

@@ -93,7 +93,7 @@ class ProcessReward(TurnScorer):
         Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
         """
         replay, num_stored = store_latest(state.replay, dialogues, state.num_batches)
-        targets = self.monte_carlo_targets(replay)
+        targets = monte_carlo_targets(replay, self.discount, self.max_return)
 
         def step(carry: Any, tick: Array) -> Any:
             rows_sampled = jax.random.randint(fold(key, "rows", tick), (self.batch_size,), 0, num_stored)
@@ -108,23 +108,27 @@ class ProcessReward(TurnScorer):
         metrics = {"process_loss": losses.mean(), "success": masked_mean(targets, replay.alive)}
         return ProcessRewardState(model, opt_state, replay, state.num_batches + 1), metrics
 
-    def monte_carlo_targets(self, dialogues: Dialogues) -> Float[Array, "time row"]:
-        """Target of each response: the mean success of all dialogues in which it was given in the same state."""
-        reward_share = jnp.where(dialogues.alive, dialogues.reward / self.max_return, 0.0)
 
-        def discounted_sum(later: Array, turn: tuple[Array, Array]) -> tuple[Array, Array]:
-            alive, reward = turn
-            later = jnp.where(alive, reward + self.discount * later, later)
-            return later, later
+def monte_carlo_targets(dialogues: Dialogues, discount: Number, max_return: Number) -> Float[Array, "time row"]:
+    """Target of each response: the mean success of all dialogues in which it was given in the same state.
 
-        _, success = jax.lax.scan(
-            discounted_sum, jnp.zeros(reward_share.shape[1]), (dialogues.alive, reward_share), reverse=True
-        )
-        return shared_prefix_mean(
-            dialogues,
-            dialogues.response_starts[:-1] + dialogues.response_mask.sum(axis=-1),
-            jnp.clip(success, 0.0, 1.0),
-        )
+    Success is the discounted return from the response on, as a share of ``max_return`` in [0, 1].
+    """
+    reward_share = jnp.where(dialogues.alive, dialogues.reward / max_return, 0.0)
+
+    def discounted_sum(later: Array, turn: tuple[Array, Array]) -> tuple[Array, Array]:
+        alive, reward = turn
+        later = jnp.where(alive, reward + discount * later, later)
+        return later, later
+
+    _, success = jax.lax.scan(
+        discounted_sum, jnp.zeros(reward_share.shape[1]), (dialogues.alive, reward_share), reverse=True
+    )
+    return shared_prefix_mean(
+        dialogues,
+        dialogues.response_starts[:-1] + dialogues.response_mask.sum(axis=-1),
+        jnp.clip(success, 0.0, 1.0),
+    )
 
 
 def process_reward_loss(

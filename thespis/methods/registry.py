@@ -71,6 +71,7 @@ FAMILIES = {
     },
     "language": {
         "a-lol": "thespis.papers.a_lol.method:ALoL",
+        "agent-prm": "thespis.papers.agentprm.method:AgentPRM",
         "archer": "thespis.methods.language.archer:ArCHer",
         "critic-control": "thespis.papers.criticcontrol.method:CriticControl",
         "direct-advantage": "thespis.papers.direct_advantage_policy_optimization.method:"

@@ -12,7 +12,7 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from thespis.actors.lm_policy import DialogueSpec, response_features, token_log_probs
 from thespis.core.errors import UserError
@@ -200,6 +200,15 @@ def single_turn_dialogues(
     return Dialogues(
         transcript, starts, responses[None], alive[None], jnp.zeros((1, len(responses))), jnp.zeros_like(alive)
     )
+
+
+def random_prompts(dialogues: Dialogues, num_prompts: int, key: Key[Array, ""]) -> Int[Array, "chosen length"]:
+    """What was said before turns that are drawn at random, with replacement, from all turns of the dialogues."""
+    weights = dialogues.alive.reshape(-1).astype("float32")
+    chosen = jax.random.choice(key, weights.size, (num_prompts,), p=weights / weights.sum())
+    turns, rows = jnp.divmod(chosen, dialogues.alive.shape[1])
+    transcript, starts = dialogues.transcript[rows], dialogues.response_starts[turns, rows]
+    return jnp.where(jnp.arange(transcript.shape[1]) < starts[:, None], transcript, -1)
 
 
 def flatten_turns(x: Array) -> Array:

@@ -196,7 +196,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         if self.recompute_log_probs:
             log_probs = dialogues.response_log_probs(state.model.model, self.sampler)[0]
             dialogues = dataclasses.replace(dialogues, log_probs=jax.lax.stop_gradient(log_probs))
-        critic, dialogues, critic_metrics = self._judge_turns(state, dialogues, batch.update_index, transform_key)
+        critic, dialogues, critic_metrics = self.judge_turns(state, dialogues, batch.update_index, transform_key)
         dialogue_batch = self._dialogue_batch(state, dialogues, group_size)
         optimizer = self.make_optimizer()
 
@@ -239,7 +239,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         )
         return new_state, Report(metrics)
 
-    def _judge_turns(
+    def judge_turns(
         self, state: LMPolicyGradientState, dialogues: SampledDialogues, update_index: Array, key: Key[Array, ""]
     ) -> tuple[PyTree, SampledDialogues, dict[str, Array]]:
         """The critic of turns after an update, dialogues with its advantages as rewards, and its metrics."""

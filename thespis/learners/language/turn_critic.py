@@ -8,8 +8,7 @@ r"""Off-policy critic of whole responses, whose advantages of turns teach the po
 Polyak-averaged; each of two pairs of heads has its own.
 
 Source: Zhou et al. 2024 (ArCHer), section 3 and its code. Differs: :math:`V` learns where the policy has just acted,
-instead of sampling new responses at replayed states; heads are linear, on a decoder initialized from the policy's; the
-policy learns from the newest dialogues, not from replayed states.
+instead of sampling new responses at replayed states; heads are linear, on a decoder initialized from the policy's.
 """
 
 from __future__ import annotations

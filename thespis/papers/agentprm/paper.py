@@ -6,7 +6,7 @@ from thespis.core.records import Citation
 from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import THREE_TURN_SETTINGS
 from thespis.evidence.measures import final_return, learning_curve_auc
-from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.feedback.process_reward import ProcessReward
 from thespis.learners.language.advantage_estimators import LeaveOneOut, NoBaseline, RewardToGo
 from thespis.learners.language.policy_losses import ReverseKL
@@ -76,4 +76,35 @@ PAPER = Paper(
     "again: the targets and the rewards of responses agree with loops over the dialogues. Likely cause: with three "
     "turns and a group to compare with, the outcome reward to go is already informative and unbiased, while the "
     "process model is learned in the same time from 256 stored dialogues, and the policy also exploits its errors.",
+    fidelity=(
+        Fidelity(
+            "policy's step",
+            "online DPO: of two new responses at a state of the rollouts the process reward model prefers one; beta "
+            "0.03",
+            "REINFORCE with process rewards and a KL penalty; the method agent-prm, which is newer than this trial, "
+            "makes the authors' step",
+        ),
+        Fidelity(
+            "iterations",
+            "few and long: rollouts, a new process reward model, and a policy trained on its scores; the reference is "
+            "the "
+            "policy that was rolled out",
+            "both learn after every batch, and the reference is the initial policy; agent-prm has the authors' "
+            "iterations",
+        ),
+        Fidelity("target of a response", "the mean outcome of all rollouts with the same history and response"),
+        Fidelity("loss of the model", "cross-entropy with the targets as soft labels"),
+        Fidelity(
+            "discount",
+            "0.95 to the power of the turn's number, counted from the start, on outcomes of -1 and 1; then mapped to "
+            "[0, 1]",
+            "0.95 per turn from the response to the end, on outcomes of 0 and 1",
+        ),
+        Fidelity(
+            "weight of a pair",
+            "each pair of history and response counts once",
+            "as often as it occurred: among few states the rare ones would dominate",
+        ),
+        Fidelity("rollouts", "16 for each task, at a temperature of 0.3; DPO samples at 0.7", "eight, at 1"),
+    ),
 )

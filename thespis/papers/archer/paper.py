@@ -8,7 +8,7 @@ from thespis.data.feeds import Episodes
 from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import HOUSEHOLD_SETTINGS, PRETRAINED_MODEL
 from thespis.evidence.measures import learning_curve_auc, steps_to_threshold
-from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.learners.language.advantage_estimators import LeaveOneOut, NoBaseline, TrajectoryReturn
 from thespis.learners.language.revisions import RejectionSampling
 from thespis.learners.language.turn_critic import OffPolicyTurnCritic
@@ -76,4 +76,38 @@ PAPER = Paper(
     "encoder. With dialogues of six commands and a pretrained policy that succeeds in half of its attempts, so little "
     "is left to predict that returns of whole dialogues, compared with those from the same initial state, already show "
     "which command was good.",
+    fidelity=(
+        Fidelity(
+            "targets of the critic",
+            "Q: the reward plus the discounted V of the next turn; V: the Q of a new response; two heads of each, "
+            "whose "
+            "targets are Polyak-averaged at a rate of 0.1; discount 0.95",
+        ),
+        Fidelity("advantage", "the smaller Q minus the smaller V, not normalized"),
+        Fidelity(
+            "states at which V learns",
+            "replayed turns, with new responses of the policy",
+            "those of the newest dialogues, so that one pass serves all turns",
+        ),
+        Fidelity(
+            "states at which the actor learns",
+            "replayed turns, with new responses of the policy: three steps on 256 turns after every 128 dialogues (one "
+            "step for Mistral 7B)",
+            "the newest dialogues, one epoch; num_replayed_turns, which is newer than this trial, gives replayed "
+            "turns, "
+            "with responses that are drawn once for all steps on a batch",
+        ),
+        Fidelity(
+            "steps of the critic",
+            "50 on 256 turns after every 128 dialogues (20 for Mistral 7B)",
+            "ten after every 64 dialogues, each on 16 replayed and 16 new dialogues",
+        ),
+        Fidelity("warm-up", "the critic alone for 10 or 20 iterations", "for ten batches"),
+        Fidelity(
+            "critic's network",
+            "RoBERTa reads dialogue and response apart; heads with two hidden layers",
+            "a decoder that begins as the policy reads both at once; linear heads",
+        ),
+        Fidelity("learning rates", "critic 2e-5; actor 1e-5, or 1e-6 for Twenty Questions", "critic 1e-3; actor 1e-4"),
+    ),
 )

@@ -1,0 +1,74 @@
+"""AgentPRM: the process reward model predicts outcomes, and the policy learns what it prefers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_dialogues import DIALOGUE_SPEC, KEY, MODEL, make_dialogues
+
+from thespis.actors.lm_policy import generate_responses
+from thespis.learners.language.dialogues import random_prompts, single_turn_dialogues
+from thespis.learners.language.lm_agent import LMWithValueHead
+from thespis.learners.language.preference_losses import SigmoidLoss
+from thespis.learners.language.turn_scores import turn_scores
+from thespis.papers.agentprm.method import AgentPRM
+
+METHOD = AgentPRM(
+    num_model_steps=60,
+    model_batch_size=8,
+    model_learning_rate=3e-3,
+    num_policy_steps=20,
+    policy_batch_size=16,
+    loss_type=SigmoidLoss(0.3),
+    learning_rate=3e-3,
+    discount=0.8,
+)
+
+
+def random_scorer() -> LMWithValueHead:
+    rng = np.random.default_rng(2)
+    return LMWithValueHead(MODEL, jnp.asarray(10.0 * rng.normal(size=32), "float32"), jnp.zeros(()))
+
+
+@pytest.mark.slow
+def test_process_model_predicts_discounted_success_of_each_response():
+    dialogues = make_dialogues([8, 3] * 8, seed=1)
+    method = dataclasses.replace(METHOD, num_model_steps=300, model_learning_rate=6e-3)
+    process_model, _ = jax.jit(method.fit_process_model)(MODEL, dialogues, KEY)
+    success = np.asarray(jax.nn.sigmoid(jax.jit(turn_scores)(process_model, dialogues)))
+    succeeds = np.tile([True, False], 8)
+    np.testing.assert_allclose(success[0], np.where(succeeds, 0.8, 0.0), atol=0.15)
+    np.testing.assert_allclose(success[1], np.where(succeeds, 1.0, 0.0), atol=0.15)
+
+
+def test_the_first_step_begins_at_the_loss_of_no_preference():
+    method, dialogues = dataclasses.replace(METHOD, num_policy_steps=1), make_dialogues([8, 3])
+    model, metrics = jax.jit(lambda key: method.improve_policy(MODEL, random_scorer(), dialogues, DIALOGUE_SPEC, key))(
+        KEY
+    )
+    assert float(metrics["policy_loss"]) == pytest.approx(np.log(2.0), abs=1e-6), "policy and reference are the same"
+    assert float(metrics["score_margin"]) > 0
+    leaves = zip(jax.tree.leaves(model), jax.tree.leaves(MODEL), strict=True)
+    assert any(np.abs(np.asarray(new) - np.asarray(old)).max() > 1e-4 for new, old in leaves)
+
+
+@pytest.mark.slow
+def test_the_policy_learns_to_say_what_the_process_model_prefers():
+    dialogues, scorer = make_dialogues([8, 3, 5, 6], seed=1), random_scorer()
+
+    @jax.jit
+    def improve(key):
+        return METHOD.improve_policy(MODEL, scorer, dialogues, DIALOGUE_SPEC, key)[0]
+
+    @jax.jit
+    def mean_score(model):
+        prompts = random_prompts(dialogues, 200, KEY)
+        responses = generate_responses(model, METHOD.sampler, DIALOGUE_SPEC, prompts, KEY)
+        return turn_scores(scorer, single_turn_dialogues(prompts, responses, jnp.ones(200, bool))).mean()
+
+    before, after = float(mean_score(MODEL)), float(mean_score(improve(KEY)))
+    assert after > before + 0.3, (before, after)
