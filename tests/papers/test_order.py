@@ -10,12 +10,8 @@ import pytest
 
 from thespis.core.laws.environments import check_environment
 from thespis.envs.text.task import TextEnv
-from thespis.evaluation.run import Run
-from thespis.evidence.benches import collaborative_text
-from thespis.evidence.benches.collaborative_text import BASELINE, LOG, ORDER_ENV, PERFECT_LOG, guessed_share
 from thespis.papers.sweet_rl.envs import ATTRIBUTES, ORDER, Order, guessed_entries
 from thespis.runtime.keys import fold, seed_key
-from thespis.training.data_sources import build_dataset
 
 SPEC: Any = ORDER.spec
 WORDS = SPEC.action_space.vocabulary.words
@@ -106,35 +102,6 @@ def test_guesses_are_first_entries_without_a_question():
     assert guessed_entries(ORDER.task, responses) == (1, 2)
     assert guessed_entries(ORDER.task, np.concatenate([responses, tokens("size", "<end>")[None]])) == (1, 2)
     assert guessed_entries(ORDER.task, np.full((2, 2), -1)) == (0, 0)
-
-
-def test_guessed_share_counts_entries_of_all_dialogues_of_a_seed(monkeypatch):
-    class FixedRun(Run):
-        method, states, config = None, None, {"seeds": [3, 4], "env": ORDER_ENV}
-
-        def __init__(self):
-            pass
-
-    def episode(*words):
-        return type("Episode", (), {"action": np.stack([tokens(word, "<end>") for word in words])})
-
-    def play(run, env, num_episodes, mode, stream, num_kept):
-        assert num_episodes == num_kept == 2
-        guess, known, silent = episode("red", "oval"), episode("colour", "red"), episode("colour")
-        return type("Result", (), {"episodes": [[guess, known], [silent, silent]]})
-
-    monkeypatch.setattr(collaborative_text, "play_in", play)
-    np.testing.assert_allclose(guessed_share(2).compute(FixedRun()), [2 / 3, 0.0])
-    assert not guessed_share().larger_is_better
-
-
-def test_both_logs_are_about_the_same_orders():
-    wanted = []
-    for log in (LOG, PERFECT_LOG):
-        steps = build_dataset(log["data"], ORDER_ENV, BASELINE).steps
-        wanted.append(np.asarray(steps.privileged)[np.asarray(steps.is_first)][:, :3])
-    np.testing.assert_array_equal(*wanted)
-    assert len(wanted[0]) == 2048
 
 
 def test_order_follows_the_laws_of_environments():

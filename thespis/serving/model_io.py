@@ -27,6 +27,7 @@ from thespis.language.engine import GenerationConfig
 from thespis.language.local_engine import LocalEngine, load_engine
 from thespis.language.templating import TemplateFormatter
 from thespis.language.tokenizer import word_tokenizer
+from thespis.nets.decoder import Decoder
 from thespis.runtime.cache import cache_path, write_once
 from thespis.training.method_setup import HasReferenceModel, LMFeedback, LMMethod
 
@@ -77,7 +78,7 @@ def export_checkpoint(run: Run, out: Path | str, seed: int | None = None, *, ada
             raise UserError(f"{out} is not empty: choose another directory")
         if adapters_only:
             base = run.method.model_init.name_or_path  # pyright: ignore
-            save_adapters(_lm_policy(run, seed).model, out, base if is_gguf(base) or Path(base).is_dir() else "")
+            save_adapters(_decoder(_lm_policy(run, seed)), out, base if is_gguf(base) or Path(base).is_dir() else "")
             return out
         engine = engine_from_run(run, seed)[0]
         hf_weights.save_pretrained(engine.model, out, max_length=engine.max_length)
@@ -112,7 +113,7 @@ def engine_from_run(
     """
     policy = _lm_policy(run, seed)
     vocabulary = run.spec.action_space.vocabulary  # pyright: ignore
-    model = jax.tree.map(lambda x: jnp.asarray(x, dtype), merge_adapters(policy.model))
+    model = jax.tree.map(lambda x: jnp.asarray(x, dtype), merge_adapters(_decoder(policy)))
     model = dataclasses.replace(model, compute_dtype=dtype)
     config = GenerationConfig(float(policy.sampler.temperature), max_tokens=policy.dialogue_spec.max_response_tokens)
     if vocabulary.tokenizer_dir:
@@ -144,6 +145,12 @@ def _lm_policy(run: Run, seed: int | None) -> LMPolicy:
     return policy
 
 
+def _decoder(policy: LMPolicy) -> Decoder:
+    """The model of a run's policy; several models generate together only to collect, in ``Mode.EXPLORE``."""
+    assert isinstance(policy.model, Decoder)
+    return policy.model
+
+
 def resolve_initial_model(method: Any) -> Any:
     """The method, or the feedback with a language model; if its model or reference is a run, that is a checkpoint now.
 
@@ -155,7 +162,8 @@ def resolve_initial_model(method: Any) -> Any:
         model = str(cached_checkpoint(method.model_init.name_or_path))
         method = dataclasses.replace(method, model=model)  # pyright: ignore[reportArgumentType]
     if isinstance(method, HasReferenceModel) and method.reference_model:
-        method = dataclasses.replace(method, reference_model=str(cached_checkpoint(method.reference_model)))
+        reference = str(cached_checkpoint(method.reference_model))
+        method = dataclasses.replace(method, reference_model=reference)  # pyright: ignore[reportArgumentType]
     return method
 
 
@@ -169,7 +177,7 @@ def cached_checkpoint(source: Path | str) -> Path:
         return path
     run = load(path)
     digest = hashlib.sha256(run.spec.name.encode())
-    for leaf in jax.tree.leaves(merge_adapters(_lm_policy(run, None).model)):
+    for leaf in jax.tree.leaves(merge_adapters(_decoder(_lm_policy(run, None)))):
         digest.update(np.asarray(leaf).tobytes())
     cached = cache_path("runs", digest.hexdigest()[:16])
     write_once(cached, lambda directory: export_checkpoint(run, directory))
