@@ -38,8 +38,8 @@ def adjusted_rand(labels: Int[Array, " n"], classes: Int[Array, " n"]) -> Float[
 def role_agreement(num_games: int = 200) -> Measure:
     """Adjusted Rand index of role clusters and trades at the last step of greedy games, as a share of exact beliefs'.
 
-    For the environment of hidden trades, and methods whose agents have roles. There are as many clusters as trades;
-    beliefs are clustered in the same way in the same positions.
+    For the environment of hidden trades; 0, as by chance, for methods whose agents have no roles. There are as many
+    clusters as trades; beliefs are clustered in the same way in the same positions.
     """
 
     def shares(run: Run) -> Float[np.ndarray, " seed"]:
@@ -58,13 +58,15 @@ def role_agreement(num_games: int = 200) -> Measure:
             def tick(carry: tuple[Any, Any, Any], time: Array) -> tuple[tuple[Any, Any, Any], Array]:
                 state, view, memory = carry
                 seen = network.body_input({"own": view.observation[GROUP], "which": indices})
-                roles = jax.vmap(jax.vmap(network.body))(memory[GROUP], seen)[0]["role"]
+                features = jax.vmap(jax.vmap(network.body))(memory[GROUP], seen)[0]
                 compare = jax.vmap(adjusted_rand)
-                agreements = [compare(cluster(x), state.trades) for x in (roles, jax.vmap(env.beliefs)(state))]
+                believed = compare(cluster(jax.vmap(env.beliefs)(state)), state.trades)
+                has_roles = isinstance(features, dict)
+                own = compare(cluster(features["role"]), state.trades) if has_roles else jnp.zeros(num_games)
                 action, memory, _ = method.act(policy, memory, view, fold(key, "act", time))
                 keys = jax.random.split(fold(key, "round", time), num_games)
                 state, step = jax.vmap(env.step)(state, action, keys)
-                return (state, step.view, memory), jnp.stack(agreements).mean(axis=1)
+                return (state, step.view, memory), jnp.stack([own, believed]).mean(axis=1)
 
             state, step = jax.vmap(lambda key: env.reset((), key))(jax.random.split(fold(key, "games"), num_games))
             carry = state, step.view, method.init_memory(policy, num_games)
