@@ -46,13 +46,14 @@ PAPER = Paper(
         context=(Comparison("ACORM", "QMIX", final_return()),),
         looks=DEFAULT_LOOKS,
     ),
-    remarks="On six tuning seeds ACORM had four trials (learning rate 1e-3, 3e-3, discount 0.8, 0.9, the contrast "
-    "at every fifth or 200th update, with and without pretraining), QMIX three. Agreement of roles and trades is the "
-    "adjusted Rand index, 0 by chance and 1 for equal partitions. Contradicted: ACORM learns more slowly, by two "
-    "standard deviations of seeds in the area under the curve; at the end both play about equally well (undecided). Its "
-    "roles are those of the trades to more than half of what exact beliefs allow, so the part does what it says, and QMIX's "
-    "recurrent agents find out by themselves what each is good at. The state shows the trades to both mixers, so attention "
-    "to roles has nothing to add there. Networks are small and runs short; StarCraft was not tried.",
+    remarks="On six tuning seeds ACORM had four trials (learning rate 1e-3, 3e-3, discount 0.8, 0.9, the contrast at "
+    "every fifth or 200th update, with and without pretraining), QMIX three. Agreement of roles and trades is the"
+    " adjusted Rand index, 0 by chance and 1 for equal partitions. Contradicted: ACORM learns more slowly, by two"
+    " standard deviations of seeds in the area under the curve; at the end both play about equally well "
+    "(undecided). Its roles are those of the trades to more than half of what exact beliefs allow, so the part "
+    "does what it says, and QMIX's recurrent agents find out by themselves what each is good at. The state shows "
+    "the trades to both mixers, so attention to roles has nothing to add there. Networks are small and runs "
+    "short; StarCraft was not tried.",
     fidelity=(
         Fidelity(
             "agents' networks",
