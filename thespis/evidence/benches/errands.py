@@ -64,7 +64,7 @@ def undone_share(num_episodes: int = 100) -> Measure:
 RETURN = final_return()
 BASELINE = SFT(**MODEL, learning_rate=3e-4, feed=LoggedEpisodes(batch_size=16))
 """Maximum likelihood of the expert's dialogues."""
-_COPY = dataclasses.replace(BASELINE, learning_rate=3.0003e-4)
+_COPY = dataclasses.replace(BASELINE, feed=LoggedEpisodes(batch_size=17))
 _MANY = dataclasses.replace(BASELINE, learning_rate=3e-3)
 
 IMITATION_ARM = Arm("imitation", BASELINE, demonstrations(NUM_DEMONSTRATIONS))
