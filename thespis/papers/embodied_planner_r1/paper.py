@@ -57,6 +57,7 @@ PAPER = Paper(
     "num_pretrain_steps=2000 learning_rate=3e-4 expert_env=thespis.evidence.benches.errands:EXPERT_ERRANDS",
     miniature=BENCH.trial(
         arms=(Arm("groups", _GROUPS, steps=_NUM_UPDATES * _NUM_DIALOGUES * NUM_TURNS), IMITATION_ARM),
+        first_seed=40,
         headline=Comparison("groups", "imitation", RETURN),
         mechanisms=(Comparison("groups", "imitation", unseen_errands_return()),),
         context=(
