@@ -38,7 +38,17 @@ _TABLE = {
     "thespis.curricula.level_scores:LevelScore": "MaxMonteCarlo PositiveValueLoss",
     "thespis.feedback.preference_queries:Labeller": """
         SyntheticTeacher
+        thespis.feedback.labellers:CyclicTeacher
+        thespis.feedback.labellers:RegretTeacher
+        thespis.feedback.labellers:UserTypes
         thespis.feedback.preference_labels:RecordedLabels
+    """,
+    "thespis.feedback.labellers:StateValue": "",
+    "thespis.feedback.win_rate:PairJudge": """
+        ChoiceJudge
+        RewardJudge
+        thespis.feedback.writing_judges:QualitiesJudge
+        thespis.feedback.writing_judges:WritingJudge
     """,
     "thespis.feedback.preference_queries:QuerySelection": "UniformQueries DisagreementQueries",
     "thespis.data.hindsight:GoalStrategy": "HindsightFuture HindsightFinal",
@@ -66,7 +76,7 @@ _TABLE = {
         "ReverseKLLink ForwardKLLink JensenShannonLink AlphaLink"
     ),
     "thespis.learners.language.preference_losses:PreferenceLoss": (
-        "SigmoidLoss IPOLoss HingeLoss RobustLoss EXOLoss SPPOLoss RegressionLoss SimPOLoss ORPOLoss CPLLoss"
+        "SigmoidLoss IPOLoss HingeLoss RobustLoss EXOLoss SPPOLoss RegressionLoss NashMDLoss SimPOLoss ORPOLoss CPLLoss"
     ),
     "thespis.learners.language.response_critics:PathConsistencyCritic": "SoftValueCritic",
     "thespis.learners.language.response_critics:ResponseCritic": "NoCritic",

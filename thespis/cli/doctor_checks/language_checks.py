@@ -26,6 +26,7 @@ from thespis.feedback.environment import EnvironmentReward
 from thespis.language import hf_weights
 from thespis.learners.language.advantage_estimators import LeaveOneOut, RewardToGo
 from thespis.learners.language.implicit_reward import ImplicitReward
+from thespis.learners.language.preference_losses import SigmoidLoss
 from thespis.learners.language.response_critics import ReferenceCritic, SoftValueCritic, SuccessCritic
 from thespis.learners.off_policy.temperature import FixedTemperature
 from thespis.methods.language.archer import ArCHer
@@ -43,6 +44,7 @@ from thespis.methods.language.spin import SPIN
 from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 from thespis.papers.a_lol.method import ALoL
+from thespis.papers.agentprm.method import AgentPRM
 from thespis.papers.criticcontrol.method import CriticControl
 from thespis.papers.direct_advantage_policy_optimization.method import DirectAdvantagePolicyOptimization
 from thespis.papers.oreo.method import OREO
@@ -103,6 +105,7 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
     ]
     checks += [(f"{method.name} on echo", lambda method=method: _check_offline(method)) for method in offline_methods]
     checks.append((f"{RM.name} on echo", _check_reward_model))
+    checks.append((f"{AgentPRM.name} on echo", _check_agent_prm))
     return [*checks, (f"{CriticControl.name} on reviews", _check_critic_control)]
 
 
@@ -157,6 +160,19 @@ def _check_online(
     return _describe_accuracy(
         method, float(metric_sums.return_sum[0]) / float(metric_sums.num_episodes[0]) / _NUM_TURNS, min_accuracy
     )
+
+
+def _check_agent_prm() -> str:
+    """Train on own rollouts, from a model that was fine-tuned on noisy demonstrations: it needs some successes."""
+    env = TextEnv(Echo(max_turns=_NUM_TURNS))
+    noisy = demonstration_dataset(TextEnv(Echo(_NUM_TURNS, 0.5)), _NUM_DEMONSTRATIONS).steps
+    small: dict[str, Any] = {"learning_rate": 1e-3, "model_learning_rate": 3e-3, "loss_type": SigmoidLoss(3.0)}
+    small |= {"num_model_steps": 200, "model_batch_size": 64, "num_policy_steps": 10, "policy_batch_size": 64}
+    with tempfile.TemporaryDirectory() as directory:
+        _save_reference(directory, env, noisy)
+        feed = Episodes(_NUM_TURNS, group_size=8, num_envs=64)
+        method = AgentPRM(model=directory, feed=feed, **small)
+        return _check_online(method, num_blocks=2 * _NUM_EVAL_BLOCKS, min_accuracy=_MIN_ACCURACY_OF_A_CRITIC)
 
 
 def _check_reward_model() -> str:
