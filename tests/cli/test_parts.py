@@ -27,7 +27,9 @@ from thespis.curricula.opponent_pool import OpponentPool, PFSPOpponent
 from thespis.envs.registry import resolve_env
 from thespis.feedback.count_bonus import CountBonus
 from thespis.feedback.environment import EnvironmentReward
+from thespis.feedback.labellers import StateValue
 from thespis.feedback.preference_queries import Labeller, QuerySelection
+from thespis.feedback.win_rate import PairJudge
 from thespis.learners.language.nft import PromptWeight
 from thespis.learners.language.response_critics import ResponseCritic
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
@@ -323,6 +325,8 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
         path(PromptWeight),
         path(Labeller),
         path(QuerySelection),
+        path(StateValue),
+        path(PairJudge),
     }
     assert set(SLOTS) - filled == others
     nft = ["objective=NegativeAwareLoss", "objective.weighting=own_slots:OwnPromptWeight"]

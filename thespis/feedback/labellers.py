@@ -27,6 +27,14 @@ class StateValue(eqx.Module):
         """The value of one observation: the discounted sum of rewards from there on."""
 
 
+class ZeroValue(StateValue):
+    """Value 0 of all states: a segment's regret is then minus the sum of its rewards but the last."""
+
+    def __call__(self, observation: PyTree) -> Float[Array, ""]:
+        """Zero."""
+        return jnp.zeros(())
+
+
 class RegretTeacher(Labeller):
     r"""Teacher that compares segments by regret: how much of what was possible a segment lost.
 
@@ -39,17 +47,12 @@ class RegretTeacher(Labeller):
     last step counts only if the episode ended with it, as the state that it leads to is not part of a segment.
     """
 
-    value: StateValue | None = None
-    """The optimal value of a state: your own module:Class; it has to be given."""
+    value: StateValue = ZeroValue()
+    """The optimal value of a state: your own module:Class; with ZeroValue only rewards count."""
     discount: Number = eqx.field(default=1.0, metadata=in_range(FRACTION))
     """Discount of the values and of the segment's rewards."""
     beta: Number = eqx.field(default=math.inf, metadata=in_range(AT_LEAST_0))
     """Rationality: 0 answers at random, inf without noise. Per unit of regret."""
-
-    def __check_init__(self):
-        """Raise ``ValueError`` without a value."""
-        if self.value is None:
-            raise ValueError("whose regret? give the optimal values: feedback.labeller.value=module:Class")
 
     def answer(self, queries: Queries, key: Key[Array, ""]) -> Answers:
         """Labels of the teacher: 0, 1/2 or 1."""
@@ -58,9 +61,8 @@ class RegretTeacher(Labeller):
 
     def regrets(self, queries: Queries) -> Float[Array, "pair 2"]:
         """The regret of each segment."""
-        assert self.value is not None
-        mask, value = queries.segments.mask, self.value
-        values = jax.vmap(jax.vmap(jax.vmap(value)))(queries.segments.observation)
+        mask = queries.segments.mask
+        values = jax.vmap(jax.vmap(jax.vmap(self.value)))(queries.segments.observation)
         length = mask.shape[-1]
         count = mask.sum(axis=-1)
         is_cut = count < length  # the episode ended within the segment
