@@ -82,7 +82,8 @@ class OnlineDPO(LMOffline):
         """The decoder as policy; to collect, with the opponent in every second row."""
         model = state.model
         if mode is Mode.EXPLORE and self.opponent_weight is not None:
-            model = GeometricMixture(state.model, state.reference, self.opponent_weight, alternates=True)
+            weight = jnp.asarray(self.opponent_weight, "float32")
+            model = GeometricMixture(state.model, state.reference, weight, alternates=True)
         return LMPolicy(model, self.sampler, state.dialogue_spec, mode)
 
     def compute_loss(self, model: Decoder, batch: OfflineBatch) -> tuple[Float[Array, ""], dict[str, Array]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from thespis.critics.role_encoding import AttentionMixer, RoleUtility
 from thespis.evidence.benches.hidden_trades import BASELINE, BENCH, MIXER, SETTINGS
 from thespis.evidence.claims import MinimumScore
@@ -13,11 +15,12 @@ from thespis.learners.multi_agent.role_contrast import RoleContrast
 from thespis.papers.acorm.method import ACORM
 from thespis.papers.acorm.role_agreement import role_agreement
 
+_SETTINGS: dict[str, Any] = SETTINGS | {"discount": 0.9}
 _ACORM = ACORM(
     mixer=AttentionMixer(MIXER, query_size=4, num_heads=2, attention_size=16, output_size=4),
     utility_network=RoleUtility(role_size=32, embedding_size=16, index_visible=False),
     auxiliary_loss=RoleContrast(update_interval=5),
-    **SETTINGS | {"discount": 0.9},
+    **_SETTINGS,
 )
 
 PAPER = Paper(
