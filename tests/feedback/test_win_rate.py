@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from thespis.core.errors import UserError
+from thespis.data.feeds import Episodes
 from thespis.envs.text.choice import Choice
 from thespis.envs.text.task import TextEnv
 from thespis.envs.text.writing import READERS, Writing
 from thespis.feedback.win_rate import ChoiceJudge, RewardJudge, WinRate
 from thespis.feedback.writing_judges import QualitiesJudge, WritingJudge
 from thespis.learners.language.dialogues import single_turn_dialogues
+from thespis.methods.language.grpo import GRPO
 from thespis.training.run_config import make_feedback
 
 CHOICE = Choice(num_words=4, table_seed=3)
@@ -82,6 +84,15 @@ def test_drawn_labels_are_consistent_and_have_the_probabilities_of_the_judge():
 def test_incomplete_groups_are_refused():
     with pytest.raises(UserError, match=r"groups of feedback\.group_size=4"):
         WinRate(ChoiceJudge(CHOICE), 4).score_turns((), choices(["a"] * 6), jax.random.key(0))
+
+
+def test_groups_of_the_method_must_consist_of_groups_to_compare():
+    settings = {"model": "blank", "num_layers": 1, "hidden_size": 32}
+    feedback = WinRate(ChoiceJudge(CHOICE), 4)
+    assert feedback.for_method(GRPO(feed=Episodes(1, group_size=8, num_envs=8), **settings)) == feedback
+    for feed in (Episodes(1, group_size=2, num_envs=8), Episodes(1, group_size=6, num_envs=12)):
+        with pytest.raises(UserError, match="must be a multiple of it"):
+            feedback.for_method(GRPO(feed=feed, **settings))
 
 
 def test_it_is_made_by_name_and_reads_the_environments_returns():

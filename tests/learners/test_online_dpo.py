@@ -11,7 +11,6 @@ import pytest
 
 import thespis
 from thespis.core.contracts import Mode
-from thespis.core.errors import UserError
 from thespis.core.records import Batch, View
 from thespis.data.feeds import Episodes
 from thespis.envs.text.choice import Choice
@@ -216,7 +215,7 @@ def test_nash_md_stays_near_the_equilibrium_that_online_dpo_leaves(tmp_path):
 
 
 def test_pairs_need_even_groups():
-    with pytest.raises(UserError, match="even number"):
-        OnlineDPO(feed=Episodes(group_size=3), **SMALL).init(ENV.spec, seed_key(0))
+    with pytest.raises(ValueError, match="even number"):
+        OnlineDPO(feed=Episodes(group_size=3))
     with pytest.raises(ValueError, match="must be adjacent"):
         OnlineDPO(opponent_weight=0.5, pairs="extremes")

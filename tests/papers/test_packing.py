@@ -11,11 +11,11 @@ import pytest
 
 from thespis.core.laws.environments import check_environment
 from thespis.envs.text.task import TextEnv
-from thespis.papers.sac_glam.envs import PACKING, THINGS, Packing, PackingState
+from thespis.papers.sac_glam.envs import PACKING, THINGS, PackingState, PackingTask
 from thespis.runtime.keys import seed_key
 from thespis.training import demonstrations
 
-ENV = TextEnv(Packing(num_things=3, size=2))
+ENV = TextEnv(PackingTask(num_things=3, size=2))
 WORDS = ENV.spec.action_space.vocabulary.words
 CHOICES = THINGS[:3]
 GOALS = [set(things) for size in (1, 2) for things in itertools.combinations(CHOICES, size)]
@@ -63,7 +63,7 @@ def start(goal):
     return type(dialogue)(state, transcript, dialogue.turn)
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=" ".join)
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: " ".join(sorted(goal)))
 def test_packing_matches_plain_python(goal):
     responses = [["tent", "<end>"], ["rope", "<end>"], ["lamp", "<end>"], ["rope", "lamp"], ["want", "<end>"]]
     rewards = set()
@@ -100,14 +100,14 @@ def test_relabeled_transcripts_match_those_played_with_the_new_goal():
 
 
 def test_goals_are_uniform():
-    states, _ = jax.vmap(Packing().init)(jax.random.split(seed_key(0), 8_200))
+    states, _ = jax.vmap(PackingTask().init)(jax.random.split(seed_key(0), 8_200))
     sets, counts = np.unique(np.asarray(states.goal), axis=0, return_counts=True)
     assert sets.shape == (41, 6) and abs(counts / 200 - 1).max() < 0.3
 
 
 @pytest.mark.parametrize(("noise", "low", "high"), [(0.0, 1.0, 1.0), (1.0, 0.04, 0.08)])
 def test_success_rates_of_demonstrators(noise, low, high):
-    env = TextEnv(Packing(demonstrator_noise=noise))
+    env = TextEnv(PackingTask(demonstrator_noise=noise))
     rewards = np.asarray(demonstrations.sample_demonstrations(env, 2_000)[3])
     assert low <= rewards.sum(axis=0).mean() <= high
 

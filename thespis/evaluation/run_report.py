@@ -14,7 +14,7 @@ from thespis.evaluation.calibration import Calibration, calibrate
 from thespis.evaluation.comparison import GroupSummary
 from thespis.evaluation.figure_style import inline_svg
 from thespis.evaluation.learning_curve import LearningCurve, in_readable_units
-from thespis.evaluation.over_optimization import LEARNED, TRUE, find_over_optimization
+from thespis.evaluation.over_optimization import LEARNED, TRUE, OverOptimization, find_over_optimization
 from thespis.evaluation.run_view import RunView
 
 _MAX_METRIC_CHARTS = 24
@@ -29,18 +29,18 @@ def run_title(run: RunView) -> str:
 
 def render_run(run: RunView, number: int = 0) -> str:
     """All sections about one run, as HTML; ``number`` tells it from others on the same page."""
-    fitted = _fit_calibration(run)
+    fitted, reward = _fit_calibration(run), find_over_optimization(run.metrics)
     return "".join(
         [
             html_page.heading(run_title(run)),
             html_page.paragraph(_run_facts(run), "sub"),
-            _verdict_box(run, fitted),
+            _verdict_box(run, fitted, reward),
             html_page.section("Learning", _learning_curve_figure(run, number)),
             html_page.section("Final play", _final_section(run), _film_figure(run)),
             html_page.section("Held-out data", _held_out_section(run)),
             html_page.section("Conversations", conversation.conversations_html(run.conversations)),
             html_page.section("Critic calibration", _calibration_section(run, fitted)),
-            html_page.section("Learned reward", _learned_reward_section(run)),
+            html_page.section("Learned reward", _learned_reward_section(run, reward)),
             html_page.section("Metrics", _metric_charts(run)),
             html_page.section("Time", _timing_section(run)),
             html_page.section("Settings", *run_details.settings_html(run)),
@@ -67,7 +67,7 @@ def _run_facts(run: RunView) -> str:
     return " · ".join(fact for fact in facts if fact)
 
 
-def _verdict_box(run: RunView, calibration: Calibration | None) -> str:
+def _verdict_box(run: RunView, calibration: Calibration | None, reward: OverOptimization | None) -> str:
     if run.final is None and run.config.get("loop") == "logged" and run.step >= run.config.get("steps", math.inf):
         text = f"Finished: {run.step:,} updates per seed"
         if run.held_out:
@@ -87,7 +87,6 @@ def _verdict_box(run: RunView, calibration: Calibration | None) -> str:
         text = f"Stopped after {run.final['step']:,} of {run.config['steps']:,} steps. {text}"
     if calibration is not None and calibration.is_overestimating:
         text += " The critic over-estimates (see below)."
-    reward = find_over_optimization(run.metrics)
     if reward is not None and reward.is_over_optimized:
         text += " The learned reward is over-optimized (see below)."
     return html_page.verdict_box([text])
@@ -250,9 +249,8 @@ def _calibration_section(run: RunView, calibration: Calibration | None) -> str:
     return verdict + html_page.box("columns", html_page.figure(svg, note=note), html_page.box("", facts))
 
 
-def _learned_reward_section(run: RunView) -> str:
+def _learned_reward_section(run: RunView, reward: OverOptimization | None) -> str:
     """The learned reward of a frozen feedback beside the environment's return."""
-    reward = find_over_optimization(run.metrics)
     if reward is None:
         return ""
     names = {LEARNED: "learned reward of a step", TRUE: "the environment's return of an episode"}

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.records import Number
-from thespis.feedback.preference_queries import Answers, Labeller, Queries, SyntheticTeacher
+from thespis.feedback.preference_queries import Answers, Labeller, Queries, SyntheticTeacher, bradley_terry_answers
 from thespis.runs.ranges import AT_LEAST_0, FRACTION, POSITIVE, in_range
 from thespis.runtime.keys import fold, indexed_keys
 
@@ -56,8 +56,8 @@ class RegretTeacher(Labeller):
 
     def answer(self, queries: Queries, key: Key[Array, ""]) -> Answers:
         """Labels of the teacher: 0, 1/2 or 1."""
-        margin = -(self.regrets(queries)[:, 0] - self.regrets(queries)[:, 1])
-        return bradley_terry_answers(margin, self.beta, key)
+        regrets = self.regrets(queries)
+        return bradley_terry_answers(regrets[:, 1] - regrets[:, 0], self.beta, key)
 
     def regrets(self, queries: Queries) -> Float[Array, "pair 2"]:
         """The regret of each segment."""
@@ -118,13 +118,3 @@ class UserTypes(Labeller):
             jnp.stack([answer.is_labelled for answer in answers])[user, rows],
             user,
         )
-
-
-def bradley_terry_answers(margin: Float[Array, " pair"], beta: Number, key: Key[Array, ""]) -> Answers:
-    """Labels drawn with the probability ``sigmoid(beta * margin)``; with ``beta=inf`` the sign decides, 0 is a tie."""
-    noiseless = jnp.isinf(beta)
-    scaled = jnp.where(noiseless, 0.0, jnp.where(noiseless, 0.0, beta) * margin)
-    probability = jnp.where(noiseless, margin > 0, jax.nn.sigmoid(scaled))
-    is_first = jax.random.uniform(fold(key, "preference"), margin.shape) < probability
-    label = jnp.where(noiseless & (margin == 0), 0.5, is_first.astype("float32"))
-    return Answers(label, jnp.ones(margin.shape, bool))

@@ -63,6 +63,14 @@ class Answers(eqx.Module):
     user: Int[Array, " pair"] | None = None
     """Index of the user who answered; ``None``: there is one user, 0."""
 
+    def with_user(self) -> Answers:
+        """The answers with an index of the user also where there is one user."""
+        return (
+            self
+            if self.user is not None
+            else Answers(self.label, self.is_labelled, jnp.zeros(self.label.shape, "int32"))
+        )
+
 
 class Labeller(eqx.Module):
     """Slot: who compares segments. ``asks``: whether queries are made during a run."""
@@ -99,16 +107,22 @@ class SyntheticTeacher(Labeller):
         """The teacher's labels: 0, 1/2 or 1."""
         returns = queries.returns
         margin = returns[:, 0] - returns[:, 1]
-        is_tie = jnp.abs(margin) < self.equal_threshold
-        noiseless = jnp.isinf(self.beta)
-        is_tie |= noiseless & (margin == 0)
-        probability = jnp.where(noiseless, margin > 0, jax.nn.sigmoid(self.beta * margin))
-        first_is_better = jax.random.uniform(fold(key, "preference"), margin.shape) < probability
+        label = bradley_terry_answers(margin, self.beta, key).label
         is_mistaken = jax.random.uniform(fold(key, "mistake"), margin.shape) < self.error_prob
-        label = jnp.where(is_tie, 0.5, (first_is_better ^ is_mistaken).astype("float32"))
+        label = jnp.where(is_mistaken, 1.0 - label, label)  # a tie stays a tie
+        label = jnp.where(jnp.abs(margin) < self.equal_threshold, 0.5, label)
         if self.skip_threshold is None:
             return Answers(label, jnp.ones(margin.shape, bool))
         return Answers(label, jnp.max(returns, axis=1) >= self.skip_threshold)
+
+
+def bradley_terry_answers(margin: Float[Array, " pair"], beta: Number, key: Key[Array, ""]) -> Answers:
+    """Labels drawn with the probability ``sigmoid(beta * margin)``; with ``beta=inf`` the sign decides, 0 is a tie."""
+    noiseless = jnp.isinf(beta)
+    probability = jnp.where(noiseless, margin > 0, jax.nn.sigmoid(beta * margin))
+    first_is_better = jax.random.uniform(fold(key, "preference"), margin.shape) < probability
+    label = jnp.where(noiseless & (margin == 0), 0.5, first_is_better.astype("float32"))
+    return Answers(label, jnp.ones(margin.shape, bool))
 
 
 class QuerySelection(eqx.Module):
@@ -182,7 +196,7 @@ class Comparisons(eqx.Module):
         return Comparisons(
             write(self.segments, segments),
             write(self.label, answers.label),
-            write(self.user, jnp.zeros_like(place) if answers.user is None else answers.user),
+            write(self.user, answers.with_user().user),
             write(self.round, jnp.broadcast_to(round_index, place.shape)),
             self.num_stored + jnp.sum(is_new, dtype="int32"),
             self.num_asked + jnp.sum(is_asked, dtype="int32"),

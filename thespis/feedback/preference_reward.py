@@ -229,10 +229,10 @@ class PreferenceReward(eqx.Module):
             preferences = jax.nn.sigmoid(sums[:, :, 0] - sums[:, :, 1])
             chosen = pairs[self.selection.select(preferences, count, fold(key, "selection"))]
             queries = Queries(segments.take(chosen), rewards[chosen])
-            return chosen, _with_user(self.labeller.answer(queries, fold(key, "labels")))
+            return chosen, self.labeller.answer(queries, fold(key, "labels")).with_user()
 
         def skip() -> tuple[Array, Answers]:
-            return jnp.zeros((count, 2), "int32"), _with_user(Answers(jnp.zeros(count), jnp.zeros(count, bool)))
+            return jnp.zeros((count, 2), "int32"), Answers(jnp.zeros(count), jnp.zeros(count, bool)).with_user()
 
         pairs, answers = jax.lax.cond(is_round, ask, skip)
         is_asked = is_round & (jnp.arange(count) < self.max_comparisons - state.comparisons.num_asked)
@@ -315,13 +315,6 @@ class PreferenceReward(eqx.Module):
         shape = jax.tree.leaves(action)[0].shape[:num_axes]
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[num_axes:]), (observation, action))
         return jax.vmap(reward)(*flat).reshape(shape)
-
-
-def _with_user(answers: Answers) -> Answers:
-    """Answers that say who gave them; user 0 where they do not."""
-    if answers.user is not None:
-        return answers
-    return dataclasses.replace(answers, user=jnp.zeros(answers.label.shape, "int32"))
 
 
 def masked_correlation(x: Float[Array, "*axes"], y: Float[Array, "*axes"], mask: Array) -> Float[Array, ""]:

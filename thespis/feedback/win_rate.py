@@ -16,8 +16,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from thespis.core.contracts import Method
 from thespis.core.errors import UserError
 from thespis.core.records import Citation, Number
+from thespis.data.feeds import Episodes
 from thespis.envs.text.choice import Choice
 from thespis.feedback.text_feedback import TextFeedback
 from thespis.learners.language.dialogues import Dialogues
@@ -83,6 +85,21 @@ class WinRate(TextFeedback):
             "arXiv:2401.04056",
         ),
     )
+
+    def for_method(self, method: Method) -> WinRate:
+        """The same feedback.
+
+        Raises:
+            UserError: for a method whose groups do not consist of groups to compare: others begin differently.
+        """
+        feed = method.feed
+        size = feed.group_size if isinstance(feed, Episodes) else 1
+        if size % self.group_size:
+            raise UserError(
+                f"{method.name} samples groups of {size} dialogues that begin alike, and feedback.group_size="
+                f"{self.group_size} are compared: feed.group_size must be a multiple of it"
+            )
+        return self
 
     def score_turns(self, state: tuple[()], dialogues: Dialogues, key: Key[Array, ""]) -> Float[Array, "time row"]:
         """The win rate of each dialogue at its last response; 0 at all others.

@@ -170,7 +170,7 @@ class GeneratingModel(Protocol):
         ...
 
     def init_cache(self, num_rows: int, num_slots: int) -> KVCache:
-        """An empty cache."""
+        """An empty cache for ``num_rows`` texts with ``num_slots`` slots for tokens of each."""
         ...
 
     def forward_with_cache(

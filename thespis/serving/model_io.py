@@ -28,6 +28,7 @@ from thespis.language.local_engine import LocalEngine, load_engine
 from thespis.language.templating import TemplateFormatter
 from thespis.language.tokenizer import word_tokenizer
 from thespis.nets.decoder import Decoder
+from thespis.runtime import disk
 from thespis.runtime.cache import cache_path, write_once
 from thespis.training.method_setup import HasReferenceModel, LMFeedback, LMMethod
 
@@ -74,8 +75,7 @@ def export_checkpoint(run: Run, out: Path | str, seed: int | None = None, *, ada
     """
     out = Path(out)
     try:
-        if out.exists() and any(out.iterdir()):
-            raise UserError(f"{out} is not empty: choose another directory")
+        _require_empty(out)
         if adapters_only:
             base = run.method.model_init.name_or_path  # pyright: ignore
             save_adapters(_decoder(_lm_policy(run, seed)), out, base if is_gguf(base) or Path(base).is_dir() else "")
@@ -86,6 +86,11 @@ def export_checkpoint(run: Run, out: Path | str, seed: int | None = None, *, ada
     except OSError as error:
         raise UserError(f"cannot write a checkpoint to {out}: {error.strerror or error}") from error
     return out
+
+
+def _require_empty(out: Path) -> None:
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty: choose another directory")
 
 
 def _save_tokenizer(run: Run, engine: LocalEngine, out: Path) -> None:
@@ -197,8 +202,7 @@ def merge_checkpoints(sources: Sequence[Path | str], weights: Sequence[float], o
     out = Path(out)
     if len(sources) < 2 or len(weights) != len(sources):
         raise UserError(f"{len(weights)} weights for {len(sources)} models: one for each of two or more")
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is not empty: choose another directory")
+    _require_empty(out)
     paths = [cached_checkpoint(source) for source in sources]
     models = [hf_weights.load_pretrained(path) for path in paths]
     for source, model in zip(sources[1:], models[1:], strict=True):
@@ -207,12 +211,13 @@ def merge_checkpoints(sources: Sequence[Path | str], weights: Sequence[float], o
                 f"{source} is not of the same architecture as {sources[0]}: only equal shapes can be merged"
             )
     merged = jax.tree.map(lambda *leaves: sum(w * x for w, x in zip(weights, leaves, strict=True)), *models)
-    max_length = hf_weights.read_json(paths[0] / "config.json").get("max_position_embeddings")
-    hf_weights.save_pretrained(merged, out, **({"max_length": max_length} if max_length else {}))
-    for path in paths[0].iterdir():
-        if path.is_file() and path.name not in {"config.json", "run.json"} and path.suffix != ".safetensors":
-            shutil.copy(path, out / path.name)
-    (out / "merged.json").write_text(
-        json.dumps({str(source): weight for source, weight in zip(sources, weights, strict=True)}, indent=2)
-    )
+    with disk.as_user_error("the merged model", out):
+        max_length = hf_weights.read_json(paths[0] / "config.json").get("max_position_embeddings")
+        hf_weights.save_pretrained(merged, out, **({"max_length": max_length} if max_length else {}))
+        for path in paths[0].iterdir():
+            if path.is_file() and path.name not in {"config.json", "run.json"} and path.suffix != ".safetensors":
+                shutil.copy(path, out / path.name)
+        (out / "merged.json").write_text(
+            json.dumps({str(source): weight for source, weight in zip(sources, weights, strict=True)}, indent=2)
+        )
     return out

@@ -64,7 +64,7 @@ class HiddenTrades(eqx.Module):
 
     @property
     def num_workers(self) -> int:
-        """Number of workers."""
+        """Number of workers in the team."""
         return self.num_trades * self.num_per_trade
 
     @property
@@ -127,10 +127,8 @@ class HiddenTrades(eqx.Module):
     def _time_step(self, state: HiddenTradesState, reward: Float[Array, ""]) -> TimeStep:
         count, trades = self.num_workers, self.num_trades
         job = jax.nn.one_hot(state.jobs, trades)
-        own, trade = (
-            jnp.concatenate([job, job * state.successes[:, None]], axis=1),
-            jax.nn.one_hot(state.trades, trades),
-        )
+        own = jnp.concatenate([job, job * state.successes[:, None]], axis=1)
+        trade = jax.nn.one_hot(state.trades, trades)
         time = (state.time / self.num_steps).astype("float32")
         observation = [own, jnp.full((count, 1), time)] + ([trade] if self.trades_visible else [])
         outcomes = AgentOutcome(jnp.full(count, reward), jnp.zeros(count, bool))

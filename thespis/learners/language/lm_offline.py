@@ -1,7 +1,7 @@
-"""Offline training of language models: the shared base of methods that learn from a dataset of dialogues.
+"""Language models that learn from whole dialogues: the shared base of methods with a loss on response tokens.
 
-No dialogue is sampled: a batch holds whole dialogues of a dataset, and a loss is over their response tokens, with a
-reference model and a critic where a method needs them.
+A batch holds whole dialogues, of a dataset or, in ``online-dpo``, sampled by the model. The loss is over their response
+tokens, with a reference model and a critic where a method needs them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LMOfflineSettings(eqx.Module):
 
 
 class LMOffline(TrainableLMAgent, LMOfflineSettings):
-    """Base of offline methods for language models. A concrete method defines the loss; nothing is overridden."""
+    """Base of methods with a loss on dialogues. A concrete one defines it, and may collect with another policy."""
 
     ref_sync_interval: int = eqx.field(static=True, default=0)
     """Updates after which the reference, where there is one, is synchronized with the model; 0: it never changes."""

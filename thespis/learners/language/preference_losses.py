@@ -12,7 +12,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from thespis.core.records import Number
 from thespis.learners.language.dialogues import Dialogues, sum_over_tokens
@@ -59,6 +59,17 @@ class ResponseScores(eqx.Module):
     def mean_log_ratio(self) -> Float[Array, " pair"]:
         """Log-ratio of policy and reference per token."""
         return self.log_ratio / jnp.maximum(self.num_tokens, 1)
+
+
+def order_pairs(
+    first: ResponseScores, second: ResponseScores, first_is_better: Bool[Array, " pair"]
+) -> tuple[ResponseScores, ResponseScores]:
+    """The better and the worse dialogue of each pair."""
+
+    def choose(x: ResponseScores, y: ResponseScores) -> ResponseScores:
+        return jax.tree.map(lambda x, y: jnp.where(first_is_better, x, y), x, y)
+
+    return choose(first, second), choose(second, first)
 
 
 class DivergenceLink(eqx.Module):

@@ -25,11 +25,10 @@ from jaxtyping import Array, Float
 
 from thespis.actors.lm_policy import LMPolicy
 from thespis.core.contracts import Mode
-from thespis.core.errors import UserError
-from thespis.core.records import Citation, EnvSpec, Number
+from thespis.core.records import Citation, Number
 from thespis.data.feeds import Episodes
 from thespis.learners.language.lm_offline import LMOffline, LMOfflineState, OfflineBatch
-from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss
+from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss, order_pairs
 from thespis.learners.language.response_critics import NoCritic
 from thespis.nets.decoder import Decoder
 from thespis.nets.geometric_mixture import GeometricMixture
@@ -61,7 +60,11 @@ class OnlineDPO(LMOffline):
     details: ClassVar[tuple[str, ...]] = ("one gradient step on each batch of fresh pairs",)
 
     def __check_init__(self):
-        """Raise ``ValueError`` for an opponent where pairs are chosen by their returns."""
+        """Raise ``ValueError`` for groups of an odd number, and for an opponent where returns choose the pairs."""
+        if self.feed.group_size % 2:
+            raise ValueError(
+                f"feed.group_size={self.feed.group_size}: pairs need an even number of dialogues in a group"
+            )
         if self.opponent_weight is not None and self.pairs != "adjacent":
             raise ValueError("opponent_weight: every second response is the opponent's, so pairs must be adjacent")
 
@@ -69,14 +72,6 @@ class OnlineDPO(LMOffline):
     def uses_reference(self) -> bool:
         """Whether the loss does."""
         return self.loss_type.needs_reference
-
-    def init(self, spec: EnvSpec, key: Array) -> LMOfflineState:
-        """The model that ``model`` names, and a reference. Raises ``UserError`` for groups of an odd number."""
-        if self.feed.group_size % 2:
-            raise UserError(
-                f"feed.group_size={self.feed.group_size}: pairs need an even number of dialogues in a group"
-            )
-        return super().init(spec, key)
 
     def policy(self, state: LMOfflineState, mode: Mode) -> LMPolicy:
         """The decoder as policy; to collect, with the opponent in every second row."""
@@ -119,11 +114,4 @@ def make_pairs(
         extremes = jnp.stack([jnp.argmax(groups.returns, axis=1), jnp.argmin(groups.returns, axis=1)], axis=1)
         groups = jax.tree.map(lambda x: jnp.take_along_axis(x, extremes, axis=1), groups)
     first, second = (jax.tree.map(lambda x, i=i: x[:, i::2].ravel(), groups) for i in range(2))
-    if not is_ordered:
-        return first, second
-    is_swapped = first.returns < second.returns
-
-    def choose(x: ResponseScores, y: ResponseScores) -> ResponseScores:
-        return jax.tree.map(lambda x, y: jnp.where(is_swapped, y, x), x, y)
-
-    return choose(first, second), choose(second, first)
+    return order_pairs(first, second, first.returns >= second.returns) if is_ordered else (first, second)

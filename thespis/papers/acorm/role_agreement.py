@@ -47,8 +47,8 @@ def role_agreement(num_games: int = 200) -> Measure:
         method: Any = run.method
         indices = jnp.broadcast_to(jnp.arange(env.num_workers, dtype="int32"), (num_games, env.num_workers))
 
-        def play(inputs: tuple[Any, Array]) -> Array:
-            method_state, key = inputs
+        def play(seed: tuple[Any, Array]) -> Array:
+            method_state, key = seed
             policy = method.policy(method_state, Mode.EXPLOIT)
             network = policy.network.agent_networks[GROUP]
 
@@ -57,8 +57,8 @@ def role_agreement(num_games: int = 200) -> Measure:
 
             def tick(carry: tuple[Any, Any, Any], time: Array) -> tuple[tuple[Any, Any, Any], Array]:
                 state, view, memory = carry
-                seen = network.body_input({"own": view.observation[GROUP], "which": indices})
-                features = jax.vmap(jax.vmap(network.body))(memory[GROUP], seen)[0]
+                inputs = network.body_input({"own": view.observation[GROUP], "which": indices})
+                features = jax.vmap(jax.vmap(network.body))(memory[GROUP], inputs)[0]
                 compare = jax.vmap(adjusted_rand)
                 believed = compare(cluster(jax.vmap(env.beliefs)(state)), state.trades)
                 has_roles = isinstance(features, dict)

@@ -39,7 +39,7 @@ from thespis.learners.language.lm_agent import (
     init_opt_state,
     trainable_gradient_step,
 )
-from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss
+from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss, order_pairs
 from thespis.learners.language.turn_scores import turn_scores
 from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
@@ -165,9 +165,7 @@ class AgentPRM(TrainableLMAgent):
                 log_probs = pairs.response_log_probs(model, self.sampler)[0]
                 sides = ResponseScores.from_dialogues(pairs, log_probs, jax.lax.stop_gradient(ref_log_probs))
                 first, second = jax.tree.map(lambda x: x[:count], sides), jax.tree.map(lambda x: x[count:], sides)
-                chosen = jax.tree.map(lambda a, b: jnp.where(first_is_better, a, b), first, second)
-                rejected = jax.tree.map(lambda a, b: jnp.where(first_is_better, b, a), first, second)
-                loss = self.loss_type(chosen, rejected).mean()
+                loss = self.loss_type(*order_pairs(first, second, first_is_better)).mean()
                 return loss, {
                     "policy_loss": loss,
                     "score_margin": jnp.abs(scores[0] - scores[1]).mean(),

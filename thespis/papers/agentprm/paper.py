@@ -87,8 +87,7 @@ PAPER = Paper(
         Fidelity(
             "iterations",
             "few and long: rollouts, a new process reward model, and a policy trained on its scores; the reference is "
-            "the "
-            "policy that was rolled out",
+            "the policy that was rolled out",
             "both learn after every batch, and the reference is the initial policy; agent-prm has the authors' "
             "iterations",
         ),

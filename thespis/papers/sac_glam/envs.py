@@ -67,7 +67,7 @@ class PackingState(eqx.Module):
     packed: Bool[Array, "*episodes thing"]
 
 
-class Packing(eqx.Module):
+class PackingTask(eqx.Module):
     """Packing task: pack one to ``size`` of ``num_things`` things (at most eight), one in each turn.
 
     ``want tent map _ have in-map _ _ >`` is answered by ``tent <end>``. The goal is drawn uniformly from all sets of
@@ -81,7 +81,7 @@ class Packing(eqx.Module):
 
     @property
     def goals(self) -> Bool[np.ndarray, "goal thing"]:
-        """All goals."""
+        """All sets of one to ``size`` things, as masks."""
         sets = [s for size in range(self.size) for s in itertools.combinations(range(self.num_things), size + 1)]
         return np.array([[thing in s for thing in range(self.num_things)] for s in sets])
 
@@ -138,5 +138,5 @@ class Packing(eqx.Module):
         return jnp.concatenate([jnp.asarray(word) for word in words]).astype("int32")
 
 
-PACKING, PACKING_EXPERT = (TextEnv(Packing(demonstrator_noise=noise)) for noise in (1.0, 0.0))
+PACKING, PACKING_EXPERT = (TextEnv(PackingTask(demonstrator_noise=noise)) for noise in (1.0, 0.0))
 """At most three of six things, 41 goals; and the same with an expert demonstrator."""

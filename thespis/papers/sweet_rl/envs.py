@@ -39,7 +39,7 @@ class OrderState(eqx.Module):
 
     wanted: Int[Array, "*episodes attribute"]
     entered: Int[Array, "*episodes attribute"]
-    told: Bool[Array, "*episodes attribute"]
+    is_asked: Bool[Array, "*episodes attribute"]
     turn: Int[Array, "*episodes"]
 
 
@@ -81,14 +81,14 @@ class Order(eqx.Module):
         place = jnp.clip(value // NUM_VALUES, 0, size - 1)
         is_entry = ends & (value >= 0) & (value < NUM_VALUES * size) & (state.entered[place] < 0)
         asked, everywhere = jnp.clip(asked, 0, size - 1), jnp.arange(size)
-        told = state.told | (is_question & (everywhere == asked))
+        is_asked = state.is_asked | (is_question & (everywhere == asked))
         entered = jnp.where(is_entry & (everywhere == place), value % NUM_VALUES, state.entered)
         answer = jnp.where(
             is_question,
             first_value + NUM_VALUES * asked + state.wanted[asked],
             jnp.where(is_entry, spec.encode_word(ENTERED), spec.encode_word(REFUSED)),
         )
-        state = OrderState(state.wanted, entered, told, state.turn + 1)
+        state = OrderState(state.wanted, entered, is_asked, state.turn + 1)
         done = (entered >= 0).all() | (state.turn >= self.max_turns)
         score = jnp.where(done, jnp.mean(entered == state.wanted, dtype="float32"), 0.0)
         message = jnp.where(done, -1, pack_tokens(spec.max_message_tokens, answer, spec.encode(RESPONSE_CUE)))
@@ -98,7 +98,7 @@ class Order(eqx.Module):
         """An entry that was told, or a question about what is not entered; or a random response."""
         spec, size = self.task_spec, self.num_attributes
         missing = state.entered < 0
-        known = missing & state.told
+        known = missing & state.is_asked
         choices = jnp.where(known.any(), known, missing)
         place = jax.random.categorical(fold(key, "attribute"), jnp.where(choices, 0.0, -jnp.inf))
         is_noise = jax.random.uniform(fold(key, "noise")) < self.demonstrator_noise
