@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 
 import thespis
 from thespis.core.contracts import Mode
@@ -37,6 +38,7 @@ def written_reviews(run):
     return [[[words[i] for i in e.action[0] if i >= 0] for e in episodes] for episodes in result.episodes]
 
 
+@pytest.mark.slow
 def test_shares_are_those_of_the_words(tmp_path):
     method = CriticControl(
         model="tiny", num_layers=1, hidden_size=32, num_pretrain_steps=300, feed=Episodes(max_steps=1, num_envs=4)

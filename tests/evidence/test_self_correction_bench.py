@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import thespis
 from thespis.core.contracts import Mode
@@ -43,6 +44,7 @@ def right_attempts(run):
     return right
 
 
+@pytest.mark.slow
 def test_accuracies_are_those_of_the_words(tmp_path):
     method = RLOO(
         model="tiny",

@@ -134,6 +134,7 @@ def test_gradients_are_those_of_loops():
             np.testing.assert_allclose(np.asarray(gradient), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_measures_of_a_run(tmp_path):
     run = thespis.train(
         dataclasses.replace(SMALL, model="tiny", num_pretrain_steps=300),

@@ -34,14 +34,24 @@ def components(name: str) -> Components:
     return Components(CASES[name].method, EnvironmentReward(), FixedCurriculum())
 
 
+def group_size(name: str) -> int:
+    """Number of environments with the same initial state, 0 for feeds without groups."""
+    feed = CASES[name].method.feed
+    return feed.group_size if isinstance(feed, Episodes) else 0
+
+
+def num_envs(name: str) -> int:
+    """Three environments, or the next number of them that makes complete groups."""
+    return -(-ENVS // max(group_size(name), 1)) * max(group_size(name), 1)
+
+
 def compiled_loop(name: str, seeds=SEEDS) -> CompiledLoop:
-    return CompiledLoop(components(name), CASES[name].env, ENVS, seeds, STEPS)
+    return CompiledLoop(components(name), CASES[name].env, num_envs(name), seeds, STEPS)
 
 
 def host_loop(name: str, lag=None) -> HostLoop:
-    feed = CASES[name].method.feed
-    env = HostEnvAdapter(CASES[name].env, ENVS, SEEDS, feed.group_size if isinstance(feed, Episodes) else 0)
-    return HostLoop(components(name), env, ENVS, SEEDS, STEPS, None if lag is None else FixedLag(lag))
+    env = HostEnvAdapter(CASES[name].env, num_envs(name), SEEDS, group_size(name))
+    return HostLoop(components(name), env, num_envs(name), SEEDS, STEPS, None if lag is None else FixedLag(lag))
 
 
 class LoopResult(NamedTuple):

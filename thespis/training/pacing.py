@@ -28,6 +28,8 @@ MAX_COPY_BYTES = 2**30
 """Size of the largest state that is copied: above it, an interrupt waits for the end of the block."""
 MAX_GROWTH = 4
 """A call runs at most this many times as many blocks as the one before."""
+MAX_FIXED_SECONDS = 2.0
+"""Largest part of a call's time that can be taken for a cost of the call: the rest is its blocks'."""
 
 
 @runtime_checkable
@@ -46,12 +48,17 @@ class PacedLoop(Protocol):
 
 
 class Pace:
-    """Chooses the number of blocks of each call by the time that earlier ones took, without compilation."""
+    """Chooses the number of blocks of each call by the time that earlier ones took, without compilation.
+
+    A call has a cost of its own: threads start, arrays are handed over, and on a loaded machine each of these waits.
+    It shows where two calls differ in their number of blocks. So a first call of one block is followed by one of two
+    at least, unless it took long: the start of a call would else be taken for a slow block, and all calls stay at one.
+    """
 
     def __init__(self, loop: PacedLoop):
         self._loop = loop
-        self._seconds_per_block: float | None = None  # not known
         self._last, self._began, self._compiled = 1, 0.0, 0.0
+        self._forget()
         is_copied = jax.process_count() == 1 and tree_bytes(loop.shapes()) <= MAX_COPY_BYTES
         self._may_watch = is_copied and threading.current_thread() is threading.main_thread()
 
@@ -63,13 +70,15 @@ class Pace:
         if jax.process_count() > 1:  # all must run the same programs
             return remaining
         if done == self._loop.warmup_blocks:
-            self._seconds_per_block, self._last = None, 1
+            self._forget()
         warmup = self._loop.warmup_blocks - done
         remaining = min(remaining, warmup) if warmup > 0 else remaining
         smallest = 4 * self._loop.parallel_blocks if self._loop.parallel_blocks > 1 else 1
         if self._seconds_per_block is None:
             return min(smallest, remaining)
         count = min(int(CALL_SECONDS / max(self._seconds_per_block, 1e-6)), MAX_GROWTH * self._last)
+        if self._fixed is None and self._seconds < min(MAX_FIXED_SECONDS, 2 * CALL_SECONDS):
+            smallest = max(smallest, 2)
         return min(max(count, smallest), remaining)
 
     def is_slow(self) -> bool:
@@ -84,7 +93,18 @@ class Pace:
     def stop(self, blocks: int) -> None:
         """The call has run this number of blocks."""
         seconds = time.monotonic() - self._began - (self._loop.timing["compile"] - self._compiled)
-        self._seconds_per_block, self._last = max(seconds, 0.0) / blocks, blocks
+        seconds = max(seconds, 0.0)
+        if self._seconds_per_block is not None and blocks != self._last:
+            slope = (seconds - self._seconds) / (blocks - self._last)
+            self._fixed = min(max(seconds - slope * blocks, 0.0), seconds, self._seconds, MAX_FIXED_SECONDS)
+        variable = max(seconds - (self._fixed or 0.0), seconds / MAX_GROWTH)
+        self._seconds_per_block, self._seconds, self._last = variable / blocks, seconds, blocks
+
+    def _forget(self) -> None:
+        """No call has been measured."""
+        self._seconds_per_block: float | None = None
+        self._fixed: float | None = None  # seconds that a call takes beside its blocks
+        self._seconds, self._last = 0.0, 1
 
 
 def copy_state(tree: PyTree) -> PyTree:
