@@ -241,6 +241,35 @@ def test_stored_responses_are_weighted_only_where_the_policy_is_known():
     assert int(state.num_batches) == 1 and np.abs(judged.reward[np.asarray(dialogues.alive)]).min() > 0
 
 
+@pytest.mark.slow
+def test_the_actor_stays_as_it_is_while_the_critic_warms_up():
+    """Even with a penalty whose gradient is not 0: an actor that moves would leave what it was pretrained on."""
+    env = TextEnv(Maze(size=2, max_turns=3))
+    method = ArCHer(
+        model="blank",
+        num_layers=1,
+        hidden_size=32,
+        minibatch_size=3,
+        ent_coef=0.1,
+        critic=OffPolicyTurnCritic(12, 2, 4, num_warmup_batches=2, max_importance_weight=2.0),
+        num_replayed_turns=6,
+        feed=Episodes(3, num_envs=3),
+    )
+    loop = CompiledLoop(Components(method, EnvironmentReward(), FixedCurriculum()), env, 3, [0], 1000)
+    carry = loop.init()
+    states = [to_numpy(loop.learner_state(carry).method)]
+    for _ in range(4):
+        carry = loop.advance(carry, 1)
+        states.append(to_numpy(loop.learner_state(carry).method))
+
+    def moved(part):
+        pairs = itertools.pairwise(jax.tree.leaves(part(state)) for state in states)
+        return [any(not np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs]
+
+    assert moved(lambda state: state.critic.critic) == [True] * 4
+    assert moved(lambda state: (state.model, state.opt_state)) == [False, False, True, True]
+
+
 class SlowStart(OffPolicyTurnCritic):
     """A critic that learns alone for two updates."""
 
