@@ -201,6 +201,7 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
         self, dialogues: SampledDialogues, log_probs: Float[Array, "time row token"]
     ) -> Float[Array, "time row"]:
         """How much more likely each response is now than when it was sampled, ``max_importance_weight`` at most."""
+        assert self.max_importance_weight is not None
         log_ratio = jnp.where(dialogues.response_mask, log_probs - dialogues.log_probs, 0.0).sum(axis=-1)
         return jax.lax.stop_gradient(jnp.minimum(jnp.exp(log_ratio), self.max_importance_weight))
 
