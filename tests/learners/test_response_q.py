@@ -193,6 +193,83 @@ def test_replayed_turns_need_a_buffer_and_whole_minibatches():
         ArCHer(num_replayed_turns=64, critic=None)
 
 
+def test_v_learns_on_stored_responses_weighted_by_importance():
+    """The loss against loops over turns, and a policy that has changed since the dialogues were sampled."""
+    critic = OffPolicyTurnCritic(8, 1, 2, discount=0.9, max_importance_weight=1.5)
+    dialogues = make_dialogues([3, 8], seed=1)
+    rng = np.random.default_rng(4)
+    old, new = (jax.device_put(rng.normal(size=dialogues.responses.shape).astype("float32")) for _ in range(2))
+    dialogues = dataclasses.replace(dialogues, log_probs=old)
+    network, target = random_critic(), dataclasses.replace(random_critic(), bias=jnp.ones((2, 2)))
+
+    @jax.jit
+    def compute(dialogues, new):
+        weights = critic.importance_weights(dialogues, new)
+        loss, _ = critic.compute_loss(network, target, dialogues, None, weights)
+        return weights, loss, network(dialogues), target(dialogues), critic.q_targets(target(dialogues)[1], dialogues)
+
+    weights, loss, (q, v), (target_q, _), q_targets = jax.tree.map(np.asarray, compute(dialogues, new))
+    alive, spoken = np.asarray(dialogues.alive), np.asarray(dialogues.response_mask)
+    errors = []
+    for turn, row in zip(*np.nonzero(alive), strict=True):
+        mask = spoken[turn, row]
+        ratio = np.exp((np.asarray(new)[turn, row][mask] - np.asarray(old)[turn, row][mask]).sum())
+        assert weights[turn, row] == pytest.approx(min(ratio, 1.5), rel=1e-5)
+        errors.append(
+            sum((q[k, turn, row] - q_targets[k, turn, row]) ** 2 for k in range(2))
+            + weights[turn, row] * sum((v[k, turn, row] - target_q[k, turn, row]) ** 2 for k in range(2))
+        )
+    assert weights[alive].min() < 1 < weights[alive].max() == 1.5
+    assert loss == pytest.approx(np.mean(errors), rel=1e-5)
+
+
+def test_stored_responses_are_weighted_only_where_the_policy_is_known():
+    critic = OffPolicyTurnCritic(8, 1, 2, num_warmup_batches=0, max_importance_weight=10.0)
+    dialogues = make_dialogues([3, 8], seed=1)
+    with pytest.raises(UserError, match="max_importance_weight needs a method that knows its policy"):
+        critic.update(critic.init_from(MODEL, DIALOGUE_SPEC, KEY), (), dialogues, (), jnp.int32(0), KEY)
+    method = ArCHer(critic=critic, minibatch_size=2)
+
+    @jax.jit
+    def judge(dialogues):
+        model, state = add_value_head(MODEL, 0), critic.init_from(MODEL, DIALOGUE_SPEC, KEY)
+        return method.judge_turns(
+            LMPolicyGradientState(model, (), DIALOGUE_SPEC, (), (), state), dialogues, jnp.int32(0), KEY
+        )
+
+    state, judged, _ = jax.tree.map(np.asarray, judge(dialogues))
+    assert int(state.num_batches) == 1 and np.abs(judged.reward[np.asarray(dialogues.alive)]).min() > 0
+
+
+@pytest.mark.slow
+def test_the_actor_stays_as_it_is_while_the_critic_warms_up():
+    """Even with a penalty whose gradient is not 0: an actor that moves would leave what it was pretrained on."""
+    env = TextEnv(Maze(size=2, max_turns=3))
+    method = ArCHer(
+        model="blank",
+        num_layers=1,
+        hidden_size=32,
+        minibatch_size=3,
+        ent_coef=0.1,
+        critic=OffPolicyTurnCritic(12, 2, 4, num_warmup_batches=2, max_importance_weight=2.0),
+        num_replayed_turns=6,
+        feed=Episodes(3, num_envs=3),
+    )
+    loop = CompiledLoop(Components(method, EnvironmentReward(), FixedCurriculum()), env, 3, [0], 1000)
+    carry = loop.init()
+    states = [to_numpy(loop.learner_state(carry).method)]
+    for _ in range(4):
+        carry = loop.advance(carry, 1)
+        states.append(to_numpy(loop.learner_state(carry).method))
+
+    def moved(part):
+        pairs = itertools.pairwise(jax.tree.leaves(part(state)) for state in states)
+        return [any(not np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs]
+
+    assert moved(lambda state: state.critic.critic) == [True] * 4
+    assert moved(lambda state: (state.model, state.opt_state)) == [False, False, True, True]
+
+
 class SlowStart(OffPolicyTurnCritic):
     """A critic that learns alone for two updates."""
 

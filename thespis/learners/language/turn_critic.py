@@ -7,12 +7,14 @@ r"""Off-policy critic of whole responses, whose advantages of turns teach the po
 :math:`Q` learns from a replay buffer of dialogues, whoever sampled them; :math:`V` on the newest dialogues. Targets are
 Polyak-averaged; each of two pairs of heads has its own.
 
-Source: Zhou et al. 2024 (ArCHer), section 3 and its code. Differs: :math:`V` learns where the policy has just acted,
-instead of sampling new responses at replayed states; heads are linear, on a decoder initialized from the policy's.
+Source: Zhou et al. 2024 (ArCHer), section 3 and its code. Differs: :math:`V` learns where the policy has just acted, or
+with ``max_importance_weight`` from replayed responses, weighted by importance, instead of new responses at replayed
+states; heads are linear, on a decoder initialized from the policy's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -21,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.actors.lm_policy import DialogueSpec, response_features
+from thespis.core.errors import UserError
 from thespis.core.records import Number
 from thespis.learners.language.dialogues import Dialogues, SampledDialogues, store_latest, with_log_probs
 from thespis.learners.language.response_critics import CriticUpdate, TokenValues, TurnAdvantageCritic
@@ -89,6 +92,12 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
     """Polyak rate of the target critic per step, in (0, 1]."""
     num_warmup_batches: int = eqx.field(static=True, default=10)
     """Batches that train the critic before its advantages are used; until then they are 0."""
+    max_importance_weight: Number | None = None
+    """Largest weight of a stored response in the loss of V, which is how much more likely the policy makes it now.
+
+    V then learns on all stored dialogues. ``None``: V learns on the newest dialogues alone, whose responses it may
+    remember if there are few of them.
+    """
     num_critic_pretrain_updates: ClassVar[int] = 0
     needs_log_ratio: ClassVar[bool] = False
 
@@ -137,19 +146,43 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
     ) -> CriticUpdate:
         """Store the dialogues, then train the critic; values are those after it.
 
-        Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
+        Raises:
+            UserError: if ``buffer_size`` is smaller than a batch, or if stored responses are to be weighted.
+        """
+        if self.max_importance_weight is not None:
+            raise UserError("max_importance_weight needs a method that knows its policy now: archer")
+        critic, metrics = self.learn(critic, dialogues, None, key)
+        return critic, self.values(critic, reference, dialogues), metrics
+
+    def learn(
+        self,
+        critic: TurnCriticState,
+        dialogues: Dialogues,
+        log_probs: Callable[[SampledDialogues], Float[Array, "time row token"]] | None,
+        key: Key[Array, ""],
+    ) -> tuple[TurnCriticState, dict[str, Float[Array, ""]]]:
+        """Store the dialogues, then train the critic: its new state, and metrics.
+
+        ``log_probs``: those of response tokens by the policy, for importance weights; ``None``: V learns on the newest
+        dialogues. Raises ``UserError`` if ``buffer_size`` is smaller than a batch.
         """
         rows = dialogues.alive.shape[1]
         replay, num_stored = store_latest(critic.replay, with_log_probs(dialogues), critic.num_batches)
+        weights = None if log_probs is None else self.importance_weights(replay, log_probs(replay))
 
         def step(carry: Any, tick: Array) -> Any:
             network, target, opt_state = carry
             old_key, new_key = jax.random.split(fold(key, "rows", tick))
-            replayed = replay.take_rows(jax.random.randint(old_key, (self.batch_size,), 0, num_stored))
+            indices = jax.random.randint(old_key, (self.batch_size,), 0, num_stored)
+            replayed = replay.take_rows(indices)
             sampled = dialogues.take_rows(jax.random.randint(new_key, (self.batch_size,), 0, rows))
             network, opt_state, losses, _ = gradient_step(
                 self.optimizer,
-                lambda network: self.compute_loss(network, target, replayed, sampled),
+                lambda network: (
+                    self.compute_loss(network, target, replayed, sampled)
+                    if weights is None
+                    else self.compute_loss(network, target, replayed, None, weights[:, indices])
+                ),
                 network,
                 opt_state,
             )
@@ -162,16 +195,35 @@ class OffPolicyTurnCritic(TurnAdvantageCritic):
             "critic_loss": losses.mean(),
             "critic_value": masked_mean(network(dialogues)[1][0, :-1], dialogues.alive),
         }
-        return critic, self.values(critic, reference, dialogues), metrics
+        return critic, metrics
+
+    def importance_weights(
+        self, dialogues: SampledDialogues, log_probs: Float[Array, "time row token"]
+    ) -> Float[Array, "time row"]:
+        """How much more likely each response is now than when it was sampled, ``max_importance_weight`` at most."""
+        assert self.max_importance_weight is not None
+        log_ratio = jnp.where(dialogues.response_mask, log_probs - dialogues.log_probs, 0.0).sum(axis=-1)
+        return jax.lax.stop_gradient(jnp.minimum(jnp.exp(log_ratio), self.max_importance_weight))
 
     def compute_loss(
-        self, critic: TurnQVNetwork, target_critic: TurnQVNetwork, replayed: Dialogues, sampled: Dialogues
+        self,
+        critic: TurnQVNetwork,
+        target_critic: TurnQVNetwork,
+        replayed: Dialogues,
+        sampled: Dialogues | None,
+        weights: Float[Array, "time row"] | None = None,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Squared errors of Q on ``replayed`` dialogues and of V on ``sampled`` ones; the sum, twice."""
-        q, q_target = critic(replayed)[0], jax.lax.stop_gradient(self.q_targets(target_critic(replayed)[1], replayed))
-        v, v_target = critic(sampled)[1][:, :-1], jax.lax.stop_gradient(target_critic(sampled)[0])
-        loss = masked_mean(jnp.square(q - q_target).sum(axis=0), replayed.alive) + masked_mean(
-            jnp.square(v - v_target).sum(axis=0), sampled.alive
+        """Squared errors of Q on ``replayed`` dialogues and of V on ``sampled`` ones; the sum, twice.
+
+        ``sampled``: ``None`` if V learns on the replayed ones too. ``weights``: those of V's errors, by default 1.
+        """
+        (q, v), (target_q, target_v) = critic(replayed), jax.lax.stop_gradient(target_critic(replayed))
+        q_error, alive = jnp.square(q - self.q_targets(target_v, replayed)).sum(axis=0), replayed.alive
+        if sampled is not None:
+            v, target_q, alive = critic(sampled)[1], jax.lax.stop_gradient(target_critic(sampled)[0]), sampled.alive
+        v_error = jnp.square(v[:, :-1] - target_q).sum(axis=0)
+        loss = masked_mean(q_error, replayed.alive) + masked_mean(
+            v_error if weights is None else weights * v_error, alive
         )
         return loss, loss
 

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from thespis.actors.lm_policy import generate_responses
-from thespis.core.records import Citation
+from thespis.core.records import Batch, Citation, Report
 from thespis.data.feeds import Episodes
 from thespis.learners.language.advantage_estimators import AdvantageEstimator, NoBaseline, RewardToGo
 from thespis.learners.language.dialogues import SampledDialogues, random_prompts, single_turn_dialogues
@@ -70,6 +70,21 @@ class ArCHer(LMPolicyGradient):
         if self.num_replayed_turns and not isinstance(self.critic, OffPolicyTurnCritic):
             raise ValueError("num_replayed_turns needs critic=OffPolicyTurnCritic, whose buffer has the turns")
 
+    def update(
+        self, state: LMPolicyGradientState, batch: Batch, key: Key[Array, ""]
+    ) -> tuple[LMPolicyGradientState, Report]:
+        """The critic's update, then that of the actor, which stays as it is while OffPolicyTurnCritic warms up."""
+        new_state, report = super().update(state, batch, key)
+        if not isinstance(self.critic, OffPolicyTurnCritic):
+            return new_state, report
+        is_warm = new_state.critic.num_batches > self.critic.num_warmup_batches
+        model, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(is_warm, new, old),
+            (new_state.model, new_state.opt_state),
+            (state.model, state.opt_state),
+        )
+        return dataclasses.replace(new_state, model=model, opt_state=opt_state), report
+
     def judge_turns(
         self, state: LMPolicyGradientState, dialogues: SampledDialogues, update_index: Array, key: Key[Array, ""]
     ) -> tuple[TurnCriticState, SampledDialogues, dict[str, Array]]:
@@ -77,13 +92,22 @@ class ArCHer(LMPolicyGradient):
 
         With ``num_replayed_turns`` these are dialogues of one turn: a replayed beginning and a new response.
         """
-        if not self.num_replayed_turns:
+        if not isinstance(self.critic, OffPolicyTurnCritic):
             return super().judge_turns(state, dialogues, update_index, key)
-        assert isinstance(self.critic, OffPolicyTurnCritic)
-        critic, _, metrics = self.critic.update(state.critic, state.reference, dialogues, (), update_index, key)
-        redrawn = self.redraw(state, critic.replay, fold(key, "turns"))
-        advantages = self.critic.turn_advantages(critic, state.reference, redrawn)
-        return critic, dataclasses.replace(redrawn, reward=jax.lax.stop_gradient(advantages)), metrics
+        if self.critic.max_importance_weight is None:
+            critic, _, metrics = self.critic.update(state.critic, state.reference, dialogues, (), update_index, key)
+        else:
+            critic, metrics = self.critic.learn(
+                state.critic,
+                dialogues,
+                lambda stored: stored.response_log_probs(state.model.model, self.sampler)[0],
+                key,
+            )
+        if self.num_replayed_turns:
+            dialogues = self.redraw(state, critic.replay, fold(key, "turns"))
+        advantages = jax.lax.stop_gradient(self.critic.turn_advantages(critic, state.reference, dialogues))
+        rewards = jnp.where(dialogues.alive, advantages, 0.0)
+        return critic, dataclasses.replace(dialogues, reward=rewards), metrics
 
     def redraw(self, state: LMPolicyGradientState, replay: SampledDialogues, key: Key[Array, ""]) -> SampledDialogues:
         """Dialogues of one turn: what was said before a stored turn, and a response of today's policy."""
