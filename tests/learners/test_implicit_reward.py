@@ -63,20 +63,23 @@ def log_ratio(model, reference, prompt, response):
 
 
 @pytest.mark.slow
-def test_critic_loss_ranks_dialogues_by_return(batch):
+@pytest.mark.parametrize("per_token", [False, True])
+def test_critic_loss_ranks_dialogues_by_return(batch, per_token):
     steps, mask = batch
-    implicit_reward, (_, state) = ImplicitReward(beta=0.7), init_state(SWEET(**SMALL))
+    implicit_reward, (_, state) = ImplicitReward(beta=0.7, per_token=per_token), init_state(SWEET(**SMALL))
     critic, reference = state.critic[0], state.reference
     dialogues = Dialogues.from_transitions(with_critic_observation(steps), mask)
-    scores = []
+    sums, scores = [], []
     for row in range(mask.shape[1]):
-        mean = 0.0
-        for t in np.flatnonzero(np.asarray(mask[:, row])):
-            total, count = log_ratio(critic, reference, steps.privileged[t, row], steps.action[t, row])
-            mean += total / count
-        scores.append(mean)
+        turns = [
+            log_ratio(critic, reference, steps.privileged[t, row], steps.action[t, row])
+            for t in np.flatnonzero(np.asarray(mask[:, row]))
+        ]
+        sums.append(sum(total / count for total, count in turns))
+        mean = sum(total for total, _ in turns) / sum(count for _, count in turns)
+        scores.append(mean if per_token else sums[-1])
     np.testing.assert_allclose(
-        implicit_reward.turn_advantages(state.critic, reference, dialogues).sum(axis=0), scores, rtol=1e-3, atol=1e-4
+        implicit_reward.turn_advantages(state.critic, reference, dialogues).sum(axis=0), sums, rtol=1e-3, atol=1e-4
     )
     margin = 0.7 * (np.array(scores[0::2]) - np.array(scores[1::2]))
     *_, metrics = implicit_reward.update(state.critic, reference, dialogues, (), jnp.int32(0), seed_key(0))

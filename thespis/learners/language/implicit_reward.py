@@ -27,10 +27,10 @@ class ImplicitReward(TurnAdvantageCritic):
     .. math:: A(o_t, a_t, c) = \frac{1}{L} \sum_l \log \frac{\pi_\theta(a_t^l | o_t, c)}{\pi_{ref}(a_t^l | o_t, c)},
               \qquad -\log \sigma\left(\beta \sum_t A_t^+ - \beta \sum_t A_t^-\right)
 
-    :math:`c` is the privileged information that the environment gives to critics only. Differs: their code divides the
-    sum over all tokens of a dialogue by their number, the paper each turn's by its own, as here; their reference does
-    not read :math:`c` when turns are compared, which changes the order only through the reference's own use of
-    :math:`c`.
+    :math:`c` is the privileged information that the environment gives to critics only. This is the paper's score of a
+    dialogue; with ``per_token`` it is that of the authors' code, the log-ratio per token of the whole dialogue, which
+    does not grow with the number of turns. Differs: their reference does not read :math:`c` when turns are compared,
+    which changes the order only through the reference's own use of :math:`c`.
     """
 
     beta: Number = 0.1
@@ -39,6 +39,8 @@ class ImplicitReward(TurnAdvantageCritic):
     """Updates in which only the critic learns; afterwards it is fixed."""
     learning_rate: Number = 3e-4
     """Step size of the critic."""
+    per_token: bool = eqx.field(static=True, default=False)
+    """Whether a dialogue's score is the mean log-ratio of all its response tokens, in place of a sum over turns."""
     needs_log_ratio: ClassVar[bool] = False
     needs_pairs: ClassVar[bool] = True
 
@@ -70,7 +72,7 @@ class ImplicitReward(TurnAdvantageCritic):
         """
 
         def pair_loss(judge: Decoder) -> tuple[Array, dict[str, Array]]:
-            score = mean_log_ratio(judge, reference, dialogues).sum(axis=0)
+            score = self.dialogue_scores(judge, reference, dialogues)
             better, worse = score[0::2], score[1::2]
             loss = dpo_loss(better, worse, self.beta).mean()
             return loss, {"critic_loss": loss, "critic_accuracy": jnp.mean(better > worse, dtype="float32")}
@@ -82,6 +84,14 @@ class ImplicitReward(TurnAdvantageCritic):
             critic,
         )
         return critic, (), metrics
+
+    def dialogue_scores(self, judge: Decoder, reference: Decoder, dialogues: Dialogues) -> Float[Array, " row"]:
+        """Score of each dialogue, by which pairs are compared: the sum of its advantages, or the mean log-ratio."""
+        advantages = mean_log_ratio(judge, reference, dialogues)
+        if not self.per_token:
+            return advantages.sum(axis=0)
+        num_tokens = dialogues.response_mask.sum(axis=-1)
+        return (advantages * num_tokens).sum(axis=0) / jnp.maximum(num_tokens.sum(axis=0), 1)
 
     def turn_advantages(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> Float[Array, "time row"]:
         """Advantage of each turn: the mean log-ratio over its tokens; 0 where there is no response."""

@@ -8,7 +8,7 @@ from thespis.data.feeds import LoggedEpisodes
 from thespis.evidence.claims import Superiority
 from thespis.evidence.language_tasks import DEMONSTRATION_OPTIONS, GUESS_ANIMAL_ENVS, GUESS_ANIMAL_SETTINGS, TINY_MODEL
 from thespis.evidence.measures import final_return
-from thespis.evidence.paper import Arm, Paper, Trial
+from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
 from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.methods.language.dpo import DPO
 from thespis.methods.language.sft import SFT
@@ -69,5 +69,48 @@ PAPER = Paper(
     "ten seeds (0.71 of games against 0.37). Likely cause: half of the demonstrator's responses are random, so a won "
     "game holds more about what to ask than the ranking of a critic that learns advantages from pairs, for which a "
     "lucky guess is the best response. The critic's privileged information changed little: with four animals, three "
-    "turns of a dialogue tell it nearly as much.",
+    "turns of a dialogue tell it nearly as much. The comparison with the authors' code came later: its critic compares "
+    "dialogues by the mean log-ratio of all tokens (`per_token`), which this trial did not use. A sum grows with the "
+    "number of turns, so a critic may rank down all that makes a dialogue longer.",
+    fidelity=(
+        Fidelity(
+            "privileged information",
+            "the reference solution, in front of the dialogue; only the critic reads it",
+            "the animal",
+        ),
+        Fidelity(
+            "score of a dialogue",
+            "in the paper a sum over turns of means, in the code the mean log-ratio of all response tokens; beta 0.1",
+            "as in the paper; as in the code with `per_token`",
+        ),
+        Fidelity("advantage of a turn", "mean log-ratio of its tokens"),
+        Fidelity(
+            "reference of the advantages",
+            "reads the privileged information in training, and does not when turns are ranked",
+            "reads it both times",
+        ),
+        Fidelity(
+            "pairs of dialogues",
+            "three dialogues of each task: one that passed all tests, and each that did not",
+            "any two with the same animal, one of which returned more",
+        ),
+        Fidelity(
+            "updates of the critic",
+            "four epochs on pairs, learning rate 2e-7 with warm-up and a cosine schedule",
+            "150, learning rate 1e-3, constant",
+        ),
+        Fidelity(
+            "candidates",
+            "16 of the initial model at temperature 1, sampled once at every turn of a tenth of the dialogues; four "
+            "pairs of each turn",
+            "four, sampled anew for one turn of each dialogue of a batch; one pair",
+        ),
+        Fidelity("pairs of turns", "a random one of the better half against a random one of the worse half"),
+        Fidelity(
+            "loss of the actor",
+            "beta 0.1, and 0.01 times the negative log-likelihood of the chosen response per token; one epoch",
+            "beta 1 and 0.01; 300 updates",
+        ),
+        Fidelity("evaluation", "sampled at temperature 1 by default, ten turns at most", "sampled, three turns"),
+    ),
 )
