@@ -12,18 +12,20 @@ from thespis.core.contracts import Mode
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.run import Run
 from thespis.evidence.measures import Measure, play_in
+from thespis.papers.agentprm.method import AgentPRM
 
 
 def search_gain(num_candidates: int = 16, num_episodes: int = 200) -> Measure:
     """Return of the best of some sampled responses, by the process reward model, minus that of sampled play.
 
-    Both play the same initial states. The run's method must be an
-    :class:`~thespis.papers.agentprm.method.AgentPRM`.
+    Both play the same initial states. 0 for methods other than AgentPRM, which have no such model: a trial reads the
+    measure of all arms.
     """
 
     def gains(run: Run) -> Float[np.ndarray, " seed"]:
         env, method = make_compiled(run.config["env"]), run.method
-        assert dataclasses.is_dataclass(method) and not isinstance(method, type)
+        if not isinstance(method, AgentPRM):
+            return np.zeros(len(run.config["seeds"]))
 
         def returns(count: int) -> Float[np.ndarray, " seed"]:
             search: Any = dataclasses.replace(method, num_candidates=count)
