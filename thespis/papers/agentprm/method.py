@@ -42,7 +42,9 @@ from thespis.learners.language.lm_agent import (
 from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss, order_pairs
 from thespis.learners.language.turn_scores import turn_scores
 from thespis.learners.optim.optimizers import Adam, gradient_step
+from thespis.methods.language.rm import BestOfN
 from thespis.nets.decoder import Decoder
+from thespis.runs.ranges import AT_LEAST_1, in_range
 from thespis.runtime.keys import fold
 
 
@@ -74,6 +76,8 @@ class AgentPRM(TrainableLMAgent):
     """Gradient steps of the policy in each iteration."""
     policy_batch_size: int = eqx.field(static=True, default=64)
     """Pairs of new responses per gradient step of the policy."""
+    num_candidates: int = eqx.field(static=True, default=1, metadata=in_range(AT_LEAST_1))
+    """Responses of which sampled play says the one that the process reward model scores best (best-of-n)."""
     feed: Episodes = eqx.field(static=True, default=Episodes(group_size=16, num_envs=512))
     """Feed of dialogues: num_envs (rollouts of an iteration), group_size (of equal initial states), max_steps."""
 
@@ -101,9 +105,12 @@ class AgentPRM(TrainableLMAgent):
             model, initial_model, add_value_head(scorer_model, model.config.hidden_size), dialogue_spec
         )
 
-    def policy(self, state: AgentPRMState, mode: Mode) -> LMPolicy:
-        """The decoder as policy."""
-        return LMPolicy(state.model, self.sampler, state.dialogue_spec, mode)
+    def policy(self, state: AgentPRMState, mode: Mode) -> LMPolicy | BestOfN:
+        """The decoder as policy; in sampled play with several candidates, its best response by the process model."""
+        actor = LMPolicy(state.model, self.sampler, state.dialogue_spec, mode)
+        if mode is not Mode.SAMPLE or self.num_candidates == 1:
+            return actor
+        return BestOfN(actor, jax.tree.map(lambda x: x[None], state.process_model), self.num_candidates)
 
     def judge(self, state: AgentPRMState, episode: Transition) -> Critique:
         """No critique: the process reward model scores responses, and has no values of states."""
