@@ -79,7 +79,7 @@ BENCH = Bench(
     headroom=Headroom("high ratio", "high ratio, twice as long", final_return()),
     symptoms=(Symptom("high ratio", lost_activity(), 0.01),),
     tuning="Low and high ratio in three trials each, learning rates of 1e-3, 3e-3 and 1e-2, on seeds 1,100 to 1,103, "
-    "by the area under the curve of training returns without noise: low 26.2, 24.8 and 20.6, high 33.5, 32.4 and "
+    "by the area under the curve of training returns: low 26.2, 24.8 and 20.6, high 33.5, 32.4 and "
     "19.1. With 1e-2 the high ratio returns 26 in the first eighth and 16 in the last, and its share of active units "
     "falls from 0.35 to 0.18; with 1e-3 from 0.55 to 0.53. No task was found in which a high ratio does harm at its "
     "best learning rate. Looked at: this swing-up without dummy actions and with 20 dummy observations (a ratio of 8 "

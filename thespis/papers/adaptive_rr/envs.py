@@ -1,58 +1,17 @@
-"""Observations that are harder to learn from: images of the reacher, and dummy observations.
-
-Images of :mod:`thespis.envs.compiled.reacher` are those of a camera from above, a few pixels wide. Dummy observations
-are random numbers beside the true ones; with them a network can tell apart, and memorize, single stored steps.
-"""
+"""Image observations of :mod:`thespis.envs.compiled.reacher`: a camera from above, a few pixels wide."""
 
 from __future__ import annotations
 
-import dataclasses
-
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree, UInt8
+from jaxtyping import Array, Float, Key, UInt8
 
-from thespis.core.contracts import Environment
 from thespis.core.records import EnvSpec, TimeStep
-from thespis.core.spaces import Box, dict_space
+from thespis.core.spaces import Box
 from thespis.envs.compiled.reacher import LINK_LENGTH, NUM_JOINTS, Reacher, ReacherState, fingertip_position
-from thespis.runtime.keys import fold
 
 LINE_HALF_WIDTH = 0.1
 """Half the width of drawn lines, m: brightness falls linearly to 0 over it."""
-
-
-class DummyObservations(eqx.Module):
-    """Dummy-observations wrapper: ``env`` with ``num_dummies`` standard normal numbers, drawn anew at every step.
-
-    Observations are dicts of the environment's own ``observation`` and the ``dummies``. Goals are no longer relabelled.
-    """
-
-    env: Environment
-    num_dummies: int = eqx.field(static=True, default=20)
-    """Numbers in every observation that say nothing."""
-
-    @property
-    def spec(self) -> EnvSpec:
-        """The environment's spec with the longer observation."""
-        spec = self.env.spec
-        space = dict_space(observation=spec.observation_space, dummies=Box((self.num_dummies,)))
-        return dataclasses.replace(spec, observation_space=space, goal_relabeler=None)
-
-    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
-        """Start an episode of the wrapped environment."""
-        state, step = self.env.reset(params, fold(key, "env"))
-        return state, self._with_dummies(step, key)
-
-    def step(self, state: PyTree, action: PyTree, key: Key[Array, ""]) -> tuple[PyTree, TimeStep]:
-        """One step of the environment, whose observation gets new dummies."""
-        state, step = self.env.step(state, action, fold(key, "env"))
-        return state, self._with_dummies(step, key)
-
-    def _with_dummies(self, step: TimeStep, key: Key[Array, ""]) -> TimeStep:
-        dummies = jax.random.normal(fold(key, "dummies"), (self.num_dummies,))
-        return dataclasses.replace(step, observation={"observation": step.observation, "dummies": dummies})
 
 
 class PixelReacherState(eqx.Module):
