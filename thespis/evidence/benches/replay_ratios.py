@@ -37,10 +37,10 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 1e-3,
 }
 """Settings of all arms but their feed, and what goes with it. The learning rate is the best of both ratios."""
-LOW_NOISE_DECAY, HIGH_NOISE_DECAY = ({"noise_decay_updates": STEPS / 4 * n} for n in (1.0, 4.0))
-"""Exploration noise decays over the first half of the steps, whatever the ratio."""
-LOW = DrQv2(**SETTINGS, **LOW_NOISE_DECAY, feed=LOW_FEED)
-BASELINE = DrQv2(**SETTINGS, **HIGH_NOISE_DECAY, feed=HIGH_FEED)
+LOW_NOISE_DECAY, HIGH_NOISE_DECAY = STEPS / 4, float(STEPS)
+"""Updates over which exploration noise decays: those of the first half of the steps, whatever the ratio."""
+LOW = DrQv2(**SETTINGS, noise_decay_updates=LOW_NOISE_DECAY, feed=LOW_FEED)
+BASELINE = DrQv2(**SETTINGS, noise_decay_updates=HIGH_NOISE_DECAY, feed=HIGH_FEED)
 """The high ratio."""
 _COPY = dataclasses.replace(BASELINE, learning_rate=1.0001e-3)
 _COLLAPSED = dataclasses.replace(BASELINE, learning_rate=1e-2)

@@ -61,7 +61,7 @@ PAPER = Paper(
     "all tasks that were looked at (see the bench), and does not measurably lose more active units than the low one: "
     "what the adaptive ratio is to prevent is missing, and a later start of many updates is a loss. The high ratio "
     "collapses only with ten times that rate. Second, in 11 of 20 seeds the ratio never rose, and in the others at "
-    "step 700 to 4,700: the tolerance of 0.001 is the authors', for the mean over 1,000 updates of large networks and "
+    "step 700 to 4,700: the tolerance of 0.001 is the authors', for the mean over 250 updates of large networks and "
     "batches; here it is taken over 25 updates of small ones, which probably varies more than that by chance. It was "
     "not tuned. Version 1 of the bench, a reacher with dummy observations, was given up in its controls, before any "
     "trial. The old trial, on images of a reacher, did not tell the three ratios apart.",
