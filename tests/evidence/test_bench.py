@@ -316,11 +316,14 @@ def test_a_trial_waits_for_its_bench(tmp_path, capfd):
     assert not (tmp_path / "runs").exists()
 
 
-def test_unknown_names_are_answered_with_near_ones(capfd):
+def test_unknown_names_are_answered_with_near_ones(capfd, monkeypatch):
     assert run_command(["bench", "check", "off-policy-contrl"]) != 0
     assert "off-policy-control" in capfd.readouterr().err
     with pytest.raises(UserError, match="unknown bench"):
         benches.load_bench("nothing")
+    paper = registry.load_paper("adaptive-rr")
+    earlier = dataclasses.replace(paper, miniature=paper.full)  # a trial by protocol 1
+    monkeypatch.setattr(registry, "load_paper", lambda name: earlier)
     assert run_command(["plan", "adaptive-rr"]) != 0
     assert "stands on no bench yet" in capfd.readouterr().err
 
