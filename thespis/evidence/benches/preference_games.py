@@ -46,6 +46,8 @@ SETTINGS: dict[str, Any] = MODEL | {"feed": Episodes(max_steps=1, group_size=2, 
 """Settings of all methods that learn from comparisons: 32 pairs of responses to one prompt per update."""
 GROUPS = Episodes(max_steps=1, group_size=8, num_envs=NUM_DIALOGUES)
 """Feed of methods that compare groups of eight responses."""
+GROUP_SETTINGS: dict[str, Any] = MODEL | {"feed": GROUPS}
+"""Settings of these methods."""
 COMPARED: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(GAMES.task), 2, samples_labels=True)}
 """Options of an arm whose responses are compared in pairs; each comparison is drawn, as by one annotator."""
 ESTIMATED: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(GAMES.task), 2)}
@@ -99,11 +101,9 @@ EXPLOITABILITY = exploitability()
 LEARNING_RATE = 3e-4
 SELF_PLAY = OnlineDPO(**SETTINGS, learning_rate=LEARNING_RATE, loss_type=SigmoidLoss(1.0), ref_sync_interval=200)
 """Iterated DPO: pairs of the model's own responses; the reference is the model of an iteration ago."""
-BEST_AND_WORST = dataclasses.replace(SELF_PLAY, feed=GROUPS, pairs="extremes", ref_sync_interval=50)
+BEST_AND_WORST = dataclasses.replace(SELF_PLAY, feed=GROUPS, pairs="extremes")
 """Iterated DPO of the best and the worst of eight responses by their win rates, for arms with ``WIN_RATES``."""
-REWARD = RLOO(
-    **SETTINGS | {"feed": GROUPS}, minibatch_size=NUM_DIALOGUES, learning_rate=LEARNING_RATE, kl_penalty=ReverseKL(0.05)
-)
+REWARD = RLOO(**GROUP_SETTINGS, minibatch_size=NUM_DIALOGUES, learning_rate=LEARNING_RATE, kl_penalty=ReverseKL(0.05))
 """Reinforcement learning of a reward: how often a word is preferred to one that the initial model might say."""
 _COPY = dataclasses.replace(SELF_PLAY, learning_rate=LEARNING_RATE * 1.0001)
 _IMITATION = SFT(**MODEL, learning_rate=1e-3, feed=LoggedEpisodes(batch_size=NUM_DIALOGUES))

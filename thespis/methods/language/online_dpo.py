@@ -6,7 +6,7 @@ reward model, or a judge's preference, ``win-rate``) say which is better. The lo
 - ``SigmoidLoss``: online DPO (Guo et al., 2024); with ``pairs="extremes"`` the best and the worst of a larger group;
 - ``IPOLoss`` with ``behavior_weight`` :math:`1 - \tau / \eta`: INPO (Zhang et al., 2024, equation 9), where the
   reference is the geometric mixture of the initial model and of the one that sampled, :math:`\beta = \eta`;
-- ``SPPOLoss(win_rates=True)`` with ``behavior_weight=1``: SPPO (Wu et al., 2024);
+- ``SPPOLoss(win_rates=True)`` with ``ref_sync_interval``: SPPO (Wu et al., 2024);
 - ``DNOLoss`` with ``ref_sync_interval``: DNO as derived (Rosset et al., 2024, algorithm 1), a regression on win rates;
   its practical form is ``SigmoidLoss`` with extreme pairs and ``ref_sync_interval``;
 - ``NashMDLoss`` with an ``opponent_weight``: Nash-MD-PG (Munos et al., 2023): the second response of a pair is by a
