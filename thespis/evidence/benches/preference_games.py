@@ -34,9 +34,11 @@ from thespis.methods.language.rloo import RLOO
 from thespis.methods.language.sft import SFT
 from thespis.objectives import preference_games
 
-GAMES = TextEnv(Choice(num_words=10, table_seeds=(0, 6), strength=0.5, noise=0.3, num_dominated=5))
+TASK = Choice(num_words=10, table_seeds=(0, 6), strength=0.5, noise=0.3, num_dominated=5)
 """The two games."""
-EQUILIBRIUM = TextEnv(dataclasses.replace(GAMES.task, demonstrates_equilibrium=True, demonstrator_noise=0.0))
+GAMES = TextEnv(TASK)
+"""Their environment."""
+EQUILIBRIUM = TextEnv(dataclasses.replace(TASK, demonstrates_equilibrium=True, demonstrator_noise=0.0))
 """The same with a demonstrator that draws from the equilibria."""
 GAMES_ENV, EQUILIBRIUM_ENV = (f"{__name__}:{name}" for name in ("GAMES", "EQUILIBRIUM"))
 NUM_DIALOGUES = 64
@@ -48,11 +50,11 @@ GROUPS = Episodes(max_steps=1, group_size=8, num_envs=NUM_DIALOGUES)
 """Feed of methods that compare groups of eight responses."""
 GROUP_SETTINGS: dict[str, Any] = MODEL | {"feed": GROUPS}
 """Settings of these methods."""
-COMPARED: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(GAMES.task), 2, samples_labels=True)}
+COMPARED: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(TASK), 2, samples_labels=True)}
 """Options of an arm whose responses are compared in pairs; each comparison is drawn, as by one annotator."""
-ESTIMATED: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(GAMES.task), 2)}
+ESTIMATED: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(TASK), 2)}
 """The same with the judge's probability of each comparison, as by a preference model."""
-WIN_RATES: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(GAMES.task), 8)}
+WIN_RATES: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(TASK), 8)}
 """Options of an arm whose responses have the mean of these probabilities within their group of eight."""
 
 
@@ -61,8 +63,7 @@ def word_probabilities(run: Any, states: PyTree) -> Float[Array, "seed table wor
 
     ``run``: a :class:`~thespis.evaluation.run.Run`, or anything with its method; ``states``: ``[seed, ...]`` of it.
     """
-    task = GAMES.task
-    prompts = jnp.asarray(task.prompt_tokens)
+    prompts = jnp.asarray(TASK.prompt_tokens)
     text = jnp.full((len(prompts), GAMES.spec.observation_space.max_length), -1)
     view = View(text.at[:, : prompts.shape[1]].set(prompts), None)
     return jax.jit(jax.vmap(lambda state: run.method.policy(state, Mode.SAMPLE).action_probs(view)))(states)
@@ -70,7 +71,7 @@ def word_probabilities(run: Any, states: PyTree) -> Float[Array, "seed table wor
 
 def _exploitabilities(run: Any, states: PyTree) -> Float[np.ndarray, " seed"]:
     """Exploitability, the mean over games."""
-    tables = jnp.asarray(GAMES.task.preferences)
+    tables = jnp.asarray(TASK.preferences)
     probs = word_probabilities(run, states)
     return np.asarray(jax.vmap(jax.vmap(preference_games.exploitability), (None, 0))(tables, probs)).mean(axis=1)
 
@@ -92,7 +93,7 @@ def dominated_share() -> Measure:
 
     def shares(run: Any) -> Float[np.ndarray, " seed"]:
         probs = word_probabilities(run, run.states)
-        return np.asarray(probs[..., -GAMES.task.num_dominated :].sum(axis=-1).mean(axis=1))
+        return np.asarray(probs[..., -TASK.num_dominated :].sum(axis=-1).mean(axis=1))
 
     return Measure("probability of dominated words", shares, False, bounds=(0.0, 1.0))
 

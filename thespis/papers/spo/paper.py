@@ -8,10 +8,10 @@ from typing import Any
 from thespis.evidence.benches.preference_games import (
     BENCH,
     EXPLOITABILITY,
-    GAMES,
     REWARD,
     REWARD_ARM,
     SELF_PLAY_ARM,
+    TASK,
     WIN_RATES,
     dominated_share,
 )
@@ -19,7 +19,7 @@ from thespis.evidence.comparisons import Comparison, NotApplicable, NoWorse
 from thespis.evidence.paper import Arm, Fidelity, Paper
 from thespis.feedback.win_rate import ChoiceJudge, WinRate
 
-_DRAWN: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(GAMES.task), 8, samples_labels=True)}
+_DRAWN: dict[str, Any] = {"feedback": WinRate(ChoiceJudge(TASK), 8, samples_labels=True)}
 _UNREGULARIZED = dataclasses.replace(REWARD, kl_penalty=None)
 
 PAPER = Paper(
