@@ -64,7 +64,8 @@ def word_probabilities(run: Any, states: PyTree) -> Float[Array, "seed table wor
     ``run``: a :class:`~thespis.evaluation.run.Run`, or anything with its method; ``states``: ``[seed, ...]`` of it.
     """
     prompts = jnp.asarray(TASK.prompt_tokens)
-    text = jnp.full((len(prompts), GAMES.spec.observation_space.max_length), -1)
+    space: Any = GAMES.spec.observation_space
+    text = jnp.full((len(prompts), space.max_length), -1)
     view = View(text.at[:, : prompts.shape[1]].set(prompts), None)
     return jax.jit(jax.vmap(lambda state: run.method.policy(state, Mode.SAMPLE).action_probs(view)))(states)
 
