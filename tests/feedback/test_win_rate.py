@@ -19,9 +19,10 @@ from thespis.feedback.win_rate import ChoiceJudge, RewardJudge, WinRate
 from thespis.feedback.writing_judges import QualitiesJudge, WritingJudge
 from thespis.learners.language.dialogues import single_turn_dialogues
 from thespis.methods.language.grpo import GRPO
+from thespis.objectives.preference_games import equilibrium
 from thespis.training.run_config import make_feedback
 
-CHOICE = Choice(num_words=4, table_seed=3)
+CHOICE = Choice(num_words=4, table_seeds=(3,))
 
 
 def tokens(task, texts, width):
@@ -51,7 +52,26 @@ def test_judge_of_choices_reads_the_table():
     words = ["a", "b", "c", "d"]
     for first, second in itertools.product(range(4), repeat=2):
         (probability,) = ChoiceJudge(CHOICE)(choices([words[first]]), choices([words[second]]))
-        assert float(probability) == pytest.approx(CHOICE.preferences[first, second])
+        assert float(probability) == pytest.approx(CHOICE.preferences[0, first, second])
+
+
+def test_judge_of_choices_reads_which_table_a_prompt_names():
+    task = Choice(num_words=6, table_seeds=(3, 8), num_dominated=2)
+    for table, prompt in enumerate(("choose 0 >", "choose 1 >")):
+        pairs = list(itertools.product("abcdef", repeat=2))
+        first, second = (dialogues_of(task, [prompt] * len(pairs), [pair[i] for pair in pairs]) for i in range(2))
+        np.testing.assert_allclose(ChoiceJudge(task)(first, second), task.preferences[table].ravel())
+    assert not np.array_equal(*task.preferences)
+    np.testing.assert_array_equal(task.preferences[:, :4, 4:], np.float32(0.95))
+
+
+def test_the_demonstrator_of_choices_draws_from_the_equilibrium_of_the_prompt():
+    task = Choice(num_words=5, table_seeds=(0, 6), demonstrates_equilibrium=True, demonstrator_noise=0.0)
+    keys = jax.random.split(jax.random.key(0), 4000)
+    for table, preferences in enumerate(task.preferences):
+        responses = jax.vmap(lambda key, table=table: task.demonstrator_response(jnp.int32(table), key))(keys)
+        shares = np.bincount(np.asarray(task.word_index(responses)), minlength=5) / len(keys)
+        np.testing.assert_allclose(shares, equilibrium(preferences), atol=0.03)
 
 
 def test_a_word_is_preferred_to_what_is_no_word():
@@ -68,7 +88,7 @@ def test_win_rates_within_groups_by_hand(size):
     index = [ord(word) - ord("a") for word in words]
     for row in range(6):
         group = range(row // size * size, row // size * size + size)
-        expected = np.mean([CHOICE.preferences[index[row], index[other]] for other in group if other != row])
+        expected = np.mean([CHOICE.preferences[0, index[row], index[other]] for other in group if other != row])
         assert float(rates[0, row]) == pytest.approx(expected, abs=1e-6)
 
 
@@ -78,7 +98,7 @@ def test_drawn_labels_are_consistent_and_have_the_probabilities_of_the_judge():
     rates = np.asarray(feedback.score_turns((), pair, jax.random.key(0)))[0].reshape(-1, 2)
     assert set(rates.ravel()) == {0.0, 1.0}
     np.testing.assert_array_equal(rates.sum(axis=1), 1.0)
-    assert rates[:, 0].mean() == pytest.approx(CHOICE.preferences[0, 1], abs=0.06)
+    assert rates[:, 0].mean() == pytest.approx(CHOICE.preferences[0, 0, 1], abs=0.06)
 
 
 def test_incomplete_groups_are_refused():
@@ -109,7 +129,7 @@ def test_rewards_of_choices_are_win_rates_against_random_words():
     for word in range(4):
         response = tokens(CHOICE, ["abcd"[word]], 2)[0]
         _, step = env.task.step(jnp.zeros((), "int32"), response, jax.random.key(0))
-        assert float(step.reward) == pytest.approx(CHOICE.preferences[word].mean())
+        assert float(step.reward) == pytest.approx(CHOICE.preferences[0, word].mean())
         assert bool(step.terminated)
     _, step = env.task.step(jnp.zeros((), "int32"), tokens(CHOICE, [">"], 2)[0], jax.random.key(0))
     assert float(step.reward) == 0.0

@@ -18,6 +18,7 @@ from thespis.envs.text.task import TextEnv
 from thespis.feedback.win_rate import ChoiceJudge, WinRate
 from thespis.learners.language.dialogues import Dialogues
 from thespis.learners.language.preference_losses import (
+    DNOLoss,
     IPOLoss,
     NashMDLoss,
     RegressionLoss,
@@ -103,6 +104,24 @@ def test_regression_losses_have_their_optimum_at_a_step_of_mirror_descent(loss):
 
     np.testing.assert_allclose(gradient(best), 0.0, atol=1e-5)
     assert float(jnp.abs(gradient(log_policy)).max()) > 1e-2
+
+
+@pytest.mark.parametrize("loss", [RegressionLoss(2.0), DNOLoss(2.0)], ids=["rebel", "dno"])
+def test_regressions_on_exact_win_rates_have_their_optimum_at_a_step_of_mirror_descent(loss):
+    """Returns are win rates against the sampling policy, as in a large group; the pairs' own distribution is any."""
+    log_policy, log_reference = policies()
+    wins = games.win_rates(TABLE, jnp.exp(log_policy))
+    best = games.mirror_descent_step(log_reference, wins, 0.5)
+    rows, columns = (x.ravel() for x in jnp.meshgrid(jnp.arange(5), jnp.arange(5), indexing="ij"))
+    weight = jnp.linspace(0.5, 2.0, rows.size)
+
+    def total(logits):
+        log_probs = jax.nn.log_softmax(logits)
+        scores = [ResponseScores(log_probs[i], log_reference[i], jnp.ones_like(i), wins[i]) for i in (rows, columns)]
+        return jnp.sum(weight * loss(*scores))
+
+    np.testing.assert_allclose(jax.grad(total)(best), 0.0, atol=1e-5)
+    assert float(jnp.abs(jax.grad(total)(log_policy)).max()) > 1e-2
 
 
 def test_sppo_fits_each_log_ratio_to_its_win_rate():
@@ -209,7 +228,7 @@ def test_nash_md_stays_near_the_equilibrium_that_online_dpo_leaves(tmp_path):
         )
         probs = word_probs(run)
         np.testing.assert_allclose(probs.sum(axis=1), 1.0, rtol=1e-5)
-        left[name] = [float(games.exploitability(jnp.asarray(TASK.preferences), policy)) for policy in probs]
+        left[name] = [float(games.exploitability(jnp.asarray(TASK.preferences[0]), policy)) for policy in probs]
     assert max(left["nash-md"]) < 0.15
     assert min(left["online-dpo"]) > 0.2
 

@@ -1,4 +1,4 @@
-"""Preference games: cyclic tables, exploitability against linear programming, and which steps converge."""
+"""Preference games: cyclic tables, equilibria, and which steps converge."""
 
 from __future__ import annotations
 
@@ -6,25 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from thespis.objectives import preference_games as games
 
 NUM_STEPS = 20_000
-
-
-def equilibrium(preferences):
-    """The Nash policy, by linear programming: the policy whose worst win rate is largest."""
-    count = len(preferences)
-    result = linprog(
-        np.r_[np.zeros(count), -1.0],
-        A_ub=np.c_[-preferences.T, np.ones(count)],
-        b_ub=np.zeros(count),
-        A_eq=[np.r_[np.ones(count), 0.0]],
-        b_eq=[1.0],
-        bounds=[(0, 1)] * count + [(None, None)],
-    )
-    return result.x[:count]
 
 
 @pytest.mark.parametrize("num_responses", [3, 10, 11])
@@ -47,10 +32,20 @@ def test_three_without_noise_are_rock_paper_scissors():
 @pytest.mark.parametrize("seed", range(5))
 def test_the_equilibrium_is_not_exploitable(seed):
     table = games.cyclic_preferences(10, seed)
-    policy = jnp.asarray(equilibrium(table), "float32")
+    policy = jnp.asarray(games.equilibrium(table), "float32")
     assert float(games.exploitability(jnp.asarray(table), policy)) == pytest.approx(0, abs=1e-5)
     best = jnp.zeros(10).at[np.argmax(table @ np.full(10, 0.1))].set(1.0)
     assert float(games.exploitability(jnp.asarray(table), best)) > 0.1
+
+
+def test_dominated_responses_lose_and_are_not_of_the_equilibrium():
+    table = games.add_dominated(games.cyclic_preferences(3, seed=1, strength=0.4, noise=0.1), 7, 0.95)
+    np.testing.assert_allclose(table + table.T, 1.0, atol=1e-6)
+    assert (table[:3, 3:] == np.float32(0.95)).all() and (table[3:, 3:] == 0.5).all()
+    policy = games.equilibrium(table)
+    np.testing.assert_allclose(policy[3:], 0.0, atol=1e-9)
+    assert float(games.exploitability(jnp.asarray(table), jnp.asarray(policy))) == pytest.approx(0, abs=1e-6)
+    assert float(games.exploitability(jnp.asarray(table), jnp.full(10, 0.1))) > 0.3
 
 
 def test_geometric_mixture_by_hand():

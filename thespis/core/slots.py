@@ -76,7 +76,8 @@ _TABLE = {
         "ReverseKLLink ForwardKLLink JensenShannonLink AlphaLink"
     ),
     "thespis.learners.language.preference_losses:PreferenceLoss": (
-        "SigmoidLoss IPOLoss HingeLoss RobustLoss EXOLoss SPPOLoss RegressionLoss NashMDLoss SimPOLoss ORPOLoss CPLLoss"
+        "SigmoidLoss IPOLoss HingeLoss RobustLoss EXOLoss SPPOLoss RegressionLoss DNOLoss NashMDLoss "
+        "SimPOLoss ORPOLoss CPLLoss"
     ),
     "thespis.learners.language.response_critics:PathConsistencyCritic": "SoftValueCritic",
     "thespis.learners.language.response_critics:ResponseCritic": "NoCritic",

@@ -39,17 +39,17 @@ class PairJudge(eqx.Module):
 
 
 class ChoiceJudge(PairJudge):
-    """Judge of ``text:choice``: the table of preferences; a word is always preferred to what is no word."""
+    """Judge of ``text:choice``: a prompt's table of preferences; a word is always preferred to what is no word."""
 
     task: Choice = Choice()
-    """The task, with the seed and the strength of its table."""
+    """The task, with the seeds and the strength of its tables."""
 
     def __call__(self, first: Dialogues, second: Dialogues) -> Float[Array, " row"]:
-        """The entries of the table."""
+        """The entries of the prompt's table."""
         words = [self.task.word_index(dialogues.responses[0]) for dialogues in (first, second)]
-        table = jnp.pad(jnp.asarray(self.task.preferences), ((0, 1), (0, 1)), constant_values=0.5)
-        table = table.at[:-1, -1].set(1.0).at[-1, :-1].set(0.0)
-        return table[words[0], words[1]]
+        tables = jnp.pad(jnp.asarray(self.task.preferences), ((0, 0), (0, 1), (0, 1)), constant_values=0.5)
+        tables = tables.at[:, :-1, -1].set(1.0).at[:, -1, :-1].set(0.0)
+        return tables[self.task.table_index(first.transcript), words[0], words[1]]
 
 
 class RewardJudge(PairJudge):

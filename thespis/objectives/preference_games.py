@@ -37,6 +37,35 @@ def cyclic_preferences(num_responses: int, seed: int = 0, noise: float = 0.2, st
     return np.clip(0.5 + upper - upper.T, 0.0, 1.0).astype("float32")
 
 
+def equilibrium(preferences: np.ndarray) -> np.ndarray:
+    """The Nash policy ``[response]`` of a table, by linear programming: the one whose worst win rate is largest."""
+    from scipy.optimize import linprog  # imported here, as it takes longer than the rest of this module
+
+    count = len(preferences)
+    result = linprog(
+        np.r_[np.zeros(count), -1.0],
+        A_ub=np.c_[-np.asarray(preferences, "float64").T, np.ones(count)],
+        b_ub=np.zeros(count),
+        A_eq=[np.r_[np.ones(count), 0.0]],
+        b_eq=[1.0],
+        bounds=[(0, 1)] * count + [(None, None)],
+    )
+    return result.x[:count]
+
+
+def add_dominated(preferences: np.ndarray, num_dominated: int, domination: float) -> np.ndarray:
+    """A table with further responses, each preferred to those before with a probability of only ``1 - domination``.
+
+    Among themselves they are equally good. The equilibrium of the larger table does not choose them where
+    ``domination`` is above the win rates within the smaller.
+    """
+    count = len(preferences)
+    table = np.full((count + num_dominated,) * 2, 0.5, "float32")
+    table[:count, :count] = preferences
+    table[:count, count:], table[count:, :count] = domination, 1.0 - domination
+    return table
+
+
 def win_rates(preferences: Preferences, opponent: Policy) -> Policy:
     """The probability of each response to be preferred to one of the opponent's."""
     return preferences @ opponent

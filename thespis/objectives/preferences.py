@@ -96,6 +96,17 @@ def regression_loss(
     return (beta * (chosen - rejected) - reward_gap) ** 2
 
 
+def soft_label_loss(
+    first: Float[Array, "*pair"], second: Float[Array, "*pair"], reward_gap: Float[Array, "*pair"], beta: Number
+) -> Float[Array, "*pair"]:
+    r"""DNO's logistic regression: :math:`\sigma(\beta (h_1 - h_2))` is fitted to the label :math:`\sigma(r_1 - r_2)`.
+
+    Its minimum over all pairs is that of :func:`regression_loss`: the policy whose ``beta`` times log-ratio is the
+    reward to a constant, a step of mirror descent. Source: Rosset et al. 2024, algorithm 1.
+    """
+    return bradley_terry_loss(beta * (first - second), jax.nn.sigmoid(reward_gap))
+
+
 def odds_ratio_loss(chosen: Float[Array, "*pair"], rejected: Float[Array, "*pair"]) -> Float[Array, "*pair"]:
     r"""Odds-ratio loss of ORPO, without its likelihood term (Hong et al. 2024, equation 7).
 

@@ -236,6 +236,24 @@ class RegressionLoss(PreferenceLoss):
         )
 
 
+class DNOLoss(PreferenceLoss):
+    """DNO loss (Rosset et al. 2024): a logistic regression of log-ratios on the difference of two win rates."""
+
+    beta: Number = 0.1
+    """Weight of the divergence from the reference, above 0: the paper's eta."""
+
+    @property
+    def orders_pairs(self) -> bool:
+        """No: the loss reads returns, which are win rates."""
+        return False
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """See :func:`thespis.objectives.preferences.soft_label_loss`."""
+        return preferences.soft_label_loss(
+            chosen.log_ratio, rejected.log_ratio, chosen.returns - rejected.returns, self.beta
+        )
+
+
 class NashMDLoss(PreferenceLoss):
     r"""Nash-MD policy gradient (Munos et al. 2023, equation 5): raises the win rate of the first dialogue of a pair.
 

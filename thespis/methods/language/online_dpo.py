@@ -6,7 +6,9 @@ reward model, or a judge's preference, ``win-rate``) say which is better. The lo
 - ``SigmoidLoss``: online DPO (Guo et al., 2024); with ``pairs="extremes"`` the best and the worst of a larger group;
 - ``IPOLoss`` with ``behavior_weight`` :math:`1 - \tau / \eta`: INPO (Zhang et al., 2024, equation 9), where the
   reference is the geometric mixture of the initial model and of the one that sampled, :math:`\beta = \eta`;
-- ``SPPOLoss(win_rates=True)`` with ``behavior_weight=1``: SPPO (Wu et al., 2024);
+- ``SPPOLoss(win_rates=True)`` with ``ref_sync_interval``: SPPO (Wu et al., 2024);
+- ``DNOLoss`` with ``ref_sync_interval``: DNO as derived (Rosset et al., 2024, algorithm 1), a regression on win rates;
+  its practical form is ``SigmoidLoss`` with extreme pairs and ``ref_sync_interval``;
 - ``NashMDLoss`` with an ``opponent_weight``: Nash-MD-PG (Munos et al., 2023): the second response of a pair is by a
   geometric mixture of the model and the reference, and only the first is learned from.
 
@@ -39,7 +41,7 @@ class OnlineDPO(LMOffline):
     """Online preference optimization: DPO and other preference losses on pairs of the model's own responses."""
 
     loss_type: PreferenceLoss = SigmoidLoss()
-    """Preference loss: SigmoidLoss (DPO), IPOLoss, SPPOLoss, NashMDLoss, RegressionLoss, or another of ``dpo``."""
+    """Preference loss: SigmoidLoss (DPO), IPOLoss, SPPOLoss, DNOLoss, NashMDLoss, RegressionLoss, or one of ``dpo``."""
     pairs: Literal["adjacent", "extremes"] = eqx.field(static=True, default="adjacent")
     """Pairs of a group: all neighbours, two by two; or the responses of the greatest and of the least return."""
     behavior_weight: Number = eqx.field(default=0.0, metadata=in_range(FRACTION))

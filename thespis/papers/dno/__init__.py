@@ -1,0 +1,1 @@
+"""DNO: language models improve themselves with general preferences."""

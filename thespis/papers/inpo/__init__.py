@@ -1,0 +1,1 @@
+"""INPO: aligning language models with general preferences by no-regret learning."""

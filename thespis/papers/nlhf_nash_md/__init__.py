@@ -1,0 +1,1 @@
+"""Nash-MD: Nash learning from human feedback."""

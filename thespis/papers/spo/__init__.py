@@ -1,0 +1,1 @@
+"""SPO: reinforcement learning from preferences with win rates as rewards."""

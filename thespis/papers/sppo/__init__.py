@@ -1,0 +1,1 @@
+"""SPPO: self-play preference optimization of language models."""
