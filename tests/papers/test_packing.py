@@ -11,7 +11,7 @@ import pytest
 
 from thespis.core.laws.environments import check_environment
 from thespis.envs.text.task import TextEnv
-from thespis.papers.sac_glam.envs import PACKING, THINGS, PackingState, PackingTask
+from thespis.papers.sac_glam.envs import PACKING, PAIRS, THINGS, PackingState, PackingTask
 from thespis.runtime.keys import seed_key
 from thespis.training import demonstrations
 
@@ -110,6 +110,16 @@ def test_success_rates_of_demonstrators(noise, low, high):
     env = TextEnv(PackingTask(demonstrator_noise=noise))
     rewards = np.asarray(demonstrations.sample_demonstrations(env, 2_000)[3])
     assert low <= rewards.sum(axis=0).mean() <= high
+
+
+def test_chance_with_bags_of_two_against_enumeration():
+    """All goals with all pairs of responses, of which the second does not count once the goal is packed."""
+    goals = [set(things) for size in (1, 2) for things in itertools.combinations(THINGS[:6], size)]
+    pairs = list(itertools.product(THINGS[:6], repeat=2))
+    chance = np.mean([goal in ({pair[0]}, set(pair)) for goal in goals for pair in pairs])
+    rewards = np.asarray(demonstrations.sample_demonstrations(PAIRS, 8_000)[3])
+    assert len(goals) == len(PAIRS.task.goals) == 21
+    assert rewards.sum(axis=0).mean() == pytest.approx(chance, abs=0.012)
 
 
 def test_contract():

@@ -140,3 +140,6 @@ class PackingTask(eqx.Module):
 
 PACKING, PACKING_EXPERT = (TextEnv(PackingTask(demonstrator_noise=noise)) for noise in (1.0, 0.0))
 """At most three of six things, 41 goals; and the same with an expert demonstrator."""
+
+PAIRS, PAIRS_EXPERT = (TextEnv(PackingTask(size=2, demonstrator_noise=noise)) for noise in (1.0, 0.0))
+"""One or two of six things, 21 goals; and the same with an expert demonstrator."""
