@@ -71,7 +71,10 @@ PAPER = Paper(
     "was not available, beyond its abstract and summaries by others, which say that SAC-GLAM needs fewer steps than "
     "PPO and that hindsight adds to it; the code of the authors' next paper, which trains its agent by SAC-GLAM "
     "without hindsight, was. Wall-clock time and unreachable goals are not tested. An older trial, in a maze with one "
-    "goal and five seeds, decided nothing.",
+    "goal and five seeds, decided nothing. Shown: the mean training return is 0.46 with SAC-GLAM and 0.24 with PPO, "
+    "and hindsight is what makes the difference. Without it, with the same settings and no trials of its own, it is "
+    "0.15, less than PPO's. At the end greedy play returns 0.77 and 0.57, which 20 pairs do not decide, since five "
+    "seeds of SAC-GLAM stay below 0.36. PPO has fewer gradient steps, and more epochs were not tried for it.",
     fidelity=(
         Fidelity(
             "actor",
