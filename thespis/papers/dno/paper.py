@@ -59,7 +59,8 @@ PAPER = Paper(
     "7B and benchmarks; no teacher's responses are mixed in. Trials on seeds from 1,100 on, with beta and the number "
     "of updates between references: 0.053 (1, 50) and 0.042 (1, 200); the regression of the theory 0.222 (0.3, 50) "
     "and 0.099 (1, 50). The rival's are listed with the bench: it maximizes the mean win rate against the initial "
-    "model, with a penalty on KL.",
+    "model, with a penalty on KL. Whether pairs are the extremes or neighbours of a group makes no difference that 20 "
+    "pairs could show.",
     fidelity=(
         Fidelity("reward of a response", "how often it is preferred to responses of the model itself"),
         Fidelity("loss of the practical form", "that of DPO, with the model of the iteration before as reference"),

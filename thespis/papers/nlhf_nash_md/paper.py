@@ -65,7 +65,7 @@ PAPER = Paper(
     "0.205 (1e-3, 0.02, 0.125), 0.079 (1e-3, 0.05, 0.25), 0.129 (3e-3, 0.05, 0.25) and 0.116 (3e-3, 0.05, 0). The "
     "rival's are listed with the bench. Computed exactly, by gradient flow, self-play with the penalty comes to "
     "0.015, mixtures of 0.25 and 0.5 to 0.027 and 0.061, the best response to 0.095: here a mixture is no help, it "
-    "only moves the equilibrium.",
+    "only moves the equilibrium. In the trial it cannot be told from self-play with the same penalty.",
     fidelity=(
         Fidelity(
             "gradient", "probability to be preferred, minus 1/2 and tau times the log-ratio, on the first response"
