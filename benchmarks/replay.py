@@ -64,7 +64,7 @@ def measure(work: dict[str, Any], transitions: int) -> dict[str, float]:
     make = jax.jit(lambda: store.init(example, 1)).lower().compile()
     fill = jax.jit(lambda ring, n: jax.lax.fori_loop(0, n, block, ring), donate_argnums=0)
     fill = fill.lower(shapes, blocks).compile()
-    sample = jax.jit(lambda ring, written, key: store.sample(ring, example, (), written, written, key).steps)
+    sample = jax.jit(lambda ring, written, key: store.sample(ring, example, (), written, written, key, ()).steps)
     sample = sample.lower(shapes, written, keys[0]).compile()
 
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak after compilation
