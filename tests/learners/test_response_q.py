@@ -241,6 +241,23 @@ def test_stored_responses_are_weighted_only_where_the_policy_is_known():
     assert int(state.num_batches) == 1 and np.abs(judged.reward[np.asarray(dialogues.alive)]).min() > 0
 
 
+def states_of_updates(method, env, num_updates=4):
+    """The method's states in a run of one seed: before the first update, and after each."""
+    loop = CompiledLoop(Components(method, EnvironmentReward(), FixedCurriculum()), env, 3, [0], 1000)
+    carry = loop.init()
+    states = [to_numpy(loop.learner_state(carry).method)]
+    for _ in range(num_updates):
+        carry = loop.advance(carry, 1)
+        states.append(to_numpy(loop.learner_state(carry).method))
+    return states
+
+
+def changed(states, part):
+    """Whether a part of the state is another one after each update."""
+    pairs = itertools.pairwise(jax.tree.leaves(part(state)) for state in states)
+    return [any(not np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs]
+
+
 @pytest.mark.slow
 def test_the_actor_stays_as_it_is_while_the_critic_warms_up():
     """Even with a penalty whose gradient is not 0: an actor that moves would leave what it was pretrained on."""
@@ -255,19 +272,9 @@ def test_the_actor_stays_as_it_is_while_the_critic_warms_up():
         num_replayed_turns=6,
         feed=Episodes(3, num_envs=3),
     )
-    loop = CompiledLoop(Components(method, EnvironmentReward(), FixedCurriculum()), env, 3, [0], 1000)
-    carry = loop.init()
-    states = [to_numpy(loop.learner_state(carry).method)]
-    for _ in range(4):
-        carry = loop.advance(carry, 1)
-        states.append(to_numpy(loop.learner_state(carry).method))
-
-    def moved(part):
-        pairs = itertools.pairwise(jax.tree.leaves(part(state)) for state in states)
-        return [any(not np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs]
-
-    assert moved(lambda state: state.critic.critic) == [True] * 4
-    assert moved(lambda state: (state.model, state.opt_state)) == [False, False, True, True]
+    states = states_of_updates(method, env)
+    assert changed(states, lambda state: state.critic.critic) == [True] * 4
+    assert changed(states, lambda state: (state.model, state.opt_state)) == [False, False, True, True]
 
 
 class SlowStart(OffPolicyTurnCritic):
@@ -287,20 +294,9 @@ def test_the_policy_waits_for_a_critic_that_learns_alone():
         critic=SlowStart(8, 2, 4, num_warmup_batches=0),
         feed=Episodes(3, num_envs=3),
     )
-    loop = CompiledLoop(Components(method, EnvironmentReward(), FixedCurriculum()), env, 3, [0], 1000)
-    carry = loop.init()
-    states = [to_numpy(loop.learner_state(carry).method)]
-    for _ in range(4):
-        carry = loop.advance(carry, 1)
-        states.append(to_numpy(loop.learner_state(carry).method))
-
-    def changed(part):
-        """Whether a part of the state is another one after each update."""
-        pairs = itertools.pairwise(jax.tree.leaves(part(state)) for state in states)
-        return [any(not np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs]
-
-    assert changed(lambda state: state.critic.critic) == [True] * 4
-    assert changed(lambda state: state.model) == [False, False, True, True]
+    states = states_of_updates(method, env)
+    assert changed(states, lambda state: state.critic.critic) == [True] * 4
+    assert changed(states, lambda state: state.model) == [False, False, True, True]
     state = jax.tree.map(lambda x: jnp.asarray(x[0]), states[-1])
     step = zero_transition(Components(method, EnvironmentReward(), FixedCurriculum()), env.spec, state, ())
     episode = jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x), (3, *jnp.shape(x))), step)

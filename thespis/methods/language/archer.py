@@ -19,7 +19,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from thespis.actors.lm_policy import generate_responses
 from thespis.core.records import Batch, Citation, Report
@@ -94,15 +94,12 @@ class ArCHer(LMPolicyGradient):
         """
         if not isinstance(self.critic, OffPolicyTurnCritic):
             return super().judge_turns(state, dialogues, update_index, key)
-        if self.critic.max_importance_weight is None:
-            critic, _, metrics = self.critic.update(state.critic, state.reference, dialogues, (), update_index, key)
-        else:
-            critic, metrics = self.critic.learn(
-                state.critic,
-                dialogues,
-                lambda stored: stored.response_log_probs(state.model.model, self.sampler)[0],
-                key,
-            )
+
+        def log_probs(stored: SampledDialogues) -> Float[Array, "time row token"]:
+            return stored.response_log_probs(state.model.model, self.sampler)[0]
+
+        is_weighted = self.critic.max_importance_weight is not None
+        critic, metrics = self.critic.learn(state.critic, dialogues, log_probs if is_weighted else None, key)
         if self.num_replayed_turns:
             dialogues = self.redraw(state, critic.replay, fold(key, "turns"))
         advantages = jax.lax.stop_gradient(self.critic.turn_advantages(critic, state.reference, dialogues))
