@@ -10,7 +10,7 @@ import pytest
 
 from thespis.core.laws.environments import check_environment
 from thespis.envs.text.task import TextEnv
-from thespis.papers.sweet_rl.envs import ATTRIBUTES, ORDER, Order, guessed_entries
+from thespis.papers.sweet_rl.envs import ATTRIBUTES, ORDER, Order, guessed_entries, wasted_turns
 from thespis.runtime.keys import fold, seed_key
 
 SPEC: Any = ORDER.spec
@@ -102,6 +102,17 @@ def test_guesses_are_first_entries_without_a_question():
     assert guessed_entries(ORDER.task, responses) == (1, 2)
     assert guessed_entries(ORDER.task, np.concatenate([responses, tokens("size", "<end>")[None]])) == (1, 2)
     assert guessed_entries(ORDER.task, np.full((2, 2), -1)) == (0, 0)
+
+
+def test_turns_are_wasted_by_guesses_repetitions_and_errors():
+    wanted = ["red", "oval", "tiny"]
+    useful = [tokens(word, "<end>") for word in ("shape", "oval", "colour", "red")]
+    assert wasted_turns(ORDER.task, wanted, np.stack(useful)) == (0, 4)
+    again = [tokens(word, "<end>") for word in ("shape", "oval", "blue")]
+    assert wasted_turns(ORDER.task, wanted, np.stack([*useful, *again])) == (3, 7)
+    guess, wrong = tokens("tiny", "<end>"), [tokens("colour", "<end>"), tokens("blue", "<end>")]
+    assert wasted_turns(ORDER.task, wanted, np.stack([guess, tokens("size", "<end>"), *wrong])) == (3, 4)
+    assert wasted_turns(ORDER.task, wanted, np.stack([tokens("shape", "red"), tokens("ok", "<end>")])) == (2, 2)
 
 
 def test_order_follows_the_laws_of_environments():

@@ -138,3 +138,25 @@ def guessed_entries(task: Order, responses: Int[np.ndarray, "turn token"]) -> tu
             entered.add(of_value[word])
             guessed += of_value[word] not in asked
     return guessed, len(entered)
+
+
+def wasted_turns(task: Order, wanted: list[str], responses: Int[np.ndarray, "turn token"]) -> tuple[int, int]:
+    """Number of turns of a dialogue that bring it no nearer to a right form, and number of all its turns.
+
+    Of use are the first question about an attribute that is not entered, and the entry of the value that answered it.
+    ``wanted``: the values, in the order of the attributes.
+    """
+    spec, size = task.task_spec, task.num_attributes
+    names, asked, entered, wasted = list(ATTRIBUTES)[:size], set(), set(), 0
+    of_value = {value: name for name in names for value in ATTRIBUTES[name]}
+    for response in responses:
+        word, end = (spec.vocabulary.words[token] if token >= 0 else "" for token in response)
+        is_useful = False
+        if end == END and word in names:
+            is_useful = word not in asked | entered
+            asked.add(word)
+        elif end == END and word in of_value and of_value[word] not in entered:
+            is_useful = word in wanted and of_value[word] in asked
+            entered.add(of_value[word])
+        wasted += not is_useful
+    return wasted, len(responses)

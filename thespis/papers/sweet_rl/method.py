@@ -12,8 +12,8 @@ otherwise the critic knows no more than the actor.
 
 Source: Zhou et al., 2025, and its code, from which beta, w and the rule of halves are taken; they sample 16.
 
-Differs: one pair is made of fresh responses in every update, where theirs are sampled once and make four; the turns are
-those of the pairs that trained the critic.
+Differs: candidates are sampled anew in every update, where theirs are sampled once; the turns are those of the pairs
+that trained the critic. They draw four pairs of each turn's candidates (``num_pairs``), here it is one by default.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class SWEET(LMOffline):
     """Preference loss: SigmoidLoss, IPOLoss or HingeLoss."""
     num_candidates: int = eqx.field(static=True, default=8)
     """Number of candidate responses ranked at each turn, 2 or more."""
+    num_pairs: int = eqx.field(static=True, default=1)
+    """Pairs that are drawn, with replacement, from the candidates of each turn: 1 or more."""
     nll_coef: Number = 0.01
     """Coefficient of the negative log-likelihood of the preferred response, per token."""
     feed: PreferencePairs = eqx.field(static=True, default=PreferencePairs())
@@ -76,6 +78,8 @@ class SWEET(LMOffline):
         alive = batch.dialogues.alive[turn, rows]
         responses, advantages = self.rank_candidates(batch, prompts, turn, rows)
         middle, last = self.num_candidates // 2, self.num_candidates - 1
+        rows = jnp.tile(rows, self.num_pairs)
+        prompts, alive = prompts[rows], alive[rows]
         key, count = fold(batch.key, "pair"), rows.shape
         low, high = jax.random.randint(key, (2, *count), jnp.array([[0], [middle]]), jnp.array([[middle], [last + 1]]))
 
