@@ -1,8 +1,9 @@
 """Bench of collaboration in text: ask somebody what is wanted, and enter it, learned from logged dialogues.
 
-The order task of :mod:`thespis.papers.sweet_rl.envs`, with three attributes in seven turns. The log is of a demonstrator
-half of whose responses are random: its better dialogues are full of guesses, repetitions and errors, and an outcome
-does not say which turns they were. Evaluation is sampled, as the most probable response is often the good one.
+The order task of :mod:`thespis.papers.sweet_rl.envs`, with three attributes in seven turns. The log is of a
+demonstrator half of whose responses are random: its better dialogues are full of guesses, repetitions and errors, and
+an outcome does not say which turns they were. Evaluation is sampled, as the most probable response is often the good
+one.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ DPO_ARM = Arm("multi-turn DPO", BASELINE, LOG)
 BENCH = Bench(
     name="collaboration",
     version=1,
-    summary="Asking for three values and entering them, learned from logged dialogues in which half of the responses are "
-    "random: offline methods for language models that find out which turns were good.",
+    summary="Asking for three values and entering them, learned from logged dialogues in which half of the responses "
+    "are random: offline methods for language models that find out which turns were good.",
     envs=(ORDERS_ENV,),
     steps=NUM_UPDATES,
     arms=(
@@ -86,9 +87,9 @@ BENCH = Bench(
     negative=Comparison("multi-turn DPO", "multi-turn DPO again", RETURN),
     headroom=Headroom("multi-turn DPO", "imitation of an expert", RETURN, untrained_return()),
     symptoms=(Symptom("multi-turn DPO", wasted_share(), 0.2),),
-    tuning="On seeds 1,100 to 1,103, by the sampled return after 600 updates on batches of 16 pairs, which is 0.388 before "
-    "training. Multi-turn DPO, with the learning rate and beta: 0.517 (3e-4, 1), 0.539 (1e-3, 1), 0.508 (3e-4, 0.3), 0.610 "
-    "(1e-3, 0.3), 0.253 (3e-4, 0.1) and 0.386 (1e-3, 0.1); with a beta of 0.1 seeds differ by 0.17 to 0.25 in place of "
+    tuning="On seeds 1,100 to 1,103, by the sampled return after 600 updates on batches of 16 pairs, which is 0.388 "
+    "before training. Multi-turn DPO, with the learning rate and beta: 0.517 (3e-4, 1), 0.539 (1e-3, 1), 0.508 (3e-4, "
+    "0.3), 0.610 (1e-3, 0.3), 0.253 (3e-4, 0.1) and 0.386 (1e-3, 0.1); with a beta of 0.1 seeds differ by 0.17 to 0.25 in place of "
     "0.03 to 0.12. Imitation of an expert: 0.989 (1e-3), its only trial. With two attributes in five turns, two layers "
     "and a pretraining of 500 steps, DPO had 0.360 (1e-3, 0.3), with 0.270 before training; with three attributes in "
     "eight turns, two layers and the usual short pretraining 0.183 (3e-4, 1) and 0.187 (1e-3, 1), with 0.194 before: "
