@@ -146,6 +146,28 @@ def test_actor_prefers_the_better_half_of_candidates(batch):
 
 
 @pytest.mark.slow
+def test_pairs_of_two_candidates_are_all_the_same(batch):
+    steps, mask = jax.tree.map(lambda x: x[:, :2], batch)
+    _, state = init_state(SWEET(**SMALL))
+    dialogues = Dialogues.from_transitions(steps, mask)
+    losses = []
+    for num_pairs in (1, 3):
+        method = SWEET(**SMALL, num_candidates=2, num_pairs=num_pairs, nll_coef=0.2)
+        offline_batch = OfflineBatch(
+            dialogues,
+            jnp.zeros(dialogues.responses.shape),
+            (),
+            steps,
+            state.dialogue_spec,
+            state.reference,
+            seed_key(5),
+            critic=state.critic,
+        )
+        losses.append(float(method.compute_loss(state.model, offline_batch)[0]))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.slow
 def test_critic_is_trained_before_the_actor(batch):
     method, state = init_state(SWEET(**SMALL, critic=ImplicitReward(num_critic_pretrain_updates=2), num_candidates=2))
     update = jax.jit(lambda *args: method.update(*args))

@@ -90,9 +90,9 @@ BENCH = Bench(
     tuning="On seeds 1,100 to 1,103, by the sampled return after 600 updates on batches of 16 pairs, which is 0.388 "
     "before training. Multi-turn DPO, with the learning rate and beta: 0.517 (3e-4, 1), 0.539 (1e-3, 1), 0.508 (3e-4, "
     "0.3), 0.610 (1e-3, 0.3), 0.253 (3e-4, 0.1) and 0.386 (1e-3, 0.1); with a beta of 0.1 seeds differ by 0.17 to 0.25 "
-    "in place of 0.03 to 0.12. Imitation of an expert: 0.989 (1e-3), its only trial. With two attributes in five turns, "
-    "two layers and a pretraining of 500 steps, DPO had 0.360 (1e-3, 0.3), with 0.270 before training; with three "
-    "attributes in eight turns, two layers and the usual short pretraining 0.183 (3e-4, 1) and 0.187 (1e-3, 1), with "
-    "0.194 before: a model that has hardly learned to speak does not learn from preferences.",
+    "in place of 0.03 to 0.12. Imitation of an expert: 0.989 (1e-3), its only trial. With two attributes in five turns "
+    "and with two layers and a pretraining of 500 steps, DPO had 0.360 (1e-3, 0.3), with 0.270 before training; with "
+    "three attributes in eight turns, two layers and the usual short pretraining 0.183 (3e-4, 1) and 0.187 (1e-3, 1), "
+    "with 0.194 before: a model that has hardly learned to speak does not learn from preferences.",
     looks=plan_looks((10, 20)),
 )
