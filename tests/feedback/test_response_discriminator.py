@@ -73,6 +73,45 @@ def test_reward_is_the_logit_of_expert_against_actor():
     np.testing.assert_array_equal(score(before, other), reward)  # rewards of the environment are not used
 
 
+def test_absorbing_state_is_rewarded_by_the_exact_log_odds():
+    """Experts end after one of three turns, half of the policy's dialogues after two; the others are truncated."""
+    feedback = ResponseDiscriminator(absorbing_state=True, max_reward=1.5)
+    model = jax.jit(lambda: add_value_head(MODEL, 32))()
+    opt_state = jax.jit(feedback.optimizer.init)(model)
+    expert, policy = make_dialogues([8] * 4, seed=1, turns=1), make_dialogues([3, 4, 5, 6], seed=2)
+    policy = dataclasses.replace(policy, truncated=jax.device_put(np.array([False, False, True, True])))
+    state = ResponseDiscriminatorState(model, opt_state, jax.device_put(np.float32(0.0)))
+    state, metrics = jax.jit(lambda state: feedback.learn(state, policy, expert, KEY))(state)
+    expert_share, policy_share = 9 / 14, 3 / 12  # a turn more on either side
+    logit = np.log(expert_share / policy_share)
+    assert float(metrics["absorbing_logit"]) == pytest.approx(logit, rel=1e-5)
+    weights = 2 - expert_share - policy_share  # a head of zeros: each class has a cross-entropy of log 2
+    assert float(metrics["discriminator_loss"]) == pytest.approx(weights * np.log(2), rel=1e-4)
+    before = ResponseDiscriminatorState(model, opt_state, state.absorbing_logit)
+    score = jax.jit(lambda state, dialogues: feedback.score_turns(state, dialogues, KEY))
+    expected = np.zeros((TIME, 4))
+    expected[1, :2] = logit
+    np.testing.assert_allclose(score(before, policy), expected, rtol=1e-5)
+    expected = np.zeros((TIME, 4))
+    expected[0] = 2 * 1.5  # two turns in the absorbing state, each with a clipped reward
+    far = dataclasses.replace(before, absorbing_logit=jax.device_put(np.float32(9.0)))
+    np.testing.assert_allclose(score(far, expert), expected, rtol=1e-5)
+
+
+def test_weight_decay_is_decoupled():
+    model = jax.jit(lambda: add_value_head(MODEL, 32))()
+    dialogues = make_dialogues([8, 3]), make_dialogues([8, 8], seed=1)
+
+    def learned(weight_decay: float) -> tuple[np.ndarray, np.ndarray]:
+        feedback = ResponseDiscriminator(learning_rate=0.1, weight_decay=weight_decay)
+        state = ResponseDiscriminatorState(model, feedback.optimizer.init(model))
+        state, _ = jax.jit(lambda state: feedback.learn(state, *dialogues, KEY))(state)
+        return np.asarray(state.model.model.embedding), np.asarray(model.model.embedding)
+
+    (decayed, initial), (plain, _) = learned(0.5), learned(0.0)
+    np.testing.assert_allclose(plain - decayed, 0.05 * initial, atol=1e-6)
+
+
 def experts(data: str, batch_size: int = 64) -> Dialogues:
     """Dialogues of experts that a discriminator gets in one batch, beside a method in ``ENV``."""
     feedback = ResponseDiscriminator(data=data, batch_size=batch_size, **BLANK)

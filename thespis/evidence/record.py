@@ -112,9 +112,20 @@ def _measure_table(trial: Trial | PairedTrial, runs: TrialRuns, measure: Measure
     for arm in trial.arms:
         if measure.env and any(runs.runs[arm.name, env][0].config["env"] != measure.env for env in trial.envs):
             continue
-        scores = runs.scores(arm.name, measure)
+        try:
+            scores = runs.scores(arm.name, measure)
+        except UserError:
+            if _is_compared(trial, arm.name, measure):
+                raise
+            continue
         arms[arm.name] = {env: _score_summary(scores[:, i], measure.bounds) for i, env in enumerate(trial.envs)}
     return {"name": measure.name, "larger_is_better": measure.larger_is_better, "arms": arms}
+
+
+def _is_compared(trial: Trial | PairedTrial, arm: str, measure: Measure) -> bool:
+    """Whether a claim needs this measure of this arm: others may lack it, as imitators have no learning curve."""
+    claims = [claim for _, claim in trial.named_claims if arm in claim.arms]
+    return any(measure.name == other.name for claim in claims for other in claim.measures)
 
 
 def _score_summary(scores: np.ndarray, bounds: tuple[float, float] | None) -> dict[str, Any]:

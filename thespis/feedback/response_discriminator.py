@@ -16,7 +16,7 @@ from thespis.feedback.text_model import TurnScorer
 from thespis.learners.language.dialogues import Dialogues
 from thespis.learners.language.lm_agent import LMWithValueHead
 from thespis.learners.language.turn_scores import turn_scores
-from thespis.learners.optim.optimizers import gradient_step
+from thespis.learners.optim.optimizers import AdamW, Optimizer, gradient_step
 from thespis.objectives.statistics import masked_mean
 
 
@@ -25,6 +25,8 @@ class ResponseDiscriminatorState(eqx.Module):
 
     model: LMWithValueHead
     opt_state: PyTree
+    absorbing_logit: Float[Array, ""] | None = None
+    """Log-odds that an expert is in the absorbing state; ``None`` without one."""
 
 
 class ResponseDiscriminator(TurnScorer):
@@ -49,6 +51,13 @@ class ResponseDiscriminator(TurnScorer):
     """Updates of the discriminator for each update of the method."""
     max_reward: Number = 3.0
     """Largest reward of a turn; rewards are clipped to [-max_reward, max_reward]."""
+    weight_decay: Number | None = None
+    """Decoupled weight decay of the model; None: none, and gradients are clipped to norm 1."""
+    absorbing_state: bool = eqx.field(static=True, default=False)
+    """Whether a dialogue that terminates is followed by turns in an absorbing state, up to the largest number of turns.
+
+    Experts and policy are compared in that state too, and the last turn also earns the rewards of all turns in it.
+    """
 
     name: ClassVar[str] = "response-discriminator"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -60,16 +69,30 @@ class ResponseDiscriminator(TurnScorer):
         """The dialogues of experts."""
         return LoggedEpisodes(batch_size=self.batch_size, data=self.data, num_updates=self.num_updates)
 
+    @property
+    def optimizer(self) -> Optimizer:
+        """Optimizer of the model: Adam with gradients clipped to norm 1, or AdamW."""
+        if self.weight_decay is None:
+            return super().optimizer
+        return AdamW(self.learning_rate, self.weight_decay)
+
     def init_state(self, spec: EnvSpec, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> ResponseDiscriminatorState:
         """The initial model with a head of zeros, by which every response is as likely an expert's as not."""
         model = self.initial_scorer(spec, key)
-        return ResponseDiscriminatorState(model, self.optimizer.init(model))
+        logit = jnp.zeros(()) if self.absorbing_state else None
+        return ResponseDiscriminatorState(model, self.optimizer.init(model), logit)
 
     def score_turns(
         self, state: ResponseDiscriminatorState, dialogues: Dialogues, key: Key[Array, ""]
     ) -> Float[Array, "time row"]:
-        """The clipped log-odds; the environment's rewards are not used."""
-        return jnp.clip(turn_scores(state.model, dialogues), -self.max_reward, self.max_reward)
+        """The clipped log-odds, and those of the absorbing state at last turns; the environment's are not used."""
+        logits = turn_scores(state.model, dialogues)
+        rewards = jnp.clip(logits, -self.max_reward, self.max_reward)
+        if state.absorbing_logit is None:
+            return rewards
+        absorbing = jnp.clip(state.absorbing_logit, -self.max_reward, self.max_reward)
+        num_absorbed = absorbed_turns(dialogues, len(dialogues.alive))
+        return rewards + jnp.where(dialogues.is_last_turn, num_absorbed * absorbing, 0.0)
 
     def learn(
         self,
@@ -78,24 +101,54 @@ class ResponseDiscriminator(TurnScorer):
         own_dialogues: Dialogues | None,
         key: Key[Array, ""],
     ) -> tuple[ResponseDiscriminatorState, Metrics]:
-        """One step of Adam on the method's dialogues and those of experts."""
+        """One step of the optimizer on the method's dialogues and those of experts."""
         assert own_dialogues is not None
+        expert_share = policy_share = jnp.zeros(())
+        if self.absorbing_state:
+            num_turns = len(dialogues.alive)
+            expert_share, policy_share = absorbed_share(own_dialogues, num_turns), absorbed_share(dialogues, num_turns)
         model, opt_state, metrics, _ = gradient_step(
             self.optimizer,
-            lambda model: discriminator_loss(model, own_dialogues, dialogues),
+            lambda model: discriminator_loss(model, own_dialogues, dialogues, 1 - expert_share, 1 - policy_share),
             state.model,
             state.opt_state,
         )
-        return ResponseDiscriminatorState(model, opt_state), metrics
+        if not self.absorbing_state:
+            return ResponseDiscriminatorState(model, opt_state), metrics
+        logit = jnp.log(expert_share) - jnp.log(policy_share)
+        return ResponseDiscriminatorState(model, opt_state, logit), metrics | {"absorbing_logit": logit}
+
+
+def absorbed_turns(dialogues: Dialogues, num_turns: int) -> Float[Array, " row"]:
+    """Turns of each dialogue, out of ``num_turns``, in the absorbing state that follows on its termination."""
+    num_left = num_turns - dialogues.alive.sum(axis=0)
+    return jnp.where(dialogues.truncated, 0, num_left).astype("float32")
+
+
+def absorbed_share(dialogues: Dialogues, num_turns: int) -> Float[Array, ""]:
+    """Share of turns, out of ``num_turns`` or those before a truncation, that are in the absorbing state.
+
+    One turn more is counted on either side, so that the share is neither 0 nor 1.
+    """
+    absorbed = absorbed_turns(dialogues, num_turns).sum()
+    return (absorbed + 1.0) / (absorbed + dialogues.alive.sum() + 2.0)
 
 
 def discriminator_loss(
-    model: LMWithValueHead, expert: Dialogues, policy: Dialogues
+    model: LMWithValueHead,
+    expert: Dialogues,
+    policy: Dialogues,
+    expert_weight: Float[Array, ""] | float = 1.0,
+    policy_weight: Float[Array, ""] | float = 1.0,
 ) -> tuple[Float[Array, ""], Metrics]:
-    """Discriminator loss: cross-entropy over turns, in which expert's and policy's have equal weight; and metrics."""
+    """Discriminator loss: cross-entropy over turns, and metrics.
+
+    Expert and policy have equal weight, unless part of their turns is in an absorbing state: ``expert_weight`` and
+    ``policy_weight`` are the shares of turns with responses.
+    """
     expert_scores, policy_scores = turn_scores(model, expert), turn_scores(model, policy)
-    expert_loss = masked_mean(jax.nn.softplus(-expert_scores), expert.alive)
-    loss = expert_loss + masked_mean(jax.nn.softplus(policy_scores), policy.alive)
+    loss = expert_weight * masked_mean(jax.nn.softplus(-expert_scores), expert.alive)
+    loss += policy_weight * masked_mean(jax.nn.softplus(policy_scores), policy.alive)
     return loss, {
         "discriminator_loss": loss,
         "expert_accuracy": masked_mean((expert_scores > 0).astype("float32"), expert.alive),

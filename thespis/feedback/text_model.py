@@ -17,7 +17,7 @@ from thespis.core.records import EnvSpec, Number
 from thespis.feedback.text_feedback import TextFeedback
 from thespis.learners.language.lm_agent import LMModelConfig, LMWithValueHead, add_value_head
 from thespis.learners.language.model_init import ComputeDtype, ModelInit
-from thespis.learners.optim.optimizers import Adam
+from thespis.learners.optim.optimizers import Adam, Optimizer
 from thespis.nets.decoder import Decoder
 from thespis.runtime.keys import fold
 
@@ -68,7 +68,7 @@ class TurnScorer(TextModelFeedback):
     """Step size of the model."""
 
     @property
-    def optimizer(self) -> Adam:
+    def optimizer(self) -> Optimizer:
         """Optimizer of the model: Adam with gradients clipped to norm 1."""
         return Adam(self.learning_rate, 1.0)
 

@@ -1,4 +1,4 @@
-"""GRPO that begins with imitation of a few dialogues of an expert.
+"""Policy-gradient methods that begin with imitation of a few dialogues of an expert.
 
 In place of an instruction-tuned model, which already knows how to act in text: a small model begins to complete tasks
 with supervised fine-tuning on the dialogues of an expert, in its first state.
@@ -13,6 +13,7 @@ from jaxtyping import Array, Key
 
 from thespis.core.records import Citation, EnvSpec
 from thespis.envs.registry import make_compiled
+from thespis.learners.language.lm_agent import TrainableLMAgent
 from thespis.learners.language.model_init import PretrainConfig, pretrain
 from thespis.methods.language.grpo import GRPO
 from thespis.nets.decoder import Decoder
@@ -20,8 +21,11 @@ from thespis.runtime.keys import fold
 from thespis.training.demonstrations import sample_demonstrations
 
 
-class FineTunedGRPO(GRPO):
-    """Group relative policy optimization that begins with supervised fine-tuning on dialogues of an expert."""
+class ExpertFineTuning(TrainableLMAgent):
+    """Base of methods whose initial model is fine-tuned on dialogues of an expert.
+
+    It stands before the method among the bases of a class.
+    """
 
     expert_env: str = eqx.field(static=True, default="text:household")
     """Environment of text whose demonstrator is the expert."""
@@ -34,12 +38,6 @@ class FineTunedGRPO(GRPO):
     sft_learning_rate: float = eqx.field(static=True, default=1e-3)
     """Step size of supervised fine-tuning."""
 
-    name: ClassVar[str] = "fine-tuned-grpo"
-    citations: ClassVar[tuple[Citation, ...]] = (
-        *GRPO.citations,
-        Citation("Unleashing Embodied Task Planning Ability in LLMs", "Fei et al.", 2025, "arXiv:2506.23127"),
-    )
-
     def init_from(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
         """The model that ``model`` names, fine-tuned on the expert's dialogues."""
         model = super().init_from(spec, key)
@@ -48,3 +46,13 @@ class FineTunedGRPO(GRPO):
             num_steps=self.num_sft_updates, batch_size=self.sft_batch_size, learning_rate=self.sft_learning_rate
         )
         return pretrain(model, *dialogues[:3], fold(key, "fine-tuning"), config)[0]
+
+
+class FineTunedGRPO(ExpertFineTuning, GRPO):
+    """Group relative policy optimization that begins with supervised fine-tuning on dialogues of an expert."""
+
+    name: ClassVar[str] = "fine-tuned-grpo"
+    citations: ClassVar[tuple[Citation, ...]] = (
+        *GRPO.citations,
+        Citation("Unleashing Embodied Task Planning Ability in LLMs", "Fei et al.", 2025, "arXiv:2506.23127"),
+    )
