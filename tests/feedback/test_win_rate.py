@@ -101,6 +101,17 @@ def test_drawn_labels_are_consistent_and_have_the_probabilities_of_the_judge():
     assert rates[:, 0].mean() == pytest.approx(CHOICE.preferences[0, 0, 1], abs=0.06)
 
 
+def test_labels_of_several_annotators_are_shares():
+    pair = choices(["a", "b"] * 500)
+    feedback = WinRate(ChoiceJudge(CHOICE), 2, samples_labels=True, num_annotators=4)
+    rates = np.asarray(feedback.score_turns((), pair, jax.random.key(0)))[0].reshape(-1, 2)
+    assert set(rates.ravel()) == {0.0, 0.25, 0.5, 0.75, 1.0}
+    np.testing.assert_array_equal(rates.sum(axis=1), 1.0)
+    probability = CHOICE.preferences[0, 0, 1]
+    assert rates[:, 0].mean() == pytest.approx(probability, abs=0.03)
+    assert rates[:, 0].var() == pytest.approx(probability * (1 - probability) / 4, rel=0.2)
+
+
 def test_incomplete_groups_are_refused():
     with pytest.raises(UserError, match=r"groups of feedback\.group_size=4"):
         WinRate(ChoiceJudge(CHOICE), 4).score_turns((), choices(["a"] * 6), jax.random.key(0))

@@ -74,7 +74,9 @@ class WinRate(TextFeedback):
     group_size: int = eqx.field(static=True, default=2, metadata=in_range(Range(2)))
     """Adjacent dialogues that are compared with each other: at most the method's feed.group_size, which it divides."""
     samples_labels: bool = eqx.field(static=True, default=False)
-    """Whether each comparison is drawn, 0 or 1, as by one annotator; else the judge's probabilities are averaged."""
+    """Whether each comparison is drawn, 0 or 1, as by an annotator; else the judge's probabilities are averaged."""
+    num_annotators: int = eqx.field(static=True, default=1, metadata=in_range(Range(1)))
+    """Annotators of each comparison, where labels are sampled: the label is the share of them who prefer the first."""
 
     name: ClassVar[str] = "win-rate"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -115,6 +117,7 @@ class WinRate(TextFeedback):
         left, right = (begin + first).ravel(), (begin + second).ravel()
         won = self.judge(dialogues.take_rows(left), dialogues.take_rows(right))
         if self.samples_labels:
-            won = (jax.random.uniform(fold(key, "labels"), won.shape) < won).astype("float32")
+            draws = jax.random.uniform(fold(key, "labels"), (self.num_annotators, *won.shape))
+            won = (draws < won).mean(axis=0, dtype="float32")
         total = jnp.zeros(rows).at[left].add(won).at[right].add(1.0 - won)
         return jnp.where(dialogues.is_last_turn, total / (size - 1), 0.0)

@@ -8,8 +8,11 @@ import importlib
 from thespis.core.contracts import Environment
 from thespis.envs.text.task import TextEnv
 
-_TASK_LIST = "echo maze wordle questions countdown calculator household correction review writing choice kuhn tictactoe"
-_TASK_PATHS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _TASK_LIST.split()}
+_TASK_LIST = (
+    *("echo", "maze", "wordle", "questions", "countdown", "calculator", "household", "correction", "review"),
+    *("writing", "choice", "rating", "kuhn", "tictactoe"),
+)
+_TASK_PATHS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _TASK_LIST}
 _GAME_NAMES = ["kuhn-duel", "tictactoe-duel"]
 TASK_NAMES = tuple(_TASK_PATHS)
 """Names of the single-agent tasks."""

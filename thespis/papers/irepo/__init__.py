@@ -1,0 +1,1 @@
+"""iREPO: empirical preference optimization by regression of implicit reward differences."""
