@@ -77,7 +77,7 @@ _TABLE = {
     ),
     "thespis.learners.language.preference_losses:PreferenceLoss": (
         "SigmoidLoss IPOLoss HingeLoss RobustLoss EXOLoss SPPOLoss RegressionLoss DNOLoss NashMDLoss "
-        "SimPOLoss ORPOLoss CPLLoss"
+        "SimPOLoss ORPOLoss CPLLoss thespis.papers.irepo.losses:IREPOLoss"
     ),
     "thespis.learners.language.response_critics:PathConsistencyCritic": "SoftValueCritic",
     "thespis.learners.language.response_critics:ResponseCritic": "NoCritic",

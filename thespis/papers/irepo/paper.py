@@ -46,7 +46,7 @@ PAPER = Paper(
         "thespis.feedback.win_rate:WinRate",
     ),
     command="thespis train online-dpo --env text:rating --feedback win-rate --steps 20000 --model tiny --set "
-    "loss_type=thespis.papers.irepo.losses:IREPOLoss feedback.samples_labels=true feedback.num_annotators=5",
+    "loss_type=IREPOLoss feedback.samples_labels=true feedback.num_annotators=5",
     miniature=BENCH.trial(
         arms=(
             Arm("iREPO", _IREPO, FIVE_RATERS),
