@@ -1,6 +1,6 @@
 """Bench of rated words: alignment of a language model with known utilities, where the best policy is known exactly.
 
-Six prompts, each with 16 words of known utility (:mod:`thespis.envs.text.rating`). A model of one layer first learns to
+Six prompts, each with 16 words of known utility (:mod:`thespis.envs.text.bandit`). A model of one layer first learns to
 speak from a demonstrator that tends to say the worse words. How good a policy is for a penalty of 0.3 on KL to the
 model before training is computed exactly: its optimality gap.
 """
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.data.feeds import Episodes, PreferencePairs
-from thespis.envs.text.rating import NO_WORD_PENALTY, Rating
+from thespis.envs.text.bandit import NO_WORD_PENALTY, Bandit
 from thespis.envs.text.task import TextEnv
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
@@ -33,7 +33,7 @@ from thespis.methods.language.rloo import RLOO
 from thespis.nets.candidate_scoring import CandidateScorer
 from thespis.objectives import aligned_policies
 
-TASK = Rating(num_words=16, num_prompts=6, alignment=-0.3)
+TASK = Bandit(num_words=16, num_prompts=6, alignment=-0.3)
 """The utilities and the demonstrator."""
 UTILITIES = TextEnv(TASK)
 """The environment whose rewards are the utilities."""

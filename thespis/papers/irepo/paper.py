@@ -45,7 +45,7 @@ PAPER = Paper(
         "thespis.papers.irepo.losses:IREPOLoss",
         "thespis.feedback.win_rate:WinRate",
     ),
-    command="thespis train online-dpo --env text:rating --feedback win-rate --steps 20000 --model tiny --set "
+    command="thespis train online-dpo --env text:bandit --feedback win-rate --steps 20000 --model tiny --set "
     "loss_type=IREPOLoss feedback.samples_labels=true feedback.num_annotators=5",
     miniature=BENCH.trial(
         arms=(

@@ -50,7 +50,7 @@ PAPER = Paper(
         "thespis.learners.language.policy_losses:ClippedSurrogate",
         "thespis.learners.language.policy_losses:DialogueLevelRatio",
     ),
-    command="thespis train rloo --env text:rating --steps 20000 --model tiny --set feed.group_size=2 num_epochs=2 "
+    command="thespis train rloo --env text:bandit --steps 20000 --model tiny --set feed.group_size=2 num_epochs=2 "
     "objective=ClippedSurrogate objective.importance_level=DialogueLevelRatio kl_penalty.coef=0.3",
     miniature=BENCH.trial(
         envs=(OFFSETS_ENV,),

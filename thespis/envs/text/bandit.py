@@ -1,4 +1,4 @@
-"""Rating task: say one of a few words, each of which has a known utility that depends on the prompt.
+"""Contextual bandit of words: say one of a few words, each of which has a known utility that depends on the prompt.
 
 ``rate 2 >`` is answered by ``c <end>``, which ends the episode. The reward is the word's utility at that prompt, plus a
 constant of the prompt (``offset_scale``), plus noise. The noise has Gumbel's distribution, so that of two words the one
@@ -40,9 +40,10 @@ def draw_tables(num_prompts: int, num_words: int, seed: int, alignment: float) -
     return utilities.astype("float32"), preferences.astype("float32"), rng.normal(size=num_prompts).astype("float32")
 
 
-class Rating(eqx.Module):
-    """Rating task: say one of ``num_words`` words (2 to 26), whose utilities differ between ``num_prompts`` (1 to 10).
+class Bandit(eqx.Module):
+    """Contextual bandit of words, whose utilities depend on the prompt.
 
+    ``num_words``: the words that can be said, 2 to 26. ``num_prompts``: the prompts, 1 to 10.
     ``seed``: that of the utilities, which are standard normal. ``reward_noise``: scale of the Gumbel noise of rewards,
     at least 0. ``offset_scale``: standard deviation of the constant that is added to all rewards of a prompt.
     ``demonstrator_spread``: standard deviation of the demonstrator's logits, 0 for all words alike. ``alignment``:
@@ -88,7 +89,7 @@ class Rating(eqx.Module):
         """The words, the numbers of the prompts and the response cue."""
         numbers = [str(i) for i in range(self.num_prompts)]
         return TaskSpec(
-            "text:rating",
+            "text:bandit",
             word_vocabulary((RESPONSE_CUE, "rate", *numbers, *self.words)),
             1,
             2,
