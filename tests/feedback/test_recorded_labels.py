@@ -111,15 +111,16 @@ def test_a_run_learns_from_recorded_labels_alone(tmp_path):
     """All labels are there from the beginning, none is added, and the learned reward is like the true one."""
     pendulum_labels(tmp_path / "labels", 200)
     feedback = PreferenceReward(
-        labeller=RecordedLabels(runs=(str(tmp_path / "labels"),)), max_comparisons=200, query_interval=50
+        labeller=RecordedLabels(runs=(str(tmp_path / "labels"),)), max_comparisons=200, query_interval=100
     )
     method = thespis.SAC(hidden_sizes=(8, 8), feed=Replay(batch_size=32, learning_starts=100))
     run = thespis.train(
-        method, env="Pendulum-v1", feedback=feedback, steps=800, seeds=1, episodes=2, out=tmp_path / "run"
+        method, env="Pendulum-v1", feedback=feedback, steps=500, seeds=1, episodes=1, out=tmp_path / "run"
     )
     with open(run.path / "metrics.csv") as file:
         rows = [row for row in csv.DictReader(file) if row["feedback_comparisons"]]
     assert {float(row["feedback_comparisons"]) for row in rows} == {200.0}
+    print(rows[-1])
     assert float(rows[-1]["feedback_reward_correlation"]) > 0.8 and float(rows[-1]["feedback_accuracy"]) > 0.85
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,15 +45,26 @@ def dialogues_of(task, prompts, texts):
     return single_turn_dialogues(jnp.asarray(padded), responses, jnp.ones(len(texts), bool))
 
 
+@eqx.filter_jit
+def win_rates(feedback, dialogues):
+    return feedback.score_turns((), dialogues, jax.random.key(0))
+
+
+@eqx.filter_jit
+def compare(judge, first, second):
+    return judge(first, second)
+
+
 def choices(words):
     return dialogues_of(CHOICE, ["choose >"] * len(words), words)
 
 
 def test_judge_of_choices_reads_the_table():
     words = ["a", "b", "c", "d"]
-    for first, second in itertools.product(range(4), repeat=2):
-        (probability,) = ChoiceJudge(CHOICE)(choices([words[first]]), choices([words[second]]))
-        assert float(probability) == pytest.approx(CHOICE.preferences[0, first, second])
+    pairs = list(itertools.product(range(4), repeat=2))
+    first, second = (choices([words[pair[i]] for pair in pairs]) for i in range(2))
+    probabilities = np.asarray(compare(ChoiceJudge(CHOICE), first, second)).reshape(4, 4)
+    np.testing.assert_allclose(probabilities, CHOICE.preferences[0], rtol=1e-6)
 
 
 def test_judge_of_choices_reads_which_table_a_prompt_names():
@@ -60,31 +72,33 @@ def test_judge_of_choices_reads_which_table_a_prompt_names():
     for table, prompt in enumerate(("choose 0 >", "choose 1 >")):
         pairs = list(itertools.product("abcdef", repeat=2))
         first, second = (dialogues_of(task, [prompt] * len(pairs), [pair[i] for pair in pairs]) for i in range(2))
-        np.testing.assert_allclose(ChoiceJudge(task)(first, second), task.preferences[table].ravel())
+        np.testing.assert_allclose(compare(ChoiceJudge(task), first, second), task.preferences[table].ravel())
     assert not np.array_equal(*task.preferences)
     np.testing.assert_array_equal(task.preferences[:, :4, 4:], np.float32(0.95))
 
 
 def test_the_demonstrator_of_choices_draws_from_the_equilibrium_of_the_prompt():
     task = Choice(num_words=5, table_seeds=(0, 6), demonstrates_equilibrium=True, demonstrator_noise=0.0)
-    keys = jax.random.split(jax.random.key(0), 4000)
+
+    @jax.jit
+    def draw(table):
+        keys = jax.random.split(jax.random.key(0), 4000)
+        return task.word_index(jax.vmap(lambda key: task.demonstrator_response(table, key))(keys))
+
     for table, preferences in enumerate(task.preferences):
-        responses = jax.vmap(lambda key, table=table: task.demonstrator_response(jnp.int32(table), key))(keys)
-        shares = np.bincount(np.asarray(task.word_index(responses)), minlength=5) / len(keys)
+        shares = np.bincount(np.asarray(draw(jnp.int32(table))), minlength=5) / 4000
         np.testing.assert_allclose(shares, equilibrium(preferences), atol=0.03)
 
 
 def test_a_word_is_preferred_to_what_is_no_word():
-    judge = ChoiceJudge(CHOICE)
-    assert float(judge(choices(["a"]), choices([">"]))[0]) == 1.0
-    assert float(judge(choices([">"]), choices(["a"]))[0]) == 0.0
-    assert float(judge(choices([">"]), choices(["choose"]))[0]) == 0.5
+    probabilities = compare(ChoiceJudge(CHOICE), choices(["a", ">", ">"]), choices([">", "a", "choose"]))
+    np.testing.assert_array_equal(probabilities, [1.0, 0.0, 0.5])
 
 
 @pytest.mark.parametrize("size", [2, 3, 6])
 def test_win_rates_within_groups_by_hand(size):
     words = ["a", "b", "d", "c", "c", "a"]
-    rates = WinRate(ChoiceJudge(CHOICE), size).score_turns((), choices(words), jax.random.key(0))
+    rates = np.asarray(win_rates(WinRate(ChoiceJudge(CHOICE), size), choices(words)))
     index = [ord(word) - ord("a") for word in words]
     for row in range(6):
         group = range(row // size * size, row // size * size + size)
@@ -95,7 +109,7 @@ def test_win_rates_within_groups_by_hand(size):
 def test_drawn_labels_are_consistent_and_have_the_probabilities_of_the_judge():
     feedback = WinRate(ChoiceJudge(CHOICE), 2, samples_labels=True)
     pair = choices(["a", "b"] * 500)
-    rates = np.asarray(feedback.score_turns((), pair, jax.random.key(0)))[0].reshape(-1, 2)
+    rates = np.asarray(win_rates(feedback, pair))[0].reshape(-1, 2)
     assert set(rates.ravel()) == {0.0, 1.0}
     np.testing.assert_array_equal(rates.sum(axis=1), 1.0)
     assert rates[:, 0].mean() == pytest.approx(CHOICE.preferences[0, 0, 1], abs=0.06)
@@ -104,7 +118,7 @@ def test_drawn_labels_are_consistent_and_have_the_probabilities_of_the_judge():
 def test_labels_of_several_annotators_are_shares():
     pair = choices(["a", "b"] * 500)
     feedback = WinRate(ChoiceJudge(CHOICE), 2, samples_labels=True, num_annotators=4)
-    rates = np.asarray(feedback.score_turns((), pair, jax.random.key(0)))[0].reshape(-1, 2)
+    rates = np.asarray(win_rates(feedback, pair))[0].reshape(-1, 2)
     assert set(rates.ravel()) == {0.0, 0.25, 0.5, 0.75, 1.0}
     np.testing.assert_array_equal(rates.sum(axis=1), 1.0)
     probability = CHOICE.preferences[0, 0, 1]
@@ -130,20 +144,17 @@ def test_it_is_made_by_name_and_reads_the_environments_returns():
     feedback = make_feedback("win-rate", ["judge=RewardJudge"])
     assert isinstance(feedback.judge, RewardJudge)
     pair = dataclasses.replace(choices(["a", "b"]), reward=jnp.array([[0.3, 0.1]]))
-    rates = feedback.score_turns((), pair, jax.random.key(0))
+    rates = np.asarray(win_rates(feedback, pair))
     assert float(rates[0, 0]) == pytest.approx(1 / (1 + np.exp(-10 * 0.2)), rel=1e-5)
     assert float(rates.sum()) == pytest.approx(1.0)
 
 
 def test_rewards_of_choices_are_win_rates_against_random_words():
-    env = TextEnv(CHOICE)
-    for word in range(4):
-        response = tokens(CHOICE, ["abcd"[word]], 2)[0]
-        _, step = env.task.step(jnp.zeros((), "int32"), response, jax.random.key(0))
-        assert float(step.reward) == pytest.approx(CHOICE.preferences[0, word].mean())
-        assert bool(step.terminated)
-    _, step = env.task.step(jnp.zeros((), "int32"), tokens(CHOICE, [">"], 2)[0], jax.random.key(0))
-    assert float(step.reward) == 0.0
+    task = TextEnv(CHOICE).task
+    play = jax.jit(jax.vmap(lambda response: task.step(jnp.zeros((), "int32"), response, jax.random.key(0))[1]))
+    steps = play(tokens(CHOICE, "abcd>", 2))
+    np.testing.assert_allclose(steps.reward, [*CHOICE.preferences[0].mean(axis=1), 0.0], rtol=1e-6)
+    assert steps.terminated.all()
 
 
 WRITING = Writing(max_sentences=2)
@@ -160,21 +171,26 @@ def test_readers_compare_by_their_true_reward(reader):
     prompts = [f"write about sea for {reader} >"] * len(TEXTS)
     texts = dialogues_of(WRITING, prompts, TEXTS)
     judge = WritingJudge(WRITING, beta=3.0)
-    rewards = judge.rewards(texts)
-    topic, index = jnp.zeros((), "int32"), jnp.asarray(list(READERS).index(reader))
-    for row in range(len(TEXTS)):
-        grades = WRITING.grade(topic, texts.responses[0, row])
-        assert float(rewards[row]) == pytest.approx(float(WRITING.reward(index, grades)), abs=1e-6)
-    first, second = texts.take_rows(jnp.array([0])), texts.take_rows(jnp.array([1]))
-    expected = 1 / (1 + np.exp(-3.0 * float(rewards[0] - rewards[1])))
-    assert float(judge(first, second)[0]) == pytest.approx(expected, rel=1e-5)
+    index = list(READERS).index(reader)
+
+    def measure(texts):
+        def reward(response):
+            return WRITING.reward(jnp.int32(index), WRITING.grade(jnp.zeros((), "int32"), response))
+
+        order = jnp.array([1, 0, 2, 3])
+        return judge.rewards(texts), jax.vmap(reward)(texts.responses[0]), judge(texts, texts.take_rows(order))
+
+    rewards, expected, probabilities = map(np.asarray, jax.jit(measure)(texts))
+    np.testing.assert_allclose(rewards, expected, atol=1e-6)
+    assert probabilities[0] == pytest.approx(1 / (1 + np.exp(-3.0 * (rewards[0] - rewards[1]))), rel=1e-5)
 
 
 def test_a_judge_with_a_taste_of_its_own():
     texts = dialogues_of(WRITING, ["write about sea for children >"] * 2, TEXTS[:2])
     own = WritingJudge(WRITING, reader="critics")
     named = WritingJudge(WRITING)
-    assert float(own.rewards(texts)[0]) != float(named.rewards(texts)[0])
+    rewards = jax.jit(lambda texts: (own.rewards(texts), named.rewards(texts)))(texts)
+    assert float(rewards[0][0]) != float(rewards[1][0])
     with pytest.raises(ValueError, match="name no reader"):
         WritingJudge(Writing(shows_reader=False))
     with pytest.raises(ValueError, match="reader=uncle"):
@@ -191,10 +207,10 @@ def test_preferences_by_qualities_are_cyclic():
         "the boat waits .",  # topic 1, warmth 1/2, length 0
     )
     rows = dialogues_of(task, ["write about sea for children >"] * 3, texts)
-    order = jnp.array([1, 2, 0])
+    following = dialogues_of(task, ["write about sea for children >"] * 3, [texts[i] for i in (1, 2, 0)])
     expected = 1 / (1 + np.exp(-1.5))
-    np.testing.assert_allclose(judge(rows, rows.take_rows(order)), expected, rtol=1e-5)
-    np.testing.assert_allclose(judge(rows.take_rows(order), rows), 1 - expected, rtol=1e-5)
-    np.testing.assert_allclose(judge(rows, rows), 0.5)
+    np.testing.assert_allclose(compare(judge, rows, following), expected, rtol=1e-5)
+    np.testing.assert_allclose(compare(judge, following, rows), 1 - expected, rtol=1e-5)
+    np.testing.assert_allclose(compare(judge, rows, rows), 0.5)
     with pytest.raises(ValueError, match="qualities=beauty"):
         QualitiesJudge(task, ("beauty",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from thespis.core.records import EnvSpec, TimeStep, Transition, View
@@ -49,11 +50,16 @@ class LinearEnv(eqx.Module):
 
 
 def linear_rollout(env: LinearEnv, num_steps: int, num_envs: int, seed: int = 0) -> Transition:
-    """Steps ``[time, env]`` from random states with random actions: no episode goes on."""
-    keys = jax.random.split(jax.random.key(seed), (3, num_steps, num_envs))
+    """Steps ``[time, env]`` from random states with random actions, as numpy arrays: no episode goes on."""
+    return jax.tree.map(np.asarray, _linear_rollout(env, (num_steps, num_envs), jax.random.key(seed)))
+
+
+@eqx.filter_jit
+def _linear_rollout(env: LinearEnv, shape: tuple[int, int], key) -> Transition:
+    keys = jax.random.split(key, (3, *shape))
     x = 1.5 * jax.vmap(jax.vmap(lambda key: jax.random.normal(key, (2,))))(keys[0])
     action = jax.vmap(jax.vmap(lambda key: jax.random.uniform(key, (1,), minval=-1.0)))(keys[1])
-    state = x, jnp.zeros((num_steps, num_envs), "int32")
+    state = x, jnp.zeros(shape, "int32")
     _, step = jax.vmap(jax.vmap(env.step))(state, 2.0 * action, keys[2])
     first = jnp.ones_like(step.terminated)
     return Transition(View(x), action, step.reward, step.terminated, step.truncated, step.view, first)
