@@ -40,15 +40,19 @@ def success_prob(env: HiddenSpy, probs: np.ndarray, spy: int) -> float:
 
 @pytest.mark.parametrize(("spy", "votes"), [(0, [1, 0, 0, 1]), (2, [1, 0, 3, 0]), (3, [3, 3, 3, 0]), (1, [2, 3, 0, 1])])
 def test_votes_and_missions_match_enumeration(spy, votes):
-    state = eqx.tree_at(lambda s: s.spy, start(ENV)[0], jnp.int32(spy))
-    keys = jax.random.split(seed_key(1), 8_000)
-    after, step = jax.vmap(lambda key: ENV.step(state, {GROUP: jnp.array(votes, "int32")}, key))(keys)
+
+    @jax.jit
+    def play(spy, votes):
+        state = eqx.tree_at(lambda s: s.spy, start(ENV)[0], spy)
+        return jax.vmap(lambda key: ENV.step(state, {GROUP: votes}, key))(jax.random.split(seed_key(1), 8_000))
+
+    after, step = play(jnp.int32(spy), jnp.array(votes, "int32"))
     expected = absentee_probs(votes, spy, scripted=True)
     np.testing.assert_allclose(np.asarray(after.num_absences).mean(axis=0), expected, atol=0.025)
     assert abs(float(step.reward.mean()) - success_prob(ENV, expected, spy)) < 0.025
     others = np.arange(4) != spy
     assert (np.asarray(after.votes)[:, others] == np.array(votes)[others]).all()
-    spy_votes = np.bincount(np.asarray(after.votes)[:, spy], minlength=4) / len(keys)
+    spy_votes = np.bincount(np.asarray(after.votes)[:, spy], minlength=4) / 8_000
     np.testing.assert_allclose(spy_votes, np.where(others, 1 / 3, 0), atol=0.025)
 
 
@@ -64,8 +68,8 @@ def test_returns_of_random_play_and_of_players_who_know_the_spy():
             total += step.reward
         return total
 
-    keys = jax.random.split(seed_key(2), 4_000)
-    random_return, best_return = (float(jax.vmap(lambda k, b=b: play(k, b))(keys).mean()) for b in (False, True))
+    play_all = jax.jit(jax.vmap(lambda key: (play(key, False), play(key, True))))
+    random_return, best_return = (float(x.mean()) for x in play_all(jax.random.split(seed_key(2), 4_000)))
     choices = [[v for v in range(4) if v != player] for player in range(4)]
     per_round = np.mean([success_prob(ENV, absentee_probs(list(v), 0, False), 0) for v in itertools.product(*choices)])
     assert abs(random_return - ENV.num_rounds * per_round) < 0.08
@@ -74,13 +78,14 @@ def test_returns_of_random_play_and_of_players_who_know_the_spy():
 
 def test_beliefs_match_bayes_rule():
     rng = np.random.default_rng(0)
+    reset, vote = jax.jit(ENV.reset), jax.jit(lambda state, votes, key: ENV.step(state, {GROUP: votes}, key))
     for seed in range(4):
-        state, _ = start(ENV, seed)
+        state, _ = reset((), seed_key(seed))
         missions = []
         for turn in range(ENV.num_rounds):
             before = state
             votes = jnp.asarray([rng.choice([v for v in range(4) if v != i]) for i in range(4)], "int32")
-            state, step = ENV.step(state, {GROUP: votes}, seed_key(10 * seed + turn))
+            state, step = vote(state, votes, seed_key(10 * seed + turn))
             absentee = int(np.argmax(np.asarray(state.num_absences - before.num_absences)))
             missions.append((absentee, float(step.reward) == 0.0))
         beliefs = np.asarray(ENV.beliefs(state))
@@ -96,7 +101,7 @@ def test_beliefs_match_bayes_rule():
 
 
 def test_suspicions_are_right_as_often_as_declared_and_never_of_oneself():
-    states, _ = jax.vmap(lambda key: ENV.reset((), key))(jax.random.split(seed_key(3), 4_000))
+    states, _ = jax.jit(jax.vmap(lambda key: ENV.reset((), key)))(jax.random.split(seed_key(3), 4_000))
     spy, suspects = np.asarray(states.spy), np.asarray(states.suspects)
     assert (suspects != np.arange(4)).all() and np.bincount(spy).min() > 850
     loyal = spy[:, None] != np.arange(4)

@@ -42,16 +42,20 @@ def test_payoffs_match_the_rules(antes):
     _, deals = game.initial_states()
     cards = list(itertools.permutations(range(3), 2))
     assert len(jax.tree.leaves(deals)[0]) == len(cards)
-    for row, dealt in enumerate(cards):
-        start = jax.tree.map(lambda x, row=row: jnp.asarray(x)[row], deals)
-        for moves in ENDS:
-            state = start
-            for number, move in enumerate(moves):
-                assert not game.is_terminal(state) and game.current_player(state) == number % 2
-                np.testing.assert_array_equal(game.rewards(state), [0, 0])
-                state = game.step(state, jnp.int32(BET if move == "b" else PASS), seed_key(0))
-            assert game.is_terminal(state)
-            np.testing.assert_array_equal(game.rewards(state), reference_payoffs(antes, dealt, moves))
+
+    def play(deal, actions):
+        states = [deal]
+        for action in actions:
+            states.append(game.step(states[-1], action, seed_key(0)))
+        return [(game.is_terminal(state), game.current_player(state), game.rewards(state)) for state in states]
+
+    play_deals = jax.jit(jax.vmap(play, (0, None)))
+    for moves in ENDS:
+        *before, (ended, _, payoffs) = play_deals(deals, [np.int32(BET if move == "b" else PASS) for move in moves])
+        for number, (terminal, player, rewards) in enumerate(before):
+            assert not terminal.any() and (player == number % 2).all() and not rewards.any()
+        assert ended.all()
+        np.testing.assert_array_equal(payoffs, [reference_payoffs(antes, dealt, moves) for dealt in cards])
 
 
 def test_antes_move_values_but_not_exploitability():
