@@ -252,6 +252,7 @@ def test_runs_resume_exactly_and_seeds_do_not_disturb_each_other(curriculum, tmp
     assert_same_bits((one.method, one.curriculum), (both.method, both.curriculum), "alone")
 
 
+@pytest.mark.slow
 def test_a_robust_learner_changes_in_replays_alone():
     loop = make_loop(ROBUST, (0,))
     carry, kinds = loop.init(), []
@@ -295,19 +296,18 @@ class SilentPPO(PPO):
         return state, dataclasses.replace(report, critique=None)
 
 
-def test_a_critique_is_the_same_whether_it_is_reported_or_asked_for():
+@pytest.mark.parametrize("curriculum", [Recorder(), pytest.param(small(), marks=pytest.mark.slow)], ids=["recorder", "replay"])
+def test_a_critique_is_the_same_whether_it_is_reported_or_asked_for(curriculum):
     """The estimates, those of before the update, the levels that follow from them, and the curriculum's metrics."""
     silent = SilentPPO(**{field.name: getattr(METHOD, field.name) for field in dataclasses.fields(METHOD)})
-    for curriculum in (Recorder(), small()):
-        loops = [make_loop(curriculum, (0, 5), method) for method in (METHOD, silent)]
-        ends = [loop.advance(loop.init(), 6) for loop in loops]
-        (learned, sums), (asked, other_sums) = (
-            (to_numpy(loop.learner_state(end)), loop.pop_metric_sums(end)[1])
-            for loop, end in zip(loops, ends, strict=True)
-        )
-        assert_close((learned.method, learned.curriculum), (asked.method, asked.curriculum), "reported", 1e-5)
-        assert_close(to_numpy(sums), to_numpy(other_sums), "metrics", 1e-5)
-        assert "curriculum_score" in sums.sums or isinstance(curriculum, Recorder)
+    loops = [make_loop(curriculum, (0, 5), method) for method in (METHOD, silent)]
+    ends = [loop.advance(loop.init(), 6) for loop in loops]
+    (learned, sums), (asked, other_sums) = (
+        (to_numpy(loop.learner_state(end)), loop.pop_metric_sums(end)[1]) for loop, end in zip(loops, ends, strict=True)
+    )
+    assert_close((learned.method, learned.curriculum), (asked.method, asked.curriculum), "reported", 1e-5)
+    assert_close(to_numpy(sums), to_numpy(other_sums), "metrics", 1e-5)
+    assert "curriculum_score" in sums.sums or isinstance(curriculum, Recorder)
 
 
 def test_environments_play_one_level_in_a_rollout_and_start_again_in_the_next():

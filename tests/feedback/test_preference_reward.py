@@ -285,9 +285,11 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize(("feedback", "spec"), LAWS.values(), ids=LAWS)
-def test_laws(feedback, spec):
-    check_feedback(feedback, spec)
+@pytest.mark.parametrize(
+    "name", [name if name == "buffer" else pytest.param(name, marks=pytest.mark.slow) for name in LAWS]
+)
+def test_laws(name):
+    check_feedback(*LAWS[name])
 
 
 def test_a_program_of_several_seeds_branches_on_the_round():

@@ -107,6 +107,7 @@ def pendulum_labels(directory, num_pairs, length=25):
         labels.answer(i, "first" if returns[0] > returns[1] else "second")
 
 
+@pytest.mark.slow
 def test_a_run_learns_from_recorded_labels_alone(tmp_path):
     """All labels are there from the beginning, none is added, and the learned reward is like the true one."""
     pendulum_labels(tmp_path / "labels", 200)

@@ -200,6 +200,12 @@ def test_cache_can_be_reused_without_limit(dialogues):
         observations = choose(first_step.observation, step.observation)
 
 
+@jax.jit
+def update(method, state, batch, key):
+    """Update of a method whose numbers are arrays: those that differ in numbers alone share a program."""
+    return method.update(state, batch, key)
+
+
 def test_a_separate_value_model_learns_alone(dialogues):
     """Values are those of its own head and decoder, and their loss does not change the policy; a shared one does."""
     _, _, steps = dialogues
@@ -215,7 +221,7 @@ def test_a_separate_value_model_learns_alone(dialogues):
         state = init_state(method)
         assert (state.model.value_model is not None) == separate
         state = dataclasses.replace(state, model=dataclasses.replace(state.model, value_weight=jnp.asarray(head)))
-        return method, state, jax.jit(lambda *args: method.update(*args))(state, batch, seed_key(2))[0]
+        return method, state, update(method, state, batch, seed_key(2))[0]
 
     method, before, after = learn(True, 1.0)
     _, _, policy_alone = learn(True, 0.0)
@@ -261,7 +267,7 @@ def test_recomputed_log_probs_are_those_of_the_model_before_the_update(dialogues
     def learn(recompute, extras):
         settings = with_array_leaves(GRPO(**SMALL, learning_rate=1e-2, num_epochs=2, recompute_log_probs=recompute))
         batch = Batch(dataclasses.replace(steps, extras=np.asarray(extras)), mask, (), jnp.int32(0))
-        new_state, _ = jax.jit(lambda *args: settings.update(*args))(state, batch, seed_key(2))
+        new_state, _ = update(settings, state, batch, seed_key(2))
         return np.concatenate([np.ravel(x) for x in jax.tree.leaves(new_state.model)])
 
     expected, recorded = learn(False, log_probs), learn(False, steps.extras)

@@ -125,7 +125,8 @@ def test_mask_depends_on_the_update_index(batch):
     method = with_array_leaves(
         SFT(model="blank", num_layers=1, hidden_size=32, loss_mask=EnvTokensFirst(NUM_ENV_UPDATES))
     )
-    state, update = method.init(ENV.spec, seed_key(1)), jax.jit(lambda *args: method.update(*args)[1].metrics)
+    state = jax.jit(lambda key: method.init(ENV.spec, key))(seed_key(1))
+    update = jax.jit(lambda *args: method.update(*args)[1].metrics)
     losses = [
         float(update(state, Batch(steps, mask, (), jnp.int32(i)), seed_key(0))["policy_loss"])
         for i in (0, NUM_ENV_UPDATES - 1, NUM_ENV_UPDATES, 2 * NUM_ENV_UPDATES)

@@ -194,6 +194,7 @@ class NoiseOfOutputs(NetworkNoise):
         return jax.tree.map(leaf, network, is_leaf=is_linear)
 
 
+@pytest.mark.slow
 def test_noise_of_ones_own_explores_and_learns():
     """It is drawn for every row while exploring, not in greedy play, and it obeys the laws of a method."""
     method = dataclasses.replace(NOISY, noisy=NoiseOfOutputs(), dueling=False)

@@ -55,15 +55,20 @@ def dialogues(index=0):
 
 @functools.cache
 def trained(num_members, num_updates=3):
+    if num_updates:
+        method, state, _ = trained(num_members, num_updates - 1)
+        return method, *update_of(num_members)(state, batch(num_updates - 1), seed_key(num_updates - 1))
     method = with_array_leaves(RM(num_members=num_members, center_coef=0.1, **SMALL))
-    state = jax.jit(lambda key: method.init(ENV.spec, key))(seed_key(1))
-    update = jax.jit(lambda *args: method.update(*args))
-    report = None
-    for i in range(num_updates):
-        state, report = update(state, batch(i), seed_key(i))
-    return method, state, report
+    return method, jax.jit(lambda key: method.init(ENV.spec, key))(seed_key(1)), None
 
 
+@functools.cache
+def update_of(num_members):
+    method = trained(num_members, 0)[0]
+    return jax.jit(lambda *args: method.update(*args))
+
+
+@eqx.filter_jit
 def member(ensemble, index):
     return jax.tree.map(lambda x: x[index], ensemble)
 
@@ -81,56 +86,61 @@ def test_a_reward_is_read_at_the_last_token_of_the_dialogues_last_response():
     """Against the model's features of each transcript, cut after that token and read alone."""
     _, state, _ = trained(1)
     scorer, own = member(state.scorers, 0), dialogues()
-    rewards = dialogue_rewards(scorer, own)
+    rewards = jax.jit(dialogue_rewards)(scorer, own)
     steps, mask = batch().steps, np.asarray(batch().mask)
+    transcripts = []
     for row in range(mask.shape[1]):
         last = np.flatnonzero(mask[:, row])[-1]
-        context = [int(i) for i in steps.view.observation[last, row] if i >= 0]
-        tokens = jnp.asarray(context + [int(i) for i in steps.action[last, row] if i >= 0])
-        features = scorer.model(tokens, jnp.arange(len(tokens)))[-1]
-        assert float(rewards[row]) == pytest.approx(float(scorer.value(features)), abs=1e-4)
+        parts = np.concatenate([steps.view.observation[last, row], steps.action[last, row]])
+        transcripts.append(parts[parts >= 0])
+    lengths = np.array([len(tokens) for tokens in transcripts])
+    padded = np.stack([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in transcripts]).astype("int32")
+
+    def read_alone(tokens, length):
+        """What follows the last token has no effect on it."""
+        return scorer.value(scorer.model(tokens, jnp.arange(len(tokens)))[length - 1])
+
+    expected = jax.jit(jax.vmap(read_alone))(padded, lengths)
+    np.testing.assert_allclose(rewards, expected, atol=1e-4)
 
 
 def test_an_update_is_a_step_on_the_loss_of_each_member():
     """Members see the same pairs; metrics are means over them."""
-    method, state, _ = trained(2)
-    new, report = jax.jit(lambda *args: method.update(*args))(state, batch(7), seed_key(0))
-    own, losses = dialogues(7), []
-    for i in range(2):
+    _, state, _ = trained(2)
+    new, report = update_of(2)(state, batch(7), seed_key(0))
+    losses = []
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(3e-4))
 
+    @jax.jit
+    def step(scorer, moments, batch):
         def loss(scorer):
-            rewards = dialogue_rewards(scorer, own)
+            rewards = dialogue_rewards(scorer, Dialogues.from_transitions(batch.steps, batch.mask))
             chosen, rejected = rewards[0::2], rewards[1::2]
             return (jnp.log(1 + jnp.exp(rejected - chosen)) + 0.1 * (chosen + rejected) ** 2).mean()
 
+        value, gradient = jax.value_and_grad(loss)(scorer)
+        change, moments = optimizer.update(gradient, moments, scorer)
+        return value, moments, optax.apply_updates(scorer, change)
+
+    for i in range(2):
         scorer = member(state.scorers, i)
-        value, gradient = jax.jit(jax.value_and_grad(loss))(scorer)
-        losses.append(float(value))
-        optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(3e-4))
-        moments = optimizer.init(scorer)
+        moments = jax.jit(optimizer.init)(scorer)
         for j in range(3):  # the moments of the updates before
-            before = member(trained(2, j)[1].scorers, i)
-            own_j = dialogues(j)
-
-            def earlier(scorer, own=own_j):
-                rewards = dialogue_rewards(scorer, own)
-                chosen, rejected = rewards[0::2], rewards[1::2]
-                return (jnp.log(1 + jnp.exp(rejected - chosen)) + 0.1 * (chosen + rejected) ** 2).mean()
-
-            moments = optimizer.update(jax.jit(jax.grad(earlier))(before), moments, before)[1]
-        change, _ = optimizer.update(gradient, moments, scorer)
-        expected = optax.apply_updates(scorer, change)
+            _, moments, _ = step(member(trained(2, j)[1].scorers, i), moments, batch(j))
+        value, _, expected = step(scorer, moments, batch(7))
+        losses.append(float(value))
         for ours, theirs in zip(jax.tree.leaves(member(new.scorers, i)), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5)
     assert float(report.metrics["loss"]) == pytest.approx(np.mean(losses), abs=1e-5)
     assert abs(losses[0] - losses[1]) > 1e-6, "members differ by their heads"
 
 
+@pytest.mark.slow
 def test_a_reward_model_learns_who_won(tmp_path):
     """Dialogues of a maze in which the demonstrator strays: the better one arrives; held-out pairs are told apart."""
     method = RM(learning_rate=3e-3, feed=PreferencePairs(batch_size=16), **SMALL)
     run = thespis.train(
-        method, env=ENV, data="demonstrations:300", eval_data="demonstrations:100", steps=300, seeds=1, episodes=4,
+        method, env=ENV, data="demonstrations:300", eval_data="demonstrations:50", steps=100, seeds=1, episodes=1,
         out=tmp_path / "rm",
     )  # fmt: skip
     held_out = run.held_out_scores
@@ -141,13 +151,14 @@ def test_a_reward_model_learns_who_won(tmp_path):
 def test_rewards_of_an_ensemble():
     _, state, _ = trained(3)
     own = dialogues(5)
-    scores = np.asarray(ensemble_scores(state.scorers, own))
+    scores = np.asarray(jax.jit(ensemble_scores)(state.scorers, own))
     assert scores.std(axis=0).max() > 1e-3
     is_last = np.asarray(own.is_last_turn)
 
     def rewards(**settings):
         feedback = dataclasses.replace(trained(3)[0].as_feedback(), **settings)
-        return np.asarray(feedback.score(state.scorers, batch(5), seed_key(0)).total)
+        score = jax.jit(lambda scorers, batch: feedback.score(scorers, batch, seed_key(0)).total)
+        return np.asarray(score(state.scorers, batch(5)))
 
     np.testing.assert_allclose(rewards(), np.where(is_last, scores.mean(axis=0), 0.0), atol=1e-6)
     np.testing.assert_allclose(rewards(aggregation="min"), np.where(is_last, scores.min(axis=0), 0.0), atol=1e-6)
