@@ -64,7 +64,7 @@ def walk_values(next_action) -> tuple[float, float]:
 def test_random_paths_have_the_value_of_random_walks():
     """Also where the run's own environment pays every position alone."""
     rng = np.random.default_rng(0)
-    expected = np.mean([walk_values(lambda: rng.integers(len(MOVES)))[0] for _ in range(4_000)])
+    expected = np.mean([walk_values(lambda: rng.integers(len(MOVES)))[0] for _ in range(1_500)])
     alone, additive = (random_path_value().compute(run_of(env)) for env in (HILLS_ENV, ADDITIVE_ENVS[HILLS_ENV]))
     assert alone.shape == (len(SEEDS),) and alone.mean() == pytest.approx(expected, rel=0.1)
     np.testing.assert_array_equal(alone, additive)
@@ -78,7 +78,7 @@ def test_double_counting_is_what_a_path_lacks_of_its_positions(action):
     def next_action():
         return rng.integers(len(MOVES)) if rng.random() < SLIPPERY_COVERAGE.slip_prob else action
 
-    path, alone = np.mean([walk_values(next_action) for _ in range(2_000)], axis=0)
+    path, alone = np.mean([walk_values(next_action) for _ in range(1_000)], axis=0)
     share = double_counting().compute(run_of(ADDITIVE_ENVS[HILLS_ENV], action))
     assert share.mean() == pytest.approx(1 - path / alone, abs=0.02)
     assert PATH_VALUE.compute(run_of(ADDITIVE_ENVS[HILLS_ENV], action)).mean() == pytest.approx(path, rel=0.1, abs=0.05)

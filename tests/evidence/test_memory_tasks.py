@@ -60,14 +60,19 @@ def test_the_cue_matters_at_the_end_of_the_corridor_and_at_the_first_recall():
 
 def north_probs(method, state, env, north):
     """Action probabilities at the end of a corridor without noise, by a walk step by step."""
-    policy = method.policy(state, Mode.SAMPLE)
-    env_state = TMazeState(jnp.zeros((), "int32"), jnp.zeros((), "int32"), jnp.asarray(north))
-    observation, memory = env._observe(env_state, seed_key(0)), method.init_memory(policy, 1)
-    for _ in range(env.corridor_length):
-        _, memory, _ = method.act(policy, memory, View(observation[None]), seed_key(0))
-        env_state, step = env.step(env_state, jnp.int32(1), seed_key(0))
-        observation = step.observation
-    return np.asarray(method.action_probs(policy, memory, View(observation[None])))[0]
+
+    @jax.jit
+    def walk(state, north):
+        policy = method.policy(state, Mode.SAMPLE)
+        env_state = TMazeState(jnp.zeros((), "int32"), jnp.zeros((), "int32"), north)
+        observation, memory = env._observe(env_state, seed_key(0)), method.init_memory(policy, 1)
+        for _ in range(env.corridor_length):
+            _, memory, _ = method.act(policy, memory, View(observation[None]), seed_key(0))
+            env_state, step = env.step(env_state, jnp.int32(1), seed_key(0))
+            observation = step.observation
+        return method.action_probs(policy, memory, View(observation[None]))[0]
+
+    return np.asarray(walk(state, jnp.asarray(north)))
 
 
 def test_shares_are_those_of_a_walk_by_hand(tmp_path):
@@ -89,6 +94,7 @@ def test_shares_are_those_of_a_walk_by_hand(tmp_path):
     assert not lost_cue_information().larger_is_better and lost_cue_information().bounds == (0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_a_visible_cue_is_used_and_a_hidden_one_is_not(tmp_path):
     method = dataclasses.replace(METHOD, memory=None, hidden_sizes=(16,))
     lost = []
