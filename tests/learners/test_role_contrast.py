@@ -122,6 +122,7 @@ def layers(state):
     }
 
 
+@pytest.mark.slow
 def test_embeddings_then_roles_then_values_are_trained():
     states = updates(5)
     for index, trained in enumerate([{"embedding"}, {"embedding"}, {"role"}, {"role"}]):
