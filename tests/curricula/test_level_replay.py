@@ -296,7 +296,9 @@ class SilentPPO(PPO):
         return state, dataclasses.replace(report, critique=None)
 
 
-@pytest.mark.parametrize("curriculum", [Recorder(), pytest.param(small(), marks=pytest.mark.slow)], ids=["recorder", "replay"])
+@pytest.mark.parametrize(
+    "curriculum", [Recorder(), pytest.param(small(), marks=pytest.mark.slow)], ids=["recorder", "replay"]
+)
 def test_a_critique_is_the_same_whether_it_is_reported_or_asked_for(curriculum):
     """The estimates, those of before the update, the levels that follow from them, and the curriculum's metrics."""
     silent = SilentPPO(**{field.name: getattr(METHOD, field.name) for field in dataclasses.fields(METHOD)})

@@ -196,8 +196,10 @@ def test_no_gradient_reaches_into_the_burn_in():
             _, memory = jax.vmap(critic)(memory, batch.steps.view.observation[t])
         gradient = jax.grad(summed)
         constant = gradient(critic, jax.lax.stop_gradient(memory), after, 0)
-        return gradient(critic, batch.memory, batch.steps, BURN_IN), constant, gradient(
-            critic, batch.memory, batch.steps, 0
+        return (
+            gradient(critic, batch.memory, batch.steps, BURN_IN),
+            constant,
+            gradient(critic, batch.memory, batch.steps, 0),
         )
 
     ours, expected, through = gradients(state.critic)

@@ -94,7 +94,7 @@ def host_loop(curriculum=PUSHES, method=METHOD) -> HostLoop:
     return HostLoop(parts, ParamsAdapter(ENV, ENVS, SEEDS), ENVS, SEEDS, 1_000, FixedLag(0), draws=True)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(x, marks=pytest.mark.slow if x == "tasks" else ()) for x in CASES])
 def test_both_loops_draw_the_same_episodes(case):
     method, curriculum = CASES[case]
     host = host_loop(curriculum, method)

@@ -212,6 +212,7 @@ def test_the_command_line_takes_parts_and_frozen_feedbacks(source, tmp_path):
     assert "--init-part feedback=" not in command
 
 
+@pytest.mark.slow
 def test_a_frozen_feedback_scores_as_the_trained_one_and_never_changes(source, tmp_path):
     run = thespis.train(**RUN, feedback=Frozen(source.path), out=tmp_path / "run")
     assert run.config["feedback"]["part"] == source.config["feedback"]

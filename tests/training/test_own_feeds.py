@@ -145,7 +145,7 @@ LIBRARY = reservoir.Reservoir(20, 6, learning_starts=9, update_interval=2, num_u
 
 @pytest.mark.parametrize(
     "feed",
-    [Reservoir(), REPLAY, pytest.param(LIBRARY, marks=pytest.mark.slow)],
+    [Reservoir(), pytest.param(REPLAY, marks=pytest.mark.slow), pytest.param(LIBRARY, marks=pytest.mark.slow)],
     ids=["feed", "sampler", "reservoir of the package"],
 )
 def test_own_feeds_train_equally_in_both_loops_and_resume(feed, tmp_path):
