@@ -89,21 +89,21 @@ NOT_PLAIN = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENER
 CHECKED_CALLS = 3
 """Calls of a function that are checked in each test."""
 COSTS: collections.Counter[str] = collections.Counter()
-"""Tests begun, compiled programs, cache hits, seconds of compiling and reading, memory of the largest worker."""
+"""Tests begun, programs: compiled, read and deleted how often, seconds of that, memory of the largest worker."""
 
 _check_shapes_of_called_functions()
 
 MARKER_BY_FOLDER = {"papers": "papers", "browser": "browser"}
 """The marker of each folder of tests that is a separate tier."""
 
-MAX_BYTES = 1_500_000_000
-"""Resident bytes above which a worker deletes its compiled programs."""
-MAX_MAPS = 20_000
+MAX_BYTES, MAX_SHARE = 1_500_000_000, 0.1
+"""Resident bytes above which a worker deletes its compiled programs, and the share of the memory where that is more."""
+MAX_MAPS = 30_000
 """Memory maps above which it deletes them: Linux allows 65,530 per process, and each compiled program takes some."""
-MIN_GROWTH = 400_000_000
-"""Bytes that a worker must have grown by before it deletes programs again within a file."""
-RESIDENT_AFTER_CLEARING = collections.Counter()
-"""Resident bytes after the last deletion."""
+MIN_GROWTH, MIN_NEW_MAPS = 400_000_000, 5_000
+"""How much a worker must have grown since the last deletion: what others hold stays, and a deletion takes a second."""
+AFTER_CLEARING = collections.Counter()
+"""Resident bytes and memory maps after the last deletion."""
 
 
 def pytest_runtest_setup(item):
@@ -151,12 +151,14 @@ def pytest_runtest_teardown(item, nextitem):
         return
     if "jax" not in sys.modules or not sys.platform.startswith("linux"):
         return
-    has_grown = not within_file or _resident_bytes() > RESIDENT_AFTER_CLEARING["bytes"] + MIN_GROWTH
-    if has_grown and (_resident_bytes() > MAX_BYTES or _num_maps() > MAX_MAPS):
+    max_bytes = max(MAX_BYTES, MAX_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    is_large = _resident_bytes() > max(max_bytes, AFTER_CLEARING["bytes"] + MIN_GROWTH)
+    if is_large or _num_maps() > max(MAX_MAPS, AFTER_CLEARING["maps"] + MIN_NEW_MAPS):
         sys.modules["jax"].clear_caches()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        RESIDENT_AFTER_CLEARING["bytes"] = _resident_bytes()
+        AFTER_CLEARING["bytes"], AFTER_CLEARING["maps"] = _resident_bytes(), _num_maps()
+        COSTS["clearings"] += 1
 
 
 def _resident_bytes() -> int:
@@ -280,5 +282,6 @@ def pytest_terminal_summary(terminalreporter):
     """Print the cost of compiling, which is most of the cost of the suite."""
     terminalreporter.write_line(
         f"{COSTS['programs']:.0f} programs, {COSTS['cached']:.0f} of them from the cache, "
-        f"{COSTS['seconds']:.0f} s of compiling and reading; largest worker {COSTS['largest'] / 2**20:.2f} GB"
+        f"{COSTS['seconds']:.0f} s of compiling and reading, {COSTS['clearings']} deletions of programs; "
+        f"largest worker {COSTS['largest'] / 2**20:.2f} GB"
     )
