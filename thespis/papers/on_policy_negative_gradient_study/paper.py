@@ -83,7 +83,11 @@ PAPER = Paper(
     "on seeds 1,100 and 1,101 before the second time, with beta: DPO of own pairs 0.235 (0.3) and 0.497 (1), of the "
     "initial model's pairs 1.49 (0.1), 1.27 (0.3), 1.01 (0.6), 0.63 (1) and 0.79 (3); likelihood of own preferred "
     "responses 0.605, of the initial model's 0.786. With a learning rate of 1e-3: DPO of own pairs 0.050 (0.3), of the "
-    "initial model's pairs 0.88 (0.3) and 0.43 (1); likelihood 0.62 and 0.75.",
+    "initial model's pairs 0.88 (0.3) and 0.43 (1); likelihood 0.62 and 0.75. What was found: on own pairs the "
+    "negative gradient ends nearer to the best policy; the likelihood alone reaches more utility, but goes three times "
+    "as far from the initial model, as nothing holds it back, so the penalty decides this comparison. On the initial "
+    "model's pairs a negative gradient does not help for sure: 13 of 20 seeds end nearer than with the likelihood, and "
+    "in the other seven 12% to 36% of the responses are no word.",
     fidelity=(
         Fidelity("grid", "losses with and without a negative gradient, by who samples"),
         Fidelity("off-policy responses", "sampled by the initial model"),
