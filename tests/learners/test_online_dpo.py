@@ -24,12 +24,14 @@ from thespis.learners.language.preference_losses import (
     RegressionLoss,
     ResponseScores,
     SigmoidLoss,
+    SimPOLoss,
     SPPOLoss,
 )
-from thespis.methods.language.online_dpo import OnlineDPO, make_pairs
+from thespis.methods.language.online_dpo import OnlineDPO, ReferenceSampledDPO, make_pairs
 from thespis.nets.decoder import DecoderConfig, init_decoder
 from thespis.nets.geometric_mixture import GeometricMixture
 from thespis.objectives import preference_games as games
+from thespis.papers.on_policy_negative_gradient_study.parts import LikelihoodLoss
 from thespis.runtime.keys import seed_key
 from thespis.training.components import with_array_leaves
 from thespis.training.data_sources import demonstration_dataset
@@ -207,6 +209,28 @@ def test_the_loss_is_that_of_its_pairs_against_a_mixed_reference():
     losses = [-jax.nn.log_sigmoid(0.5 * (ratio[i] - ratio[j])) for i, j in ((1, 0), (4, 5))]
     assert float(report.metrics["policy_loss"]) == pytest.approx(float(sum(losses)) / 3, rel=1e-4)
     assert float(report.metrics["ties"]) == pytest.approx(1 / 3)
+
+
+def test_off_policy_pairs_are_sampled_by_the_reference():
+    method = ReferenceSampledDPO(**SMALL)
+    state = method.init(ENV.spec, seed_key(1))
+    state = dataclasses.replace(state, model=small_decoder(0), reference=small_decoder(1))
+    models = {mode: method.policy(state, mode).model for mode in Mode}
+    assert models.pop(Mode.EXPLORE) is state.reference
+    assert all(model is state.model for model in models.values())
+    with pytest.raises(ValueError, match="SimPOLoss has no reference model"):
+        ReferenceSampledDPO(loss_type=SimPOLoss())
+
+
+def test_likelihood_of_the_preferred_has_no_gradient_for_the_rejected():
+    chosen, rejected = scores_of([1, 1, 1]), scores_of([0, 0, 0])
+
+    def total(log_probs):
+        pair = [dataclasses.replace(x, log_prob=y) for x, y in zip((chosen, rejected), log_probs, strict=True)]
+        return LikelihoodLoss()(*pair).sum()
+
+    gradients = jax.grad(total)((chosen.log_prob, rejected.log_prob))
+    np.testing.assert_array_equal(gradients, [[-1, -1, -1], [0, 0, 0]])
 
 
 def word_probs(run):

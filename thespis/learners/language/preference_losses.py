@@ -219,7 +219,10 @@ class SPPOLoss(PreferenceLoss):
 
 
 class RegressionLoss(PreferenceLoss):
-    """REBEL loss (Gao et al. 2024): the difference of log-ratios is fitted to that of returns."""
+    """REBEL loss (Gao et al. 2024): the difference of log-ratios is fitted to that of returns.
+
+    With a fixed reference it has the gradient of CoPG (Flet-Berliac et al. 2024) but for a factor of ``2 beta``.
+    """
 
     beta: Number = 0.1
     """Weight of the divergence from the reference, above 0: the inverse of the paper's step size."""

@@ -103,6 +103,23 @@ class OnlineDPO(LMOffline):
         return losses.mean(), metrics
 
 
+class ReferenceSampledDPO(OnlineDPO):
+    """Off-policy preference optimization: as online DPO, but the reference model samples the pairs.
+
+    The pairs are those of a logged dataset of the reference's responses in which none occurs twice.
+    """
+
+    def __check_init__(self):
+        """Raise ``ValueError`` for a loss without a reference model."""
+        if not self.uses_reference:
+            raise ValueError(f"{type(self.loss_type).__name__} has no reference model, which samples the pairs here")
+
+    def policy(self, state: LMOfflineState, mode: Mode) -> LMPolicy:
+        """The decoder as policy; to collect, the reference."""
+        model = state.reference if mode is Mode.EXPLORE else state.model
+        return LMPolicy(model, self.sampler, state.dialogue_spec, mode)
+
+
 def make_pairs(
     scores: ResponseScores, group_size: int, pairs: Literal["adjacent", "extremes"], is_ordered: bool
 ) -> tuple[ResponseScores, ResponseScores]:

@@ -1,0 +1,1 @@
+"""CoPG: contrastive policy gradient, which aligns language models with rewards of whole responses, off-policy."""
