@@ -43,7 +43,9 @@ _TABLE = {
         thespis.feedback.labellers:UserTypes
         thespis.feedback.preference_labels:RecordedLabels
     """,
-    "thespis.feedback.labellers:StateValue": "ZeroValue",
+    "thespis.feedback.labellers:StateValue": (
+        "ZeroValue thespis.papers.regret_preference_model.segments:OptimalGridValue"
+    ),
     "thespis.feedback.win_rate:PairJudge": """
         ChoiceJudge
         RewardJudge
