@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from thespis.evidence.benches.mixed_annotators import POINTS, SINGLE_POINTS, preference_probabilities
 from thespis.papers.preference_density_view.method import label_log_likelihood
@@ -14,20 +15,20 @@ def normal_density(x, mean, scale):
     return np.exp(-0.5 * ((x - mean) / scale) ** 2) / (scale * np.sqrt(2 * np.pi))
 
 
-def test_the_larger_of_two_noisy_rewards_is_a_choice_by_luces_rule():
+@pytest.mark.parametrize("env", [POINTS, SINGLE_POINTS])
+def test_the_larger_of_two_noisy_rewards_is_a_choice_by_luces_rule(env):
     first, second, count = 0.0, 0.9, 20_000
-    for env in (POINTS, SINGLE_POINTS):
-        resets, keys = jax.random.split(jax.random.key(0), count), jax.random.split(jax.random.key(1), (2, count))
-        annotators = jax.vmap(lambda key: env.reset((), key)[0])(resets)
-        step = jax.vmap(lambda state, point, key: env.step(state, point, key)[1].reward, in_axes=(0, None, 0))
-        rewards = [step(annotators, jnp.array([x]), k) for x, k in zip((first, second), keys, strict=True)]
-        densities = np.array([[normal_density(x, *p) for p in ((-2, 0.5), (2, 1))] for x in (first, second)])
-        if env.annotators == "single":
-            mixture = densities @ [0.4, 0.6]
-            expected = mixture[0] / mixture.sum()
-        else:
-            expected = (densities[0] / densities.sum(axis=0)) @ [0.4, 0.6]
-        assert abs(float((rewards[0] > rewards[1]).mean()) - expected) < 0.012
+    resets, keys = jax.random.split(jax.random.key(0), count), jax.random.split(jax.random.key(1), (2, count))
+    annotators = jax.vmap(lambda key: env.reset((), key)[0])(resets)
+    step = jax.vmap(lambda state, point, key: env.step(state, point, key)[1].reward, in_axes=(0, None, 0))
+    rewards = [step(annotators, jnp.array([x]), k) for x, k in zip((first, second), keys, strict=True)]
+    densities = np.array([[normal_density(x, *p) for p in ((-2, 0.5), (2, 1))] for x in (first, second)])
+    if env.annotators == "single":
+        mixture = densities @ [0.4, 0.6]
+        expected = mixture[0] / mixture.sum()
+    else:
+        expected = (densities[0] / densities.sum(axis=0)) @ [0.4, 0.6]
+    assert abs(float((rewards[0] > rewards[1]).mean()) - expected) < 0.012
 
 
 def test_likelihood_sums_over_who_may_have_given_the_label():

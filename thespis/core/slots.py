@@ -43,9 +43,7 @@ _TABLE = {
         thespis.feedback.labellers:UserTypes
         thespis.feedback.preference_labels:RecordedLabels
     """,
-    "thespis.feedback.labellers:StateValue": (
-        "ZeroValue thespis.papers.regret_preference_model.segments:OptimalGridValue"
-    ),
+    "thespis.feedback.labellers:StateValue": "ZeroValue",
     "thespis.feedback.win_rate:PairJudge": """
         ChoiceJudge
         RewardJudge

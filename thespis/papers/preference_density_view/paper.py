@@ -49,10 +49,10 @@ PAPER = Paper(
             NotApplicable("annotators who prefer short and long sentences, LM1B", "a language model of sentences"),
         ),
     ),
-    remarks="Points on a line, as in the paper's toy experiment, with densities that overlap more and small networks; all "
-    "arms have the same proposals and the same target, the mixture of two normal densities, and differ in who gives the "
-    "labels and in what the model takes them for. Learning rates of 3e-3 and 1e-2 were tried for every arm, on seeds "
-    "1,100 and 1,101.",
+    remarks="Points on a line, as in the paper's toy experiment, with densities that overlap more and small networks; "
+    "all arms have the same proposals and the same target, the mixture of two normal densities, and differ in who "
+    "gives the labels and in what the model takes them for. Learning rates of 3e-3 and 1e-2 were tried for every arm, "
+    "on seeds 1,100 and 1,101.",
     fidelity=(
         Fidelity("choice", "the first of two points with the probability p(x1) / (p(x1) + p(x2)): Luce's rule"),
         Fidelity("annotators", "two normal densities, 40% and 60% of the labels, drawn anew for each pair"),

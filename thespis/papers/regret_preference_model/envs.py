@@ -37,6 +37,8 @@ class GridTables(eqx.Module):
 
     next_state: Int[Array, "state action"]
     features: Float[Array, "state action feature"]
+    rewards: Float[Array, "state action"]
+    """The true rewards, which teachers and measures alone may read."""
     is_terminal: Bool[Array, " state"]
     """Goals and hazards."""
     is_start: Bool[Array, " state"]
@@ -68,7 +70,8 @@ def grid_arrays(size: int, seed: int, num_cells: tuple[int, ...]) -> tuple[np.nd
             own = MUD if cells.flat[state] == MUD else GROUND
             features[state, action] = kind_features[cells[row, column] if is_free else own]
     is_terminal = np.isin(cells.ravel(), (GOAL, HAZARD))
-    return next_state, features, is_terminal, ~is_terminal & (cells.ravel() != BLOCKED)
+    rewards = features @ np.array(REWARDS, "float32")
+    return next_state, features, rewards, is_terminal, ~is_terminal & (cells.ravel() != BLOCKED)
 
 
 class DeliveryState(eqx.Module):
@@ -97,11 +100,6 @@ class DeliveryGrid(eqx.Module):
         return GridTables(*map(jnp.asarray, grid_arrays(self.size, self.seed, self.num_cells)))
 
     @property
-    def rewards(self) -> Float[Array, "state action"]:
-        """The true reward of each step."""
-        return self.tables.features @ jnp.asarray(REWARDS)
-
-    @property
     def spec(self) -> EnvSpec:
         """Spaces and time limit; the parameters of an episode are the tables, which methods may plan with."""
         observation_space = Box((self.size**2,), 0.0, 1.0)
@@ -119,7 +117,7 @@ class DeliveryGrid(eqx.Module):
         """Moves, if it can."""
         tables = self.tables
         after = DeliveryState(tables.next_state[state.cell, action], state.time + 1)
-        return after, self._time_step(after, self.rewards[state.cell, action], tables.is_terminal[after.cell])
+        return after, self._time_step(after, tables.rewards[state.cell, action], tables.is_terminal[after.cell])
 
     def _time_step(self, state: DeliveryState, reward: Float[Array, ""], terminated: Bool[Array, ""]) -> TimeStep:
         observation = jax.nn.one_hot(state.cell, self.size**2)

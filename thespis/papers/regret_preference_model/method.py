@@ -15,7 +15,7 @@ which the gradient passes, where they take a soft maximum over the successor fea
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -26,19 +26,11 @@ from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.data.feeds import Rollouts
-from thespis.feedback.labellers import RegretTeacher
-from thespis.feedback.preference_queries import Labeller
 from thespis.learners.optim.optimizers import Adam, LearningRate, gradient_step
 from thespis.objectives.preferences import bradley_terry_loss
 from thespis.papers.regret_preference_model.envs import GridTables
 from thespis.papers.regret_preference_model.planning import StateActionTable, action_values, optimal_values
-from thespis.papers.regret_preference_model.segments import (
-    OptimalGridValue,
-    SegmentPairs,
-    empty_pairs,
-    label_segments,
-    random_actions,
-)
+from thespis.papers.regret_preference_model.segments import SegmentPairs, empty_pairs, pair_rows
 from thespis.runtime.keys import fold
 
 
@@ -64,7 +56,11 @@ class SegmentLearner(eqx.Module):
     The segments of the first rollout are the data; later ones are not used. Actions are random in all of them.
     """
 
-    labeller: eqx.AbstractVar[Labeller]
+    teacher_value_weight: eqx.AbstractVar[Number]
+    beta: eqx.AbstractVar[Number]
+    discount: eqx.AbstractVar[Number]
+    num_iterations: eqx.AbstractVar[int]
+    stream: eqx.AbstractVar[int]
     learning_rate: eqx.AbstractVar[LearningRate]
     num_gradient_steps: eqx.AbstractVar[int]
     feed: eqx.AbstractVar[Rollouts]
@@ -92,6 +88,10 @@ class SegmentLearner(eqx.Module):
         pairs = empty_pairs(self.feed.num_envs // 2, self.feed.num_steps)
         return SegmentLearnerState(params, Adam(self.learning_rate).init(params), pairs, tables)
 
+    def optimal_values(self, rewards: StateActionTable, tables: GridTables) -> Float[Array, " state"]:
+        """Values of the best policy for rewards."""
+        return optimal_values(rewards, tables.next_state, tables.is_terminal, self.discount, self.num_iterations)
+
     def policy(self, state: SegmentLearnerState, mode: Mode) -> TablePolicy:
         """The table of logits."""
         return TablePolicy(self.policy_logits(state.params, state.tables), mode)
@@ -104,7 +104,8 @@ class SegmentLearner(eqx.Module):
         """Random actions to collect segments; else drawn by the logits, or the first of the best."""
         logits = view.observation @ policy.logits
         if policy.mode is Mode.EXPLORE:
-            return random_actions(*logits.shape, key), memory, ()
+            rows, num_actions = logits.shape
+            return jax.random.randint(fold(key, self.stream), (rows,), 0, num_actions, "int32"), memory, ()
         if policy.mode is Mode.EXPLOIT:
             return jnp.argmax(logits, axis=-1).astype("int32"), memory, ()
         return jax.random.categorical(key, logits).astype("int32"), memory, ()
@@ -118,7 +119,9 @@ class SegmentLearner(eqx.Module):
     ) -> tuple[SegmentLearnerState, Report]:
         """Gradient steps on all pairs, which are those of the first batch."""
         tables = state.tables
-        asked = label_segments(batch, tables, self.labeller, fold(key, "labels"))
+        asked = pair_rows(batch)
+        scores = asked.scores(tables.rewards, self.optimal_values(tables.rewards, tables), self.teacher_value_weight)
+        asked = asked.with_labels(scores, self.beta, fold(key, "labels", self.stream))
         pairs = jax.tree.map(lambda new, old: jnp.where(batch.update_index == 0, new, old), asked, state.pairs)
 
         def step(carry: tuple[PyTree, PyTree], _: None) -> tuple[tuple[PyTree, PyTree], Array]:
@@ -136,13 +139,15 @@ class SegmentLearner(eqx.Module):
 class PreferencePlanner(SegmentLearner):
     """Reward from preferences by regret or by partial return, and the best policy for it by planning."""
 
-    assumption: Literal["regret", "partial_return"] = eqx.field(static=True, default="regret")
-    """What preferences are taken to follow."""
-    labeller: Labeller = RegretTeacher(OptimalGridValue(), 0.99, 1.0)
-    """Who compares the segments, by the environment's rewards."""
+    value_weight: Number = 1.0
+    """Weight of gains in optimal value in what preferences are taken to follow: 1 is regret, 0 partial return."""
+    teacher_value_weight: Number = 1.0
+    """The same weight in what they do follow: the teacher knows the true rewards."""
+    beta: Number = 1.0
+    """Rationality of the teacher, per unit of reward."""
     discount: Number = 0.99
     """Discount of values; rewards within a segment are not discounted."""
-    num_iterations: int = eqx.field(static=True, default=40)
+    num_iterations: int = eqx.field(static=True, default=25)
     """Iterations of planning: the horizon."""
     learning_rate: LearningRate = 0.3
     """Step size."""
@@ -150,6 +155,8 @@ class PreferencePlanner(SegmentLearner):
     """Gradient steps per update, each on all pairs."""
     feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=3, num_envs=128))
     """Rollouts: num_steps is the length of a segment, num_envs twice the number of pairs."""
+    stream: int = eqx.field(static=True, default=0)
+    """Number of the stream of random actions and labels: another number gives other data."""
 
     name: ClassVar[str] = "preference-planner"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -165,17 +172,12 @@ class PreferencePlanner(SegmentLearner):
     ) -> Float[Array, ""]:
         """Mean cross-entropy of the labels."""
         rewards = tables.features @ params
-        scores = pairs.sum_of(rewards)
-        if self.assumption == "regret":
-            scores += pairs.value_gains(self._optimal_values(rewards, tables))
+        scores = pairs.scores(rewards, self.optimal_values(rewards, tables), self.value_weight)
         return jnp.mean(bradley_terry_loss(scores[:, 0] - scores[:, 1], pairs.label))
 
     def policy_logits(self, params: Float[Array, " feature"], tables: GridTables) -> StateActionTable:
         """Infinite for the best actions, all others being zero: play is greedy in all modes."""
         rewards = tables.features @ params
-        values = self._optimal_values(rewards, tables)
+        values = self.optimal_values(rewards, tables)
         q_values = action_values(rewards, values, tables.next_state, tables.is_terminal, self.discount)
         return jnp.where(jax.nn.one_hot(jnp.argmax(q_values, axis=1), q_values.shape[1], dtype=bool), 0.0, -1e9)
-
-    def _optimal_values(self, rewards: StateActionTable, tables: GridTables) -> Float[Array, " state"]:
-        return optimal_values(rewards, tables.next_state, tables.is_terminal, self.discount, self.num_iterations)

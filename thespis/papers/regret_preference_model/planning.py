@@ -57,6 +57,22 @@ def policy_values(
     return jnp.where(is_terminal, 0.0, values)
 
 
+def reach_probabilities(
+    probs: StateActionTable,
+    next_state: Int[Array, "state action"],
+    is_terminal: Bool[Array, " state"],
+    is_target: Bool[Array, " state"],
+    horizon: int,
+) -> Float[Array, " state"]:
+    """Probability of each state that a policy ends in a terminal target state within ``horizon`` steps."""
+
+    def iterate(reached: Float[Array, " state"], _: None) -> tuple[Float[Array, " state"], None]:
+        moved = jnp.sum(probs * reached[next_state], axis=1)
+        return jnp.where(is_terminal, is_target.astype("float32"), moved), None
+
+    return jax.lax.scan(iterate, is_target.astype("float32"), None, horizon)[0]
+
+
 def greedy_probs(values: StateActionTable) -> StateActionTable:
     """Probabilities of the best actions, the first of equal ones."""
     return jax.nn.one_hot(jnp.argmax(values, axis=1), values.shape[1])

@@ -1,41 +1,18 @@
-"""Segments of a delivery grid in pairs with labels, and the teacher's knowledge of optimal values.
-
-A segment has ``time`` steps from any cell on, with actions at random. The labellers of :mod:`thespis.feedback` see it
-with one more step, whose reward is 0, so that they know the state that it leads to.
-"""
+"""Segments of a delivery grid in pairs, their scores by partial return and by regret, and labels of a noisy teacher."""
 
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from thespis.core.records import Batch, Number
-from thespis.feedback.labellers import StateValue
-from thespis.feedback.preference_queries import Labeller, Queries, Segments
-from thespis.papers.regret_preference_model.envs import DeliveryGrid, GridTables
-from thespis.papers.regret_preference_model.planning import optimal_values
-
-
-class OptimalGridValue(StateValue):
-    """Optimal value of a cell, by planning with the true rewards."""
-
-    grid: DeliveryGrid = DeliveryGrid()
-    """The grid that is labelled."""
-    discount: Number = 0.99
-    """Discount of the values."""
-
-    def __call__(self, observation: PyTree) -> Float[Array, ""]:
-        """The value of the cell that is observed; 0 where an episode ends."""
-        grid, tables = self.grid, self.grid.tables
-        return observation @ optimal_values(
-            grid.rewards, tables.next_state, tables.is_terminal, self.discount, grid.time_limit
-        )
+from thespis.feedback.preference_queries import bradley_terry_answers
+from thespis.papers.regret_preference_model.planning import StateActionTable
 
 
 class SegmentPairs(eqx.Module):
-    """Pairs of segments as indices of tables, with the labels: the probability that the first is the better one."""
+    """Pairs of segments as indices of tables, with the labels: 1 where the first is preferred, else 0."""
 
     states: Int[Array, "pair 2 state_time"]
     """The states before each step and after the last one; after an episode's end they mean nothing."""
@@ -46,7 +23,7 @@ class SegmentPairs(eqx.Module):
     """Whether the episode ended in the segment."""
     label: Float[Array, " pair"]
 
-    def sum_of(self, table: Float[Array, "state action"]) -> Float[Array, "pair 2"]:
+    def sum_of(self, table: StateActionTable) -> Float[Array, "pair 2"]:
         """Sum over each segment's steps of what a table says of them."""
         return jnp.sum(jnp.where(self.mask, table[self.states[..., :-1], self.actions], 0.0), axis=-1)
 
@@ -54,34 +31,43 @@ class SegmentPairs(eqx.Module):
         """How much more the state that each segment leads to is worth than its first; 0 after an episode's end."""
         return jnp.where(self.ends, 0.0, values[self.states[..., -1]]) - values[self.states[..., 0]]
 
+    def scores(
+        self, rewards: StateActionTable, values: Float[Array, " state"], value_weight: Number
+    ) -> Float[Array, "pair 2"]:
+        r"""Partial returns plus weighted gains in optimal value.
 
-def label_segments(batch: Batch, tables: GridTables, labeller: Labeller, key: Key[Array, ""]) -> SegmentPairs:
-    """The rows of a batch in pairs of adjacent ones, labelled by the environment's rewards."""
-    steps = batch.steps
-    done = jnp.cumsum(steps.done, axis=0) > 0
-    mask = jnp.concatenate([jnp.ones_like(done[:1]), ~done])
+        With a weight of 1 minus the regrets :math:`\sum_t r_t + V(s_T) - V(s_0)` (Knox et al. 2022, equation 3), with 0
+        the partial returns. ``values``: the optimal ones for these rewards.
+        """
+        return self.sum_of(rewards) + value_weight * self.value_gains(values)
+
+    def with_labels(self, scores: Float[Array, "pair 2"], beta: Number, key: Key[Array, ""]) -> SegmentPairs:
+        """The same pairs with labels of a teacher who prefers larger scores, with rationality ``beta``."""
+        label = bradley_terry_answers(scores[:, 0] - scores[:, 1], beta, key).label
+        return SegmentPairs(self.states, self.actions, self.mask, self.ends, label)
+
+
+def pair_rows(batch: Batch) -> SegmentPairs:
+    """Adjacent rows of a batch with one-hot observations as pairs, without labels.
+
+    Where an episode is truncated, the steps after it are masked too, and the segment goes on from its last state.
+    """
+    steps, num_pairs = batch.steps, batch.mask.shape[1] // 2
+    ended_before = jnp.cumsum(steps.done, axis=0) - steps.done > 0
 
     def pairs(x: Array) -> Array:
-        return jnp.swapaxes(x, 0, 1).reshape(x.shape[1] // 2, 2, x.shape[0], *x.shape[2:])
+        return jnp.swapaxes(x, 0, 1).reshape(num_pairs, 2, x.shape[0])
 
-    last = steps.next_view.observation[-1:]
-    observation = pairs(jnp.concatenate([steps.view.observation, last]))
-    action = pairs(steps.action)
-    padded_action, reward = (jnp.pad(x, ((0, 0), (0, 0), (0, 1))) for x in (action, pairs(steps.reward)))
-    segments = Segments(observation, padded_action, pairs(mask))
-    answers = labeller.answer(Queries(segments, jnp.where(segments.mask, reward, 0.0)), key)
-    states = jnp.argmax(observation, axis=-1).astype("int32")
-    return SegmentPairs(states, action, pairs(mask[:-1]), pairs(done)[..., -1], answers.label)
+    first, after = (jnp.argmax(view.observation, axis=-1) for view in (steps.view, steps.next_view))
+    last = jnp.sum(~ended_before, axis=0) - 1
+    final = jnp.take_along_axis(after, last[None], axis=0)
+    states = pairs(jnp.concatenate([first, final]).astype("int32"))
+    ends = jnp.any(steps.terminated & ~ended_before, axis=0).reshape(num_pairs, 2)
+    return SegmentPairs(states, pairs(steps.action), pairs(~ended_before), ends, jnp.zeros(num_pairs))
 
 
 def empty_pairs(num_pairs: int, num_steps: int) -> SegmentPairs:
     """Pairs without any step."""
-    shape = (num_pairs, 2, num_steps)
+    mask = jnp.zeros((num_pairs, 2, num_steps), bool)
     states = jnp.zeros((num_pairs, 2, num_steps + 1), "int32")
-    mask = jnp.zeros(shape, bool)
-    return SegmentPairs(states, jnp.zeros(shape, "int32"), mask, mask[..., 0], jnp.zeros(num_pairs))
-
-
-def random_actions(num_rows: int, num_actions: int, key: Key[Array, ""]) -> Int[Array, " row"]:
-    """Actions with equal probability."""
-    return jax.random.randint(key, (num_rows,), 0, num_actions, "int32")
+    return SegmentPairs(states, jnp.zeros(mask.shape, "int32"), mask, mask[..., 0], jnp.zeros(num_pairs))
