@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from thespis.envs.text.bandit import Bandit
 from thespis.envs.text.echo import Echo
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.model_init import ModelInit, init_tiny_model, pretrain
@@ -28,3 +29,12 @@ def test_longer_pretraining_is_better_and_cached_separately():
     assert losses[1] < 0.7 * losses[0]
     assert len({model_init.directory(env.spec) for model_init in model_inits}) == 2
     assert GRPO().model_init == ModelInit("tiny", 5, 128, 150)
+
+
+@pytest.mark.parametrize(
+    "task", [Bandit(alignment=-0.3), Bandit(demonstrator_spread=2.0), Bandit(demonstrator_noise=0.5), Bandit(seed=1)]
+)
+def test_each_demonstrator_has_a_pretrained_model_of_its_own(task):
+    assert TextEnv(task).spec.action_space == TextEnv(Bandit()).spec.action_space
+    model_init = ModelInit("tiny", 1, 32, 10)
+    assert model_init.directory(TextEnv(task).spec) != model_init.directory(TextEnv(Bandit()).spec)
