@@ -103,6 +103,8 @@ class PreferenceDensity(eqx.Module):
     """Points of the policy's grid in each dimension."""
     feed: Episodes = eqx.field(static=True, default=Episodes(max_steps=1, group_size=2, num_envs=128))
     """Episodes of one step, in pairs: num_envs."""
+    stream: int = eqx.field(static=True, default=0)
+    """Number of the stream of proposals: another number gives other data."""
 
     name: ClassVar[str] = "preference-density"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -144,7 +146,8 @@ class PreferenceDensity(eqx.Module):
         rows = view.observation.shape[0]
         if policy.mode is Mode.EXPLORE:
             limit = 1.0 / self.proposal_scale
-            normal = jax.random.truncated_normal(key, -limit, limit, (rows, policy.num_dims))
+            stream = fold(key, "proposals", self.stream)
+            normal = jax.random.truncated_normal(stream, -limit, limit, (rows, policy.num_dims))
             return self.proposal_scale * normal, memory, ()
         grid = self.grid(policy.num_dims)
         log_density = jax.vmap(lambda x: policy.model.log_density(x, grid))(view.observation)

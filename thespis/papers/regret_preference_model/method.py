@@ -105,7 +105,7 @@ class SegmentLearner(eqx.Module):
         logits = view.observation @ policy.logits
         if policy.mode is Mode.EXPLORE:
             rows, num_actions = logits.shape
-            return jax.random.randint(fold(key, self.stream), (rows,), 0, num_actions, "int32"), memory, ()
+            return jax.random.randint(fold(key, "actions", self.stream), (rows,), 0, num_actions, "int32"), memory, ()
         if policy.mode is Mode.EXPLOIT:
             return jnp.argmax(logits, axis=-1).astype("int32"), memory, ()
         return jax.random.categorical(key, logits).astype("int32"), memory, ()
