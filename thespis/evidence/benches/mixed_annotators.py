@@ -125,8 +125,8 @@ BENCH = Bench(
     tuning="By the divergence after 1,000 updates on seeds 1,100 and 1,101, with learning rates of 3e-3 and 1e-2 for "
     "each arm: one reward 0.392 and 0.375, named annotators 0.033 and 0.014, two rewards 0.112 and 0.032, one "
     "annotator with the mixture in mind 0.215 and 0.003; before training it is 0.84. The paper's densities, with a "
-    "narrower peak in a wider range, need more updates and larger networks: after 2,000 updates one annotator was at 0.69. In "
-    "version 1 the copy of the baseline had the same data and a learning rate larger by a ten-thousandth, and so "
-    "nearly the same results, with a difference of the same sign in nearly all seeds.",
+    "narrower peak in a wider range, need more updates and larger networks: after 2,000 updates one annotator was at "
+    "0.69. In version 1 the copy of the baseline had the same data and a learning rate larger by a ten-thousandth, "
+    "and so nearly the same results, with a difference of the same sign in nearly all seeds.",
     looks=plan_looks((10, 20)),
 )
