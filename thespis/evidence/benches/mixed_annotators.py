@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from thespis.core.errors import UserError
 from thespis.envs.registry import make_compiled
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
@@ -68,11 +69,13 @@ def untrained_density_divergence() -> Measure:
 def preference_error() -> Measure:
     """Mean absolute error of the probability that a point is preferred to another, over all pairs of a grid: exact.
 
-    For environments that do not name the annotator.
+    Raises ``UserError`` where the environment names the annotator.
     """
 
     def errors(run: Any) -> Float[np.ndarray, " seed"]:
         env: Any = make_compiled(run.config["env"])
+        if env.names_annotator:
+            raise UserError("labels by an annotator who is named have no error by this measure")
         points = run.method.grid(env.num_dims)
         log_densities = env.annotator_log_densities(env.bound * points).T  # [annotator, point]
         shares = jnp.asarray(env.weights)
