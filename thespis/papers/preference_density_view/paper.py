@@ -57,8 +57,8 @@ PAPER = Paper(
     "say by whom they are, one reward that sees this is nearer still (0.014). What speaks against it: the "
     "model of two annotators is right about how many there are and how they choose, which nobody knows of people, and "
     "64,000 labels are many; effects of 47 standard deviations say that the error of one reward is one of its "
-    "assumption, which more data would not mend, and that seeds hardly differ. Policies that are adapted to the labels, "
-    "and language, were not tried.",
+    "assumption, which more data would not mend, and that seeds hardly differ. Policies that are adapted to the "
+    "labels, and language, were not tried.",
     fidelity=(
         Fidelity("choice", "the first of two points with the probability p(x1) / (p(x1) + p(x2)): Luce's rule"),
         Fidelity("annotators", "two normal densities, 40% and 60% of the labels, drawn anew for each pair"),
