@@ -83,7 +83,11 @@ PAPER = Paper(
             "mean return under the true reward, 0 for random and 1 for optimal play",
             "the same, exact, within 50 steps",
         ),
-        Fidelity("grids", "100 random ones of 5 to 15 cells a side, with rewards drawn too", "two of six by six cells"),
+        Fidelity(
+            "grids",
+            "100 random ones of 5 to 15 cells a side, with rewards drawn too",
+            "three of six by six cells, with these rewards",
+        ),
         Fidelity("number of preferences", "3 to 3,000", "64"),
     ),
 )

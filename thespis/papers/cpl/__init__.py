@@ -1,1 +1,0 @@
-"""Contrastive preference learning: a policy from preferences between segments, without reward or values."""
