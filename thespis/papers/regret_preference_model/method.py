@@ -31,6 +31,7 @@ from thespis.objectives.preferences import bradley_terry_loss
 from thespis.papers.regret_preference_model.envs import GridTables
 from thespis.papers.regret_preference_model.planning import StateActionTable, action_values, optimal_values
 from thespis.papers.regret_preference_model.segments import SegmentPairs, empty_pairs, pair_rows
+from thespis.runs.ranges import AT_LEAST_0, in_range
 from thespis.runtime.keys import fold
 
 
@@ -143,8 +144,8 @@ class PreferencePlanner(SegmentLearner):
     """Weight of gains in optimal value in what preferences are taken to follow: 1 is regret, 0 partial return."""
     teacher_value_weight: Number = 1.0
     """The same weight in what they do follow: the teacher knows the true rewards."""
-    beta: Number = 1.0
-    """Rationality of the teacher, per unit of reward."""
+    beta: Number = eqx.field(default=1.0, metadata=in_range(AT_LEAST_0))
+    """Rationality of the teacher, per unit of reward; with 0 labels are random."""
     discount: Number = 0.99
     """Discount of values; rewards within a segment are not discounted."""
     num_iterations: int = eqx.field(static=True, default=25)
