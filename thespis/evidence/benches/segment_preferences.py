@@ -29,7 +29,7 @@ from thespis.papers.regret_preference_model.envs import GOAL, DeliveryGrid
 from thespis.papers.regret_preference_model.method import PreferencePlanner
 from thespis.papers.regret_preference_model.planning import optimal_values, policy_values, reach_probabilities
 
-GRID_A, GRID_B, GRID_C = (DeliveryGrid(seed=seed) for seed in (1, 2, 4))
+GRID_A, GRID_B, GRID_C = (DeliveryGrid(seed=seed) for seed in (1, 2, 5))
 """Three random grids of six by six cells."""
 ENVS = tuple(f"{__name__}:{name}" for name in ("GRID_A", "GRID_B", "GRID_C"))
 DISCOUNT = 0.99
@@ -104,7 +104,8 @@ def missed_goals() -> Measure:
     return Measure("share of cells from which the goal is missed", shares, False, bounds=(0.0, 1.0))
 
 
-RETURN = normalized_return()
+RETURN, SAMPLED_RETURN = normalized_return(), normalized_return(Mode.SAMPLE)
+"""Of the best actions, and of actions that are drawn: a finer measure, as equal policies have equal returns."""
 PLANNER = PreferencePlanner(discount=DISCOUNT, learning_rate=LinearSchedule(3.0, NUM_UPDATES * 20.0))
 """A reward by regret, from 64 labels by regret."""
 BASELINE = dataclasses.replace(PLANNER, value_weight=0.0)
@@ -132,7 +133,7 @@ class ExactHeadroom(Headroom):
 
 BENCH = Bench(
     name="segment-preferences",
-    version=1,
+    version=2,
     summary="Preferences between short segments in three random grids with a goal and hazards, by a teacher who "
     "compares what segments lose, with exact returns of the policies that are best for a learned reward.",
     envs=ENVS,
@@ -140,7 +141,7 @@ BENCH = Bench(
     num_episodes=10,
     arms=(PARTIAL_RETURN_ARM, Arm("partial return again", _COPY), Arm("random labels", _RANDOM_LABELS)),
     positive=Comparison("partial return", "random labels", RETURN),
-    negative=Comparison("partial return", "partial return again", RETURN),
+    negative=Comparison("partial return", "partial return again", SAMPLED_RETURN),
     headroom=ExactHeadroom("partial return", "partial return", RETURN),
     symptoms=(Symptom("partial return", missed_goals(), 0.15),),
     tuning="By the return, between random actions (0) and the best policy (1), on seeds from 1,100 on. Learning "
@@ -148,8 +149,11 @@ BENCH = Bench(
     "from labels by regret -0.25 and -0.02 (0.1), -0.09 and 0.55 (1), -0.09 and 0.66 (3 and 10), no better with more "
     "steps; from labels by partial return -0.09 and -0.07, 0.01 and 0.55, 0.12 and 0.68, 0.12 and 0.68 (with 1,000 "
     "steps 0.79); regret from labels by regret 0.75 and 1.00 (0.1), else 1.00. With a rate of 3 and 20 seeds in six "
-    "grids, partial return from 32, 64 and 128 labels by regret had 0.11 to 0.50, 0.19 to 0.63 and 0.33 to 0.73; the "
-    "three grids of the bench are those where it was nearest to the middle and regret is certain (0.63, 0.50 and "
-    "0.62 from 64 labels).",
+    "grids, partial return from 32, 64 and 128 labels by regret had 0.11 to 0.50, 0.19 to 0.63 and 0.33 to 0.73. In "
+    "the three grids of the bench, with 64 labels and 120 seeds from 1,200 on, it has 0.39, 0.56 and 0.50, and from "
+    "labels by partial return 0.49, 0.66 and 0.51. Version 1 had another third grid, in which most seeds did not "
+    "miss the goal, and compared the copy of the baseline by the return of best actions, which was the same in 18% "
+    "of the runs; the baseline was better than its copy with p = 0.014, though on 120 other seeds four copies with "
+    "other data had 0.37 to 0.43 and 0.47 to 0.53 in two of the grids.",
     looks=plan_looks((40,)),
 )

@@ -130,7 +130,7 @@ class SegmentLearner(eqx.Module):
                 value = self.loss(params, pairs, tables, batch.update_index)
                 return value, value
 
-            params, opt_state, value, _ = gradient_step(Adam(self.learning_rate), loss, *carry)
+            params, opt_state, value = gradient_step(Adam(self.learning_rate), loss, *carry)[:3]
             return (params, opt_state), value
 
         (params, opt_state), losses = jax.lax.scan(step, (state.params, state.opt_state), None, self.num_gradient_steps)
@@ -177,8 +177,7 @@ class PreferencePlanner(SegmentLearner):
         return jnp.mean(bradley_terry_loss(scores[:, 0] - scores[:, 1], pairs.label))
 
     def policy_logits(self, params: Float[Array, " feature"], tables: GridTables) -> StateActionTable:
-        """Infinite for the best actions, all others being zero: play is greedy in all modes."""
+        """Action values for the learned reward: the best action is played, or one is drawn by their softmax."""
         rewards = tables.features @ params
         values = self.optimal_values(rewards, tables)
-        q_values = action_values(rewards, values, tables.next_state, tables.is_terminal, self.discount)
-        return jnp.where(jax.nn.one_hot(jnp.argmax(q_values, axis=1), q_values.shape[1], dtype=bool), 0.0, -1e9)
+        return action_values(rewards, values, tables.next_state, tables.is_terminal, self.discount)
