@@ -55,7 +55,10 @@ PAPER = Paper(
             NotApplicable("regret predicts people's preferences better", "1,812 preferences of people"),
         ),
     ),
-    remarks="REMARKS",
+    remarks="Grids of six by six cells with the rewards of the paper's delivery domain, and 64 labels of segments of "
+    "three steps. Both models have the same learner, learning rate and number of steps, and plan with the known "
+    "dynamics. Learning rates of 0.1, 1, 3 and 10 were tried for each, on seeds from 1,100 on: from 1 on it makes no "
+    "difference.",
     fidelity=(
         Fidelity(
             "regret of a segment",
