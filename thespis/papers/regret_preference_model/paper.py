@@ -58,7 +58,17 @@ PAPER = Paper(
     remarks="Grids of six by six cells with the rewards of the paper's delivery domain, and 64 labels of segments of "
     "three steps. Both models have the same learner, learning rate and number of steps, and plan with the known "
     "dynamics. Learning rates of 0.1, 1, 3 and 10 were tried for each, on seeds from 1,100 on: from 1 on it makes no "
-    "difference.",
+    "difference. With regret all seeds but a few reach the goal from everywhere. Partial return ends in circles, or "
+    "at a hazard, in a third to half of the seeds, and its interquartile means hide this: nearly every policy is "
+    "either good or useless. Nearly all segments have three steps, so that a constant in the reward of every step "
+    "changes hardly any comparison of partial returns, but changes whether it is best to end an episode; the optimal "
+    "values in the likelihood of regret say it. They help even where labels follow partial return, so a part of the "
+    "lead is one of the learner and not of what labels say; and labels by regret that are taken for partial return "
+    "lead to worse policies than those by partial return. What speaks against it: the learner of regret plans with "
+    "the known dynamics in its loss, which is more than its rival is told; rewards are linear in five known "
+    "features; the grids, of which six were looked at, were chosen so that partial return from labels by regret is "
+    "half-way, and in other grids it comes to 0.19 to 0.63. With 128 labels partial return of its own labels came to "
+    "1.00 in one grid. Whether people compare by regret was not tried.",
     fidelity=(
         Fidelity(
             "regret of a segment",
