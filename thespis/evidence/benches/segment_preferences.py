@@ -27,7 +27,12 @@ from thespis.evidence.runner import TrialRuns
 from thespis.learners.optim.optimizers import LinearSchedule
 from thespis.papers.regret_preference_model.envs import GOAL, DeliveryGrid
 from thespis.papers.regret_preference_model.method import PreferencePlanner
-from thespis.papers.regret_preference_model.planning import optimal_values, policy_values, reach_probabilities
+from thespis.papers.regret_preference_model.planning import (
+    action_values,
+    optimal_values,
+    policy_values,
+    reach_probabilities,
+)
 
 GRID_A, GRID_B, GRID_C = (DeliveryGrid(seed=seed) for seed in (1, 2, 5))
 """Three random grids of six by six cells."""
@@ -102,6 +107,22 @@ def missed_goals() -> Measure:
         return np.asarray(jax.vmap(missed)(policy_probs(run, Mode.EXPLOIT)))
 
     return Measure("share of cells from which the goal is missed", shares, False, bounds=(0.0, 1.0))
+
+
+def ordered_actions() -> Measure:
+    """Share of pairs of a cell's actions whose logits are in the order of their optimal values: exact."""
+
+    def shares(run: Any) -> Float[np.ndarray, " seed"]:
+        tables = make_compiled(run.config["env"]).tables  # pyright: ignore[reportAttributeAccessIssue]
+        dynamics = tables.next_state, tables.is_terminal
+        values = optimal_values(tables.rewards, *dynamics, DISCOUNT, 50)
+        best = np.asarray(action_values(tables.rewards, values, *dynamics, DISCOUNT))[np.asarray(tables.is_start)]
+        logits = np.asarray(jax.vmap(lambda state: run.method.policy(state, Mode.SAMPLE).logits)(run.states))
+        learned = logits[:, np.asarray(tables.is_start)]
+        is_better = best[:, :, None] - best[:, None, :] > 1e-3  # [cell, action, action]
+        return np.mean((learned[..., :, None] > learned[..., None, :])[:, is_better], axis=1)
+
+    return Measure("share of pairs of actions that are in the order of their values", shares, bounds=(0.0, 1.0))
 
 
 RETURN, SAMPLED_RETURN = normalized_return(), normalized_return(Mode.SAMPLE)
