@@ -1,0 +1,1 @@
+"""Contrastive preference learning: a policy from preferences between segments, without reward or values."""
