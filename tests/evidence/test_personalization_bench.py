@@ -33,7 +33,8 @@ def run():
     sampler: Any = METHOD.feed.make_sampler(demonstration_dataset(GUIDE, 400).steps)
     update = jax.jit(lambda *args: METHOD.update(*args)[0])
     for i in range(60):
-        state = update(state, Batch(*sampler.sample(seed_key(i)), (), np.array(i, "int32")), seed_key(i))
+        steps, mask = sampler.sample(seed_key(i))
+        state = update(state, Batch(steps, mask, (), np.array(i, "int32")), seed_key(i))
     states = jax.tree.map(lambda x: np.stack([x, 0.8 * np.asarray(x) if x.ndim > 1 else x]), state)
     name = f"{bench.__name__}:CHOICES"
     return types.SimpleNamespace(method=METHOD, states=states, config={"env": name}, env=bench.CHOICES)
