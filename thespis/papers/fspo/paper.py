@@ -69,19 +69,19 @@ PAPER = Paper(
             NotApplicable("a win rate of 70% with real users", "people, and models that can be prompted"),
         ),
     ),
-    remarks="Twelve items and users are points on a circle, and a user's utility of an item is the cosine of the angle "
-    "between them, so that a taste is one number; a prompt shows which of two items the user preferred, four times. "
-    "The rival sees no choices and learns what is good for the average user, as pooled comparisons say; it has as many "
-    "comparisons, and its settings were tuned as often. All users of the measure are new, of any taste, and the same "
-    "for all arms. With four choices in the prompt the utility is 0.59 in place of 0.42, where one item for all can "
-    "have 0.44, and 11% of the users are served worse than at random in place of 22%. One choice is worth 0.51. What "
-    "was possible is far off: 0.87 by Bayes' rule after four choices and 0.65 after one, and 0.91 was learned where "
-    "the prompt named the user's best item. Undecided: that all kinds of users are better to learn from than four types. "
-    "Both come to 0.60, as four tastes around the circle are enough to learn what a choice says: this trial does not "
-    "show the paper's point on diverse users, and a taste of one number is not where to look for it. What speaks "
-    "against the size: seeds of FSPO differ far more than those of its rival, two of 20 end where the rival does (0.42 "
-    "and 0.45), and the mean of the two tuning seeds, 0.70, was not reached. The setting is one for all arms and not "
-    "the best for FSPO, which came to 0.745 with beta 0.3 and 1e-3 on the tuning seeds.",
+    remarks="Twelve items and users are points on a circle, and a user's utility of an item is the cosine of the "
+    "angle between them, so that a taste is one number; a prompt shows which of two items the user preferred, four "
+    "times. The rival sees no choices and learns what is good for the average user, as pooled comparisons say; it has "
+    "as many comparisons, and its settings were tuned as often. All users of the measure are new, of any taste, and "
+    "the same for all arms. With four choices in the prompt the utility is 0.59 in place of 0.42, where one item for "
+    "all can have 0.44, and 11% of the users are served worse than at random in place of 22%. One choice is worth "
+    "0.51. What was possible is far off: 0.87 by Bayes' rule after four choices and 0.65 after one, and 0.91 was "
+    "learned where the prompt named the user's best item. Undecided: that all kinds of users are better to learn from "
+    "than four types. Both come to 0.60, as four tastes around the circle are enough to learn what a choice says: "
+    "this trial does not show the paper's point on diverse users, and a taste of one number is not where to look for "
+    "it. What speaks against the size: seeds of FSPO differ far more than those of its rival, two of 20 end where the "
+    "rival does (0.42 and 0.45), and the mean of the two tuning seeds, 0.70, was not reached. The setting is one for "
+    "all arms and not the best for FSPO, which came to 0.745 with beta 0.3 and 1e-3 on the tuning seeds.",
     fidelity=(
         Fidelity("conditioning", "the prompt shows labelled preferences of the user, then the query"),
         Fidelity("user", "every user has preferences of their own; those of the evaluation are new"),
