@@ -1,0 +1,1 @@
+"""FSPO: language models that adapt to a user by a few earlier choices."""
