@@ -1,4 +1,4 @@
-"""Recommendation task: utilities, choices of Bradley and Terry, user types, and the best recommendation after choices."""
+"""Recommendation task: utilities, choices of Bradley and Terry, user types, and what is best after some choices."""
 
 import jax
 import jax.numpy as jnp
