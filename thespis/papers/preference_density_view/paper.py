@@ -31,6 +31,7 @@ PAPER = Paper(
     command="thespis train thespis.papers.preference_density_view.method:PreferenceDensity --set num_annotators=2 "
     "--env thespis.evidence.benches.mixed_annotators:POINTS --steps 128000",
     miniature=BENCH.trial(
+        first_seed=20,
         arms=(
             Arm("two rewards", PreferenceDensity(num_annotators=2, learning_rate=schedule(1e-2))),
             Arm("one reward", BASELINE),
