@@ -76,14 +76,14 @@ class DivergenceLink(eqx.Module):
     """Slot: the implicit reward as a function of the log-ratio, ``f'(ratio)`` of an f-divergence (Wang et al. 2023)."""
 
     @abc.abstractmethod
-    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+    def __call__(self, log_ratio: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
         """Implicit reward divided by ``beta``, to a constant."""
 
 
 class ReverseKLLink(DivergenceLink):
     """Reverse KL divergence, as in DPO: the log-ratio itself."""
 
-    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+    def __call__(self, log_ratio: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
         """The log-ratio."""
         return log_ratio
 
@@ -91,7 +91,7 @@ class ReverseKLLink(DivergenceLink):
 class ForwardKLLink(DivergenceLink):
     """Forward KL divergence: minus the inverse of the ratio."""
 
-    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+    def __call__(self, log_ratio: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
         """Minus the inverse of the ratio."""
         return -jnp.exp(-log_ratio)
 
@@ -99,7 +99,7 @@ class ForwardKLLink(DivergenceLink):
 class JensenShannonLink(DivergenceLink):
     """Jensen-Shannon divergence: ``log(2 ratio / (1 + ratio))``."""
 
-    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+    def __call__(self, log_ratio: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
         """The link of the divergence."""
         return preferences.jensen_shannon_link(log_ratio)
 
@@ -110,7 +110,7 @@ class AlphaLink(DivergenceLink):
     alpha: Number = 0.5
     """Order of the divergence, above 0 and at most 1."""
 
-    def __call__(self, log_ratio: Float[Array, " pair"]) -> Float[Array, " pair"]:
+    def __call__(self, log_ratio: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
         """The link of the divergence."""
         return -jnp.expm1(-self.alpha * log_ratio) / self.alpha
 

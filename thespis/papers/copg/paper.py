@@ -35,8 +35,9 @@ def _method(loss: PreferenceLoss, temperature: float = 2.0) -> BehaviorSampledDP
 def _value_arm(name: str, temperature: float) -> Arm:
     """Policy gradient with a value baseline: as many responses of the behavior as the others, and as many own ones."""
     feed = Episodes(max_steps=1, group_size=2 * _PAIRS_PER_PROMPT, num_envs=2 * NUM_ROWS)
+    settings: dict[str, Any] = _SETTINGS | {"feed": feed}
     method = BehaviorSampledDPO(
-        **_SETTINGS | {"feed": feed},
+        **settings,
         loss_type=ValueBaselineLoss(BETA, _PAIRS_PER_PROMPT),
         behavior_temperature=temperature,
         first_is_own=True,

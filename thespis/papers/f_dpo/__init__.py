@@ -1,0 +1,1 @@
+"""f-DPO: direct preference optimization with any f-divergence to the reference."""
