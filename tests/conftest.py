@@ -102,8 +102,10 @@ MAX_MAPS = 30_000
 """Memory maps above which it deletes them: Linux allows 65,530 per process, and each compiled program takes some."""
 MIN_GROWTH, MIN_NEW_MAPS = 400_000_000, 5_000
 """How much a worker must have grown since the last deletion: what others hold stays, and a deletion takes a second."""
+PROGRAMS_PER_COUNT = 500
+"""Programs after which memory maps are counted again."""
 AFTER_CLEARING = collections.Counter()
-"""Resident bytes and memory maps after the last deletion."""
+"""Resident bytes and memory maps after the last deletion, and programs when maps were counted last."""
 
 
 def pytest_runtest_setup(item):
@@ -153,12 +155,20 @@ def pytest_runtest_teardown(item, nextitem):
         return
     max_bytes = max(MAX_BYTES, MAX_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     is_large = _resident_bytes() > max(max_bytes, AFTER_CLEARING["bytes"] + MIN_GROWTH)
-    if is_large or _num_maps() > max(MAX_MAPS, AFTER_CLEARING["maps"] + MIN_NEW_MAPS):
+    if is_large or _has_many_maps():
         sys.modules["jax"].clear_caches()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         AFTER_CLEARING["bytes"], AFTER_CLEARING["maps"] = _resident_bytes(), _num_maps()
         COSTS["clearings"] += 1
+
+
+def _has_many_maps() -> bool:
+    """Whether memory maps are many; they are counted after every few hundred programs, as counting takes 10 ms."""
+    if COSTS["programs"] < AFTER_CLEARING["counted"] + PROGRAMS_PER_COUNT:
+        return False
+    AFTER_CLEARING["counted"] = int(COSTS["programs"])
+    return _num_maps() > max(MAX_MAPS, AFTER_CLEARING["maps"] + MIN_NEW_MAPS)
 
 
 def _resident_bytes() -> int:

@@ -72,9 +72,9 @@ def test_an_effect_of_four_fifths_of_a_deviation_is_shown(looks):
 
 
 def test_an_arm_against_itself_is_level_or_undecided():
-    """In at least 95% of trials, over all looks; here with room for chance: 3 standard errors of 150 trials."""
-    verdicts = simulate("skewed", 0.0, SHORT_LOOKS, 150)
-    assert np.mean([verdict in (SHOWN, CONTRADICTED) for verdict in verdicts]) <= 0.05 + 0.054
+    """In at least 95% of trials, over all looks; here with room for chance: 3 standard errors of 100 trials."""
+    verdicts = simulate("skewed", 0.0, SHORT_LOOKS, 100)
+    assert np.mean([verdict in (SHOWN, CONTRADICTED) for verdict in verdicts]) <= 0.05 + 0.066
 
 
 @pytest.mark.slow
