@@ -142,7 +142,17 @@ class LMPolicy(eqx.Module):
     def action_probs(self, view: View) -> Float[Array, "row choice"]:
         """Probabilities of the listed responses among the legal ones, from the log-probabilities of all their tokens.
 
-        In ``EXPLOIT`` the most probable one has probability 1.
+        In ``EXPLOIT`` the most probable one has probability 1. Raises ``UserError`` as :meth:`choice_log_probs` does.
+        """
+        log_probs = self.choice_log_probs(view.observation)
+        if view.action_mask is not None:
+            log_probs = jnp.where(view.action_mask, log_probs, -jnp.inf)
+        if self.mode is Mode.EXPLOIT:
+            return jax.nn.one_hot(jnp.argmax(log_probs, axis=1), log_probs.shape[1])
+        return jax.nn.softmax(log_probs, axis=1)
+
+    def choice_log_probs(self, text: Int[Array, "row length"]) -> Float[Array, "row choice"]:
+        """Log-probabilities of the listed responses among all responses, after texts that are padded with -1.
 
         Raises:
             UserError: where several models generate together: a listed response is scored by one decoder.
@@ -150,12 +160,7 @@ class LMPolicy(eqx.Module):
         if not isinstance(self.model, Decoder):
             raise UserError("probabilities of listed responses are those of one decoder: act in Mode.SAMPLE")
         scorer = CandidateScorer(self.model, self.dialogue_spec.choices)
-        log_probs = jax.vmap(lambda text: scorer.log_probs(text, self.sampler.log_probs))(view.observation)
-        if view.action_mask is not None:
-            log_probs = jnp.where(view.action_mask, log_probs, -jnp.inf)
-        if self.mode is Mode.EXPLOIT:
-            return jax.nn.one_hot(jnp.argmax(log_probs, axis=1), log_probs.shape[1])
-        return jax.nn.softmax(log_probs, axis=1)
+        return jax.vmap(lambda row: scorer.log_probs(row, self.sampler.log_probs))(text)
 
 
 def generate_responses(

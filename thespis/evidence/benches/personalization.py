@@ -28,7 +28,6 @@ from thespis.evidence.paper import Arm
 from thespis.feedback.win_rate import RewardJudge, WinRate
 from thespis.learners.language.preference_losses import SigmoidLoss
 from thespis.methods.language.online_dpo import OnlineDPO
-from thespis.nets.candidate_scoring import CandidateScorer
 from thespis.runtime.keys import seed_key
 
 TASK = Recommendation()
@@ -68,9 +67,7 @@ def user_utilities(run: Any, states: PyTree) -> Float[np.ndarray, "seed user"]:
     text = jnp.pad(prompts, ((0, 0), (0, env.spec.observation_space.max_length - prompts.shape[1])), constant_values=-1)
 
     def utilities(state: PyTree) -> Float[Array, " user"]:
-        policy = run.method.policy(state, Mode.SAMPLE)
-        scorer = CandidateScorer(policy.model, policy.dialogue_spec.choices)
-        probs = jnp.exp(jax.vmap(lambda prompt: scorer.log_probs(prompt, policy.sampler.log_probs))(text))
+        probs = jnp.exp(run.method.policy(state, Mode.SAMPLE).choice_log_probs(text))
         return (probs * task.utilities(users.angle)).sum(axis=-1) + NO_ITEM_REWARD * (1.0 - probs.sum(axis=-1))
 
     return np.asarray(jax.jit(jax.vmap(utilities))(states))

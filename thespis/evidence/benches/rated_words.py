@@ -30,7 +30,6 @@ from thespis.learners.language.preference_losses import SigmoidLoss
 from thespis.methods.language.dpo import DPO
 from thespis.methods.language.online_dpo import OnlineDPO
 from thespis.methods.language.rloo import RLOO
-from thespis.nets.candidate_scoring import CandidateScorer
 from thespis.objectives import aligned_policies
 
 TASK = Bandit(num_words=16, num_prompts=6, alignment=-0.3)
@@ -77,9 +76,7 @@ def response_log_probs(run: Any, states: PyTree) -> Float[Array, "seed prompt re
     text = jnp.full((len(prompts), space.max_length), -1).at[:, : prompts.shape[1]].set(prompts)
 
     def log_probs(state: PyTree) -> Float[Array, "prompt response"]:
-        policy = run.method.policy(state, Mode.SAMPLE)
-        scorer = CandidateScorer(policy.model, policy.dialogue_spec.choices)
-        words = jax.vmap(lambda prompt: scorer.log_probs(prompt, policy.sampler.log_probs))(text)
+        words = run.method.policy(state, Mode.SAMPLE).choice_log_probs(text)
         rest = jnp.maximum(1.0 - jnp.exp(words).sum(axis=-1, keepdims=True), 1e-6)
         return jnp.concatenate([words, jnp.log(rest)], axis=-1)
 

@@ -29,6 +29,7 @@ from thespis.papers.regret_preference_model.envs import GOAL, DeliveryGrid
 from thespis.papers.regret_preference_model.method import PreferencePlanner
 from thespis.papers.regret_preference_model.planning import (
     action_values,
+    greedy_probs,
     optimal_values,
     policy_values,
     reach_probabilities,
@@ -73,7 +74,7 @@ def policy_probs(run: Any, mode: Mode) -> Float[Array, "seed state action"]:
     """Probabilities of actions in all cells."""
     logits = jax.vmap(lambda state: run.method.policy(state, mode).logits)(run.states)
     if mode is Mode.EXPLOIT:
-        return jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1])
+        return jax.vmap(greedy_probs)(logits)
     return jax.nn.softmax(logits, axis=-1)
 
 
@@ -102,7 +103,8 @@ def missed_goals() -> Measure:
         )
 
         def missed(probs: Float[Array, "state action"]) -> Float[Array, ""]:
-            return 1.0 - exact.mean(reach_probabilities(probs, tables.next_state, tables.is_terminal, is_goal, 50))
+            reached = reach_probabilities(probs, tables.next_state, tables.is_terminal, is_goal, grid.time_limit)
+            return 1.0 - exact.mean(reached)
 
         return np.asarray(jax.vmap(missed)(policy_probs(run, Mode.EXPLOIT)))
 
@@ -113,9 +115,10 @@ def ordered_actions() -> Measure:
     """Share of pairs of a cell's actions whose logits are in the order of their optimal values: exact."""
 
     def shares(run: Any) -> Float[np.ndarray, " seed"]:
-        tables = make_compiled(run.config["env"]).tables  # pyright: ignore[reportAttributeAccessIssue]
+        grid: Any = make_compiled(run.config["env"])
+        tables = grid.tables
         dynamics = tables.next_state, tables.is_terminal
-        values = optimal_values(tables.rewards, *dynamics, DISCOUNT, 50)
+        values = optimal_values(tables.rewards, *dynamics, DISCOUNT, grid.time_limit)
         best = np.asarray(action_values(tables.rewards, values, *dynamics, DISCOUNT))[np.asarray(tables.is_start)]
         logits = np.asarray(jax.vmap(lambda state: run.method.policy(state, Mode.SAMPLE).logits)(run.states))
         learned = logits[:, np.asarray(tables.is_start)]

@@ -89,7 +89,7 @@ class SegmentCPL(TableSegmentLearner):
     citations: ClassVar[tuple[Citation, ...]] = (_CITATION,)
 
     def init_params(self, tables: GridTables, key: Key[Array, ""]) -> StateActionTable:
-        """All actions alike."""
+        """A table in which all actions are alike."""
         return jnp.zeros(tables.next_state.shape)
 
     def loss(
@@ -106,7 +106,7 @@ class SegmentCPL(TableSegmentLearner):
         return jnp.where(progress < self.num_cloning_updates, cloning, main)
 
     def policy_logits(self, params: StateActionTable, tables: GridTables) -> StateActionTable:
-        """The table."""
+        """The table of logits itself."""
         return params
 
 
@@ -141,7 +141,7 @@ class SegmentPIQL(TableSegmentLearner):
     citations: ClassVar[tuple[Citation, ...]] = (_CITATION, _IQL)
 
     def init_params(self, tables: GridTables, key: Key[Array, ""]) -> PIQLTables:
-        """Zeros."""
+        """All tables begin with zeros."""
         zeros = jnp.zeros(tables.next_state.shape)
         return PIQLTables(zeros, jnp.zeros(()), zeros, zeros[:, 0], zeros)
 
@@ -163,5 +163,5 @@ class SegmentPIQL(TableSegmentLearner):
         return reward_loss + jnp.sum(pairs.sum_of(value_loss + q_loss + actor_loss)) / num_steps
 
     def policy_logits(self, params: PIQLTables, tables: GridTables) -> StateActionTable:
-        """Those of weighted cloning."""
+        """The logits that weighted cloning has learned."""
         return params.logits

@@ -1,4 +1,4 @@
-"""Delivery grids: random grid worlds with a goal, hazards and ground of different cost, whose optimal values are exact.
+"""Delivery grids: random grids with a goal, hazards and ground of different cost, whose optimal values are exact.
 
 Every cell has a kind, and a step into it earns the reward of that kind; a step against a wall or a blocked cell stays
 and earns that of the ground. Goals and hazards end the episode. Episodes begin in any other cell.
@@ -40,7 +40,7 @@ class GridTables(eqx.Module):
     rewards: Float[Array, "state action"]
     """The true rewards, which teachers and measures alone may read."""
     is_terminal: Bool[Array, " state"]
-    """Goals and hazards."""
+    """Cells that end an episode: goals and hazards."""
     is_start: Bool[Array, " state"]
     """Where episodes begin: all other cells that are not blocked."""
 

@@ -70,7 +70,7 @@ class SegmentLearner(eqx.Module):
 
     @abc.abstractmethod
     def init_params(self, tables: GridTables, key: Key[Array, ""]) -> PyTree:
-        """Parameters before training."""
+        """The parameters with which training begins."""
 
     @abc.abstractmethod
     def loss(self, params: PyTree, pairs: SegmentPairs, tables: GridTables, progress: Number) -> Float[Array, ""]:
@@ -98,7 +98,7 @@ class SegmentLearner(eqx.Module):
         return TablePolicy(self.policy_logits(state.params, state.tables), mode)
 
     def init_memory(self, policy: TablePolicy, n: int) -> tuple[()]:
-        """No memory."""
+        """No memory: the observation says all."""
         return ()
 
     def act(self, policy: TablePolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
@@ -112,7 +112,7 @@ class SegmentLearner(eqx.Module):
         return jax.random.categorical(key, logits).astype("int32"), memory, ()
 
     def judge(self, state: SegmentLearnerState, episode: Transition) -> Critique:
-        """No critique."""
+        """No critique: labels compare segments, and say nothing of a step."""
         return Critique()
 
     def update(
