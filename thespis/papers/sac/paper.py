@@ -80,7 +80,7 @@ PAPER = Paper(
     ),
     full=PairedTrial(
         arms=(Arm("SAC", LARGE_SAC), Arm("TD3", TD3(**LARGE_SETTINGS))),
-        envs=("envpool:Hopper-v5",),
+        envs=("envpool:HalfCheetah-v5",),
         steps=EARLY_STEPS,
         headline=Comparison("SAC", "TD3", final_return()),
         mechanisms=(LowerSpread("SAC", "TD3", final_return()),),
