@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
+from thespis.data.feeds import Rollouts
 from thespis.evidence.benches.on_policy import BENCH, REFERENCE, SETTINGS, STEPS
-from thespis.evidence.claims import Superiority
 from thespis.evidence.comparisons import Comparison, NoWorse
-from thespis.evidence.continuous_control import LARGE_PPO, LARGE_SAC, LARGE_SETTINGS, LARGE_STEPS, MUJOCO_ENVS
 from thespis.evidence.measures import final_return, learning_curve_auc
-from thespis.evidence.paper import Arm, Fidelity, Paper, Trial
+from thespis.evidence.paired_verdict import plan_looks
+from thespis.evidence.paper import Arm, Fidelity, PairedTrial, Paper
 from thespis.learners.on_policy.policy_regularizers import MirrorDescentKL
-from thespis.papers.mdpo.method import MDPO, OffPolicyMDPO
+from thespis.learners.optim.normalizers import ReturnNormalizer, RunningMeanStd
+from thespis.methods.online.ppo import PPO
+from thespis.papers.mdpo.method import MDPO
 
 _STEPS = 4 * STEPS
 _MDPO = MDPO(**SETTINGS, learning_rate=7e-4, policy_regularizer=MirrorDescentKL(num_updates=4_882.0))
 """With the step size of the first 64 of the authors' 4,882 rollouts."""
 _PPO = dataclasses.replace(REFERENCE, clip_range=0.3)
-_SEPARATE_STEPS: dict[str, Any] = {"critic_epochs": 5, "num_epochs": 10, "minibatch_size": 2_048}
-"""Gradient steps of the authors' code: on whole rollouts, and five epochs of the critic's own."""
+_FULL_STEPS = 300_000
+"""Steps of the full-size trial, 147 rollouts: as many as its pairs can have on two cores."""
+_EIGHT_ENVS = Rollouts(num_steps=256, num_envs=8)
+"""As many steps per rollout as the authors', of eight environments, for time."""
+_LARGE_MDPO = MDPO(
+    feed=_EIGHT_ENVS,
+    policy_regularizer=MirrorDescentKL(num_updates=_FULL_STEPS / 2_048),
+    num_epochs=10,
+    minibatch_size=2_048,
+    critic_epochs=5,
+)
+"""The authors' code: gradient steps on whole rollouts, and five epochs of the critic's own."""
+_LARGE_PPO = PPO(feed=_EIGHT_ENVS, obs_normalizer=RunningMeanStd(), reward_normalizer=ReturnNormalizer())
+"""With the rollouts, networks and normalization of MDPO's, and the gradient steps of PPO's paper."""
 
 PAPER = Paper(
     id="mdpo",
@@ -88,20 +101,22 @@ PAPER = Paper(
         Fidelity("truncated episodes", "end without a bootstrap", "bootstrap, as for PPO"),
         Fidelity("rollouts", "2,048 steps of one environment", "128 steps of 8 environments, as for PPO"),
         Fidelity("discount", "0.99", "0.97, as for PPO"),
-        Fidelity("environments and budget", "MuJoCo, 10 million steps", "one small task, 65,536 steps"),
-    ),
-    full=Trial(
-        arms=(
-            Arm(
-                "on policy", MDPO(policy_regularizer=MirrorDescentKL(num_updates=LARGE_STEPS / 2048), **_SEPARATE_STEPS)
-            ),
-            Arm("PPO", LARGE_PPO),
-            Arm("off policy", OffPolicyMDPO(**LARGE_SETTINGS)),
-            Arm("SAC", LARGE_SAC),
+        Fidelity(
+            "environments and budget", "MuJoCo, 10 million steps", "one small task, 65,536 steps; HalfCheetah, 300,000"
         ),
-        envs=MUJOCO_ENVS,
-        steps=LARGE_STEPS,
-        claims=(Superiority("on policy", "PPO", final_return()), Superiority("off policy", "SAC", final_return())),
-        max_looks=1,
+    ),
+    full=PairedTrial(
+        arms=(
+            Arm("MDPO", _LARGE_MDPO),
+            Arm("PPO", _LARGE_PPO),
+            Arm("MDPO, one step", dataclasses.replace(_LARGE_MDPO, num_epochs=1)),
+        ),
+        envs=("envpool:HalfCheetah-v5",),
+        steps=_FULL_STEPS,
+        headline=Comparison("MDPO", "PPO", final_return()),
+        mechanisms=(Comparison("MDPO", "MDPO, one step", final_return()),),
+        context=(Comparison("MDPO", "PPO", learning_curve_auc()),),
+        looks=plan_looks((10,)),
+        num_episodes=20,
     ),
 )
