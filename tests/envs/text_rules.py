@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from typing import ClassVar
 
+import numpy as np
+
 from thespis.envs.text import household, questions, wordle
 
 
@@ -195,6 +197,83 @@ class Correction(Rules):
         return "", second + self.bonus * (second - first), True
 
 
+def chain_values(words, before=None):
+    """The value after each step of ``4 + 7 - 2``; each follows from the true or the written one ``before`` it."""
+    start, *rest = words.split()
+    values = []
+    for i, (operation, operand) in enumerate(zip(rest[::2], rest[1::2], strict=True)):
+        last = (before[i - 1] if before else values[-1]) if i else int(start)
+        values.append((last + (1 if operation == "+" else -1) * int(operand)) % 10)
+    return values
+
+
+def verdict_on(words, written):
+    """The verdict on written values: ``right``, or ``step`` and the number of the first that is wrong."""
+    digits = [int(word) if word.isdigit() else -1 for word in written.split()]
+    digits += [-1] * (len(words.split()) // 2 - len(digits))
+    for i, (digit, expected) in enumerate(zip(digits, chain_values(words, digits), strict=True), 1):
+        if digit != expected:
+            return f"step {i}"
+    return "right"
+
+
+def chain_words(chain):
+    """A chain in words."""
+    steps = zip(chain.subtracts, chain.operands, strict=True)
+    return " ".join([str(chain.start), *(f"{'-' if subtracts else '+'} {operand}" for subtracts, operand in steps)])
+
+
+class Derivation(Rules):
+    limit = 1
+
+    def start(self, task, state):
+        self.chain, self.step_reward = chain_words(state), float(task.step_reward)
+        self.solution = " ".join(map(str, chain_values(self.chain)))
+        return f"{self.chain} >"
+
+    def respond(self, response):
+        digits = [int(word) if word.isdigit() else -1 for word in response.split()]
+        digits += [-1] * (len(self.chain.split()) // 2 - len(digits))
+        steps = sum(a == b for a, b in zip(digits, chain_values(self.chain, digits), strict=True))
+        solved = -1 not in digits and digits[-1] == chain_values(self.chain)[-1]
+        return "", np.float32(solved + self.step_reward * steps), True
+
+
+class Verification(Rules):
+    limit = 1
+
+    def start(self, task, state):
+        chain, written = chain_words(state.chain), " ".join(map(str, state.values))
+        self.verdict = verdict_on(chain, written)
+        return f"{chain} : {written} >"
+
+    def respond(self, response):
+        return "", float(response == self.verdict), True
+
+
+class Revision(Rules):
+    limit = 2
+
+    def start(self, task, state):
+        self.chain, self.critic, self.attempts = chain_words(state.chain), task.critic, 0
+        self.first_reward, self.noise = float(task.first_reward), task.critic_noise
+        self.solution = " ".join(map(str, chain_values(self.chain)))
+        return f"{self.chain} >"
+
+    def respond(self, response):
+        self.attempts += 1
+        count = len(self.chain.split()) // 2
+        solved = len(response.split()) == count and all(word.isdigit() for word in response.split())
+        solved = solved and response.split()[-1] == self.solution.split()[-1]
+        if self.attempts == 2:
+            return "", float(solved), True
+        verdict, faults = verdict_on(self.chain, response), [f"step {i + 1}" for i in range(count)]
+        deceptive = faults if verdict == "right" else ["right"]
+        says = {"exact": [verdict], "deceptive": deceptive, "random": [*faults, "right"], "silent": ["again"]}
+        words = [*faults, "right", *says[self.critic]] if self.noise else says[self.critic]
+        return [(word, self.first_reward * solved, False) for word in words]
+
+
 class Kuhn(Rules):
     def start(self, task, state):
         own_card, other_card = state.cards
@@ -251,6 +330,9 @@ RULES = {
     "calculator": Calculator,
     "household": Household,
     "correction": Correction,
+    "derivation": Derivation,
+    "verification": Verification,
+    "revision": Revision,
     "kuhn": Kuhn,
     "tictactoe": Tictactoe,
 }
@@ -325,6 +407,33 @@ WRITTEN_RESPONSES = {
         "go desk",
     ],
     "correction": ["<end>", "{r.padded} <end>", "0 0 <end>", "{r.padded}", "+ 4 <end>", "1 2 <end> 3"],
+    "derivation": [
+        "{r.solution} <end>",
+        "<end>",
+        "{r.solution}",
+        "0 0 0 0 <end>",
+        "1 <end>",
+        "right <end>",
+        "0 + 0 0 <end>",
+    ],
+    "verification": [
+        "{r.verdict} <end>",
+        "right <end>",
+        "step 1 <end>",
+        "step <end>",
+        "{r.verdict}",
+        "2 <end>",
+        "step 0 <end>",
+    ],
+    "revision": [
+        "{r.solution} <end>",
+        "<end>",
+        "{r.solution}",
+        "0 0 0 0 <end>",
+        "1 <end>",
+        "right <end>",
+        "0 + 0 0 <end>",
+    ],
     "kuhn": ["bet <end>", "pass <end>", "bet bet", "king <end>", "<end> bet", "bet"],
     "tictactoe": [*(f"{cell} <end>" for cell in range(1, 10)), "start <end>", "5 5", "<end> 5"],
 }

@@ -10,7 +10,7 @@ from thespis.envs.text.task import TextEnv
 
 _TASK_LIST = (
     *("echo", "maze", "wordle", "questions", "countdown", "calculator", "household", "correction", "review"),
-    *("writing", "choice", "bandit", "recommendation", "kuhn", "tictactoe"),
+    *("writing", "choice", "bandit", "recommendation", "derivation", "verification", "revision", "kuhn", "tictactoe"),
 )
 _TASK_PATHS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _TASK_LIST}
 _GAME_NAMES = ["kuhn-duel", "tictactoe-duel"]

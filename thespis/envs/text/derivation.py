@@ -1,0 +1,137 @@
+"""Derivation task: a chain of additions and subtractions modulo 10, and the value after each of its steps.
+
+``4 + 7 - 2 + 5 >`` is answered by ``1 9 4 <end>``, one value for each step, which ends the episode. It earns 1 if the
+last value is right and none is missing. A step that follows from the value before it earns ``step_reward``, whether
+that value was right or not: the first step that does not follow is where a derivation goes wrong.
+
+It is the smallest task of reasoning in steps: each step needs the one before it, and where the first error is, is known
+exactly (:func:`first_error`). Some of the demonstrator's steps are random, and it goes on from there. Related tasks
+with the same words: :mod:`thespis.envs.text.verification` asks for the first error, and
+:mod:`thespis.envs.text.revision` allows a second attempt after a critique.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, Key
+
+from thespis.core.spaces import END, word_vocabulary
+from thespis.envs.text.task import DIGITS, RESPONSE_CUE, TaskSpec, TaskStep, cut_at_eos, pack_tokens
+from thespis.runtime.keys import fold
+
+WORDS = (RESPONSE_CUE, "+", "-", ":", "right", "step", "again", *DIGITS)
+"""Vocabulary of the tasks about derivations."""
+RIGHT = "right"
+"""The verdict on a derivation without an error; on others it is ``step`` and the number of the first wrong one."""
+
+
+class Chain(eqx.Module):
+    """A chain of operations modulo 10: the first value, and for each step whether it subtracts, and its operand."""
+
+    start: Int[Array, "*episodes"]
+    subtracts: Int[Array, "*episodes step"]
+    operands: Int[Array, "*episodes step"]
+
+    @classmethod
+    def draw(cls, num_steps: int, key: Key[Array, ""]) -> Chain:
+        """A chain with uniformly random digits and operations."""
+        start = jax.random.randint(fold(key, "start"), (), 0, 10)
+        subtracts = jax.random.randint(fold(key, "operations"), (num_steps,), 0, 2)
+        return cls(start, subtracts, jax.random.randint(fold(key, "operands"), (num_steps,), 0, 10))
+
+    def continued(self, values: Int[Array, " step"]) -> Int[Array, " step"]:
+        """The right value of each step where the steps before it have ``values``, right or wrong."""
+        before = jnp.concatenate([self.start[None], values[:-1]])
+        return (before + jnp.where(self.subtracts == 1, -self.operands, self.operands)) % 10
+
+    @property
+    def values(self) -> Int[Array, " step"]:
+        """The right value of each step."""
+        return (self.start + jnp.cumsum(jnp.where(self.subtracts == 1, -self.operands, self.operands))) % 10
+
+    def is_solved(self, values: Int[Array, " step"]) -> Bool[Array, ""]:
+        """Whether the last value is right, and there is one for each step."""
+        return (values[-1] == self.values[-1]) & (values >= 0).all()
+
+    def tokens(self, spec: TaskSpec) -> Int[Array, " token"]:
+        """The chain in words: a digit, and an operation and a digit for each step."""
+        zero = spec.encode_word("0")
+        operations = jnp.asarray(spec.encode("+ -"))[self.subtracts]
+        return jnp.concatenate([self.start[None] + zero, jnp.stack([operations, self.operands + zero], -1).reshape(-1)])
+
+
+def first_error(chain: Chain, values: Int[Array, " step"]) -> Int[Array, ""]:
+    """Index of the first step that does not follow from the value before it; the number of steps if there is none.
+
+    ``values``: what was written; -1 where no digit was, which follows from nothing.
+    """
+    wrong = values != chain.continued(values)
+    return jnp.where(wrong.any(), jnp.argmax(wrong), wrong.shape[0])
+
+
+def derive(
+    chain: Chain, values: Int[Array, " step"], first: Int[Array, ""], share: float | Array, key: Key[Array, ""]
+) -> Int[Array, " step"]:
+    """Derive the steps from index ``first`` on, after those of ``values``; a ``share`` of them are random digits."""
+    num_steps = values.shape[0]
+    is_random = jax.random.uniform(fold(key, "wander"), (num_steps,)) < share
+    digits = jax.random.randint(fold(key, "digits"), (num_steps,), 0, 10)
+    for i in range(num_steps):
+        derived = jnp.where(is_random[i], digits[i], chain.continued(values)[i])
+        values = values.at[i].set(jnp.where(i < first, values[i], derived))
+    return values
+
+
+def read_values(spec: TaskSpec, response: Int[Array, " response"], num_steps: int) -> Int[Array, " step"]:
+    """The written values of a response; -1 where a step is missing or no digit."""
+    digits = cut_at_eos(spec, response)[0][:num_steps] - spec.encode_word("0")
+    return jnp.where((digits >= 0) & (digits < len(DIGITS)), digits, -1)
+
+
+def write_values(spec: TaskSpec, values: Int[Array, " step"]) -> Int[Array, " response"]:
+    """The response with these values."""
+    return pack_tokens(spec.max_response_tokens, values + spec.encode_word("0"), spec.encode(END))
+
+
+class Derivation(eqx.Module):
+    """Derivation task: a chain of additions and subtractions modulo 10, and the value after each step.
+
+    ``num_steps``: steps of a chain, at least 1. ``step_reward``: what a step earns that follows from the value before
+    it. ``demonstrator_noise``: the share of the demonstrator's steps whose value is a random digit, from which it goes
+    on.
+    """
+
+    num_steps: int = eqx.field(static=True, default=4)
+    step_reward: float = 0.0
+    demonstrator_noise: float = 0.2
+
+    @property
+    def task_spec(self) -> TaskSpec:
+        """Digits and seven more words, of which verdicts on derivations need some."""
+        return TaskSpec(
+            "text:derivation",
+            word_vocabulary(WORDS),
+            1,
+            max_response_tokens=self.num_steps + 1,
+            max_opening_tokens=2 * self.num_steps + 2,
+            max_message_tokens=1,
+        )
+
+    def init(self, key: Key[Array, ""]) -> tuple[Chain, Int[Array, " opening"]]:
+        """A random chain."""
+        spec, chain = self.task_spec, Chain.draw(self.num_steps, key)
+        return chain, pack_tokens(spec.max_opening_tokens, chain.tokens(spec), spec.encode(RESPONSE_CUE))
+
+    def step(self, state: Chain, response: Int[Array, " response"], key: Key[Array, ""]) -> tuple[Chain, TaskStep]:
+        """The end, with the reward of the last value and of the steps."""
+        values = read_values(self.task_spec, response, self.num_steps)
+        num_right_steps = (values == state.continued(values)).sum()
+        reward = state.is_solved(values) + self.step_reward * num_right_steps
+        return state, TaskStep(-jnp.ones(1, "int32"), reward.astype("float32"), jnp.ones((), bool))
+
+    def demonstrator_response(self, state: Chain, key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The derivation, with some random steps."""
+        first = jnp.zeros((), "int32")
+        return write_values(self.task_spec, derive(state, state.values, first, self.demonstrator_noise, key))

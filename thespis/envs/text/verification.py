@@ -1,0 +1,104 @@
+"""Verification task: find the first error of a derivation, or say that there is none.
+
+``4 + 7 - 2 + 5 : 1 8 3 >`` is answered by ``step 2 <end>``, which ends the episode and earns 1 for the exact verdict:
+9 follows from 1, and 8 does not; 3 follows from 8. A derivation without an error is ``right``. In a share
+``error_rate`` of the derivations one step, any of them, has a wrong value, from which the others follow.
+
+It is the task of a critic of reasoning steps. The derivations are those of :mod:`thespis.envs.text.derivation`.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key
+
+from thespis.core.spaces import END, word_vocabulary
+from thespis.envs.text.derivation import RIGHT, WORDS, Chain, first_error
+from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, cut_at_eos, pack_tokens
+from thespis.runtime.keys import fold
+
+
+class VerificationState(eqx.Module):
+    """State of one episode: the chain, and the values that were derived from it, of which at most one is wrong."""
+
+    chain: Chain
+    values: Int[Array, "*episodes step"]
+
+
+class Verification(eqx.Module):
+    """Verification task: find the first error of a derivation, or say that there is none.
+
+    ``num_steps``: steps of a derivation, 1 to 9. ``error_rate``: the share of derivations with an error.
+    ``demonstrator_noise``: the share of the demonstrator's verdicts that are random; the others are exact.
+    """
+
+    num_steps: int = eqx.field(static=True, default=4)
+    error_rate: float = 0.6
+    demonstrator_noise: float = 0.5
+
+    def __check_init__(self):
+        """Raise ``ValueError`` where a step has no number of one digit."""
+        if not 1 <= self.num_steps <= 9:
+            raise ValueError(f"num_steps={self.num_steps}: 1 to 9, as steps are named by a digit")
+
+    @property
+    def task_spec(self) -> TaskSpec:
+        """The words of derivations; the valid responses are the verdicts."""
+        return TaskSpec(
+            "text:verification",
+            word_vocabulary(WORDS),
+            1,
+            max_response_tokens=3,
+            max_opening_tokens=3 * self.num_steps + 3,
+            max_message_tokens=1,
+            choices=(*(f"step {i + 1}" for i in range(self.num_steps)), RIGHT),
+        )
+
+    def init(self, key: Key[Array, ""]) -> tuple[VerificationState, Int[Array, " opening"]]:
+        """A random chain and its derivation, at times with an error."""
+        spec, chain = self.task_spec, Chain.draw(self.num_steps, fold(key, "chain"))
+        has_error = jax.random.uniform(fold(key, "error")) < self.error_rate
+        wrong = jnp.where(has_error, jax.random.randint(fold(key, "step"), (), 0, self.num_steps), self.num_steps)
+        shift = jax.random.randint(fold(key, "shift"), (), 1, 10)
+        values = jnp.where(jnp.arange(self.num_steps) < wrong, chain.values, (chain.values + shift) % 10)
+        parts = (
+            chain.tokens(spec),
+            spec.encode(":"),
+            values + spec.encode_word("0"),
+            spec.encode(RESPONSE_CUE),
+        )
+        return VerificationState(chain, values), pack_tokens(spec.max_opening_tokens, *parts)
+
+    def step(
+        self, state: VerificationState, response: Int[Array, " response"], key: Key[Array, ""]
+    ) -> tuple[VerificationState, TaskStep]:
+        """The end, with the reward of the verdict."""
+        verdict = read_verdict(self.task_spec, response, self.num_steps)
+        exact = verdict == first_error(state.chain, state.values)
+        return state, TaskStep(-jnp.ones(1, "int32"), exact.astype("float32"), jnp.ones((), bool))
+
+    def demonstrator_response(self, state: VerificationState, key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The verdict, at times any."""
+        is_random = jax.random.uniform(fold(key, "wander")) < self.demonstrator_noise
+        guess = jax.random.randint(fold(key, "guess"), (), 0, self.num_steps + 1)
+        verdict = jnp.where(is_random, guess, first_error(state.chain, state.values))
+        spec = self.task_spec
+        return pack_tokens(spec.max_response_tokens, write_verdict(spec, verdict, self.num_steps), spec.encode(END))
+
+
+def write_verdict(spec: TaskSpec, verdict: Int[Array, ""], num_steps: int) -> Int[Array, " 2"]:
+    """The words of a verdict, the index of the first wrong step or ``num_steps`` for none; padded with -1."""
+    number = spec.encode_word("1") + verdict
+    step = jnp.stack([jnp.asarray(spec.encode_word("step")), number])
+    return jnp.where(verdict < num_steps, step, jnp.asarray([spec.encode_word(RIGHT), -1])).astype("int32")
+
+
+def read_verdict(spec: TaskSpec, response: Int[Array, " response"], num_steps: int) -> Int[Array, ""]:
+    """The verdict that a response gives, as in :func:`write_verdict`; -1 if it is none."""
+    words, length = cut_at_eos(spec, response)
+    index = words[1] - spec.encode_word("1")
+    names_step = (length == 2) & (words[0] == spec.encode_word("step")) & (index >= 0) & (index < num_steps)
+    is_right = (length == 1) & (words[0] == spec.encode_word(RIGHT))
+    return jnp.where(is_right, num_steps, jnp.where(names_step, index, -1))
