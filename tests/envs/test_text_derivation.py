@@ -8,7 +8,7 @@ import pytest
 from thespis.envs.text.derivation import Chain, Derivation, derive, first_error
 from thespis.envs.text.revision import Revision
 from thespis.envs.text.task import TextEnv
-from thespis.envs.text.verification import Verification
+from thespis.envs.text.verification import Verification, VerificationState
 from thespis.training.demonstrations import demonstration_returns
 
 CHAIN = Chain(jnp.asarray(4), jnp.asarray([0, 1, 0]), jnp.asarray([7, 2, 5]))  # 4 + 7 - 2 + 5
@@ -51,6 +51,28 @@ def test_derivations_to_verify_have_one_error_at_any_step_in_a_share_of_them():
     assert set(num_wrong.tolist()) == {0, 1}
     shares = np.bincount(np.asarray(errors), minlength=6) / len(errors)
     np.testing.assert_allclose(shares, [0.14] * 5 + [0.3], atol=0.03)
+
+
+def test_rewards_of_a_verdict():
+    """Of every verdict on every single error: exact, judgment, and refinements, whose mean is known."""
+    task = Verification(
+        num_steps=3,
+        exact_reward=100.0,
+        judgment_reward=10.0,
+        refinement_reward=1.0,
+        num_refinements=400,
+        solver_noise=0.3,
+    )
+    step = jax.jit(lambda state, response: task.step(state, response, jax.random.key(3))[1].reward)
+    for error in range(4):
+        values = jnp.where(jnp.arange(3) < error, CHAIN.values, (CHAIN.values + 4) % 10)
+        state = VerificationState(CHAIN, values)
+        accuracy = task.refined_accuracy(state)
+        for verdict, words in enumerate(["step 1", "step 2", "step 3", "right"]):
+            reward = step(state, jnp.asarray(np.pad(task.task_spec.encode(f"{words} <end>"), (0, 1))[:3]))
+            known = 100.0 * (verdict == error) + 10.0 * ((verdict == 3) == (error == 3))
+            np.testing.assert_allclose(reward - known, accuracy[verdict], atol=0.08)
+        assert step(state, jnp.asarray(task.task_spec.encode("step right <end>"))) == 0
 
 
 @pytest.mark.parametrize("task", [Verification, Revision])

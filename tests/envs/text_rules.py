@@ -197,21 +197,21 @@ class Correction(Rules):
         return "", second + self.bonus * (second - first), True
 
 
-def chain_values(words, before=None):
+def chain_values(words, base, before=None):
     """The value after each step of ``4 + 7 - 2``; each follows from the true or the written one ``before`` it."""
     start, *rest = words.split()
     values = []
     for i, (operation, operand) in enumerate(zip(rest[::2], rest[1::2], strict=True)):
         last = (before[i - 1] if before else values[-1]) if i else int(start)
-        values.append((last + (1 if operation == "+" else -1) * int(operand)) % 10)
+        values.append((last + (1 if operation == "+" else -1) * int(operand)) % base)
     return values
 
 
-def verdict_on(words, written):
+def verdict_on(words, base, written):
     """The verdict on written values: ``right``, or ``step`` and the number of the first that is wrong."""
     digits = [int(word) if word.isdigit() else -1 for word in written.split()]
     digits += [-1] * (len(words.split()) // 2 - len(digits))
-    for i, (digit, expected) in enumerate(zip(digits, chain_values(words, digits), strict=True), 1):
+    for i, (digit, expected) in enumerate(zip(digits, chain_values(words, base, digits), strict=True), 1):
         if digit != expected:
             return f"step {i}"
     return "right"
@@ -227,15 +227,15 @@ class Derivation(Rules):
     limit = 1
 
     def start(self, task, state):
-        self.chain, self.step_reward = chain_words(state), float(task.step_reward)
-        self.solution = " ".join(map(str, chain_values(self.chain)))
+        self.chain, self.base, self.step_reward = chain_words(state), task.base, float(task.step_reward)
+        self.solution = " ".join(map(str, chain_values(self.chain, self.base)))
         return f"{self.chain} >"
 
     def respond(self, response):
         digits = [int(word) if word.isdigit() else -1 for word in response.split()]
         digits += [-1] * (len(self.chain.split()) // 2 - len(digits))
-        steps = sum(a == b for a, b in zip(digits, chain_values(self.chain, digits), strict=True))
-        solved = -1 not in digits and digits[-1] == chain_values(self.chain)[-1]
+        steps = sum(a == b for a, b in zip(digits, chain_values(self.chain, self.base, digits), strict=True))
+        solved = -1 not in digits and digits[-1] == chain_values(self.chain, self.base)[-1]
         return "", np.float32(solved + self.step_reward * steps), True
 
 
@@ -244,8 +244,10 @@ class Verification(Rules):
 
     def start(self, task, state):
         chain, written = chain_words(state.chain), " ".join(map(str, state.values))
-        self.verdict = verdict_on(chain, written)
-        return f"{chain} : {written} >"
+        self.verdict = verdict_on(chain, task.base, written)
+        start, *steps = re.split(r" (?=[+-])", chain)
+        lines = [f"{step} = {value}" for step, value in zip(steps, state.values, strict=True)]
+        return f"{' '.join([start, *lines])} >"
 
     def respond(self, response):
         return "", float(response == self.verdict), True
@@ -255,9 +257,9 @@ class Revision(Rules):
     limit = 2
 
     def start(self, task, state):
-        self.chain, self.critic, self.attempts = chain_words(state.chain), task.critic, 0
-        self.first_reward, self.noise = float(task.first_reward), task.critic_noise
-        self.solution = " ".join(map(str, chain_values(self.chain)))
+        self.chain, self.base, self.attempts = chain_words(state.chain), task.base, 0
+        self.critic, self.noise, self.first_reward = task.critic, task.critic_noise, float(task.first_reward)
+        self.solution = " ".join(map(str, chain_values(self.chain, self.base)))
         return f"{self.chain} >"
 
     def respond(self, response):
@@ -267,7 +269,7 @@ class Revision(Rules):
         solved = solved and response.split()[-1] == self.solution.split()[-1]
         if self.attempts == 2:
             return "", float(solved), True
-        verdict, faults = verdict_on(self.chain, response), [f"step {i + 1}" for i in range(count)]
+        verdict, faults = verdict_on(self.chain, self.base, response), [f"step {i + 1}" for i in range(count)]
         deceptive = faults if verdict == "right" else ["right"]
         says = {"exact": [verdict], "deceptive": deceptive, "random": [*faults, "right"], "silent": ["again"]}
         words = [*faults, "right", *says[self.critic]] if self.noise else says[self.critic]

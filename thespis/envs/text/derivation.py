@@ -21,45 +21,48 @@ from thespis.core.spaces import END, word_vocabulary
 from thespis.envs.text.task import DIGITS, RESPONSE_CUE, TaskSpec, TaskStep, cut_at_eos, pack_tokens
 from thespis.runtime.keys import fold
 
-WORDS = (RESPONSE_CUE, "+", "-", ":", "right", "step", "again", *DIGITS)
+WORDS = (RESPONSE_CUE, "+", "-", "=", "right", "step", "again", *DIGITS)
 """Vocabulary of the tasks about derivations."""
 RIGHT = "right"
 """The verdict on a derivation without an error; on others it is ``step`` and the number of the first wrong one."""
 
 
 class Chain(eqx.Module):
-    """A chain of operations modulo 10: the first value, and for each step whether it subtracts, and its operand."""
+    """A chain of sums modulo ``base``: the first value, and for each step whether it subtracts, and its operand."""
 
     start: Int[Array, "*episodes"]
     subtracts: Int[Array, "*episodes step"]
     operands: Int[Array, "*episodes step"]
+    base: int = eqx.field(static=True, default=10)
 
     @classmethod
-    def draw(cls, num_steps: int, key: Key[Array, ""]) -> Chain:
+    def draw(cls, num_steps: int, base: int, key: Key[Array, ""]) -> Chain:
         """A chain with uniformly random digits and operations."""
-        start = jax.random.randint(fold(key, "start"), (), 0, 10)
+        start = jax.random.randint(fold(key, "start"), (), 0, base)
         subtracts = jax.random.randint(fold(key, "operations"), (num_steps,), 0, 2)
-        return cls(start, subtracts, jax.random.randint(fold(key, "operands"), (num_steps,), 0, 10))
+        return cls(start, subtracts, jax.random.randint(fold(key, "operands"), (num_steps,), 0, base), base)
 
     def continued(self, values: Int[Array, " step"]) -> Int[Array, " step"]:
         """The right value of each step where the steps before it have ``values``, right or wrong."""
         before = jnp.concatenate([self.start[None], values[:-1]])
-        return (before + jnp.where(self.subtracts == 1, -self.operands, self.operands)) % 10
+        return (before + jnp.where(self.subtracts == 1, -self.operands, self.operands)) % self.base
 
     @property
     def values(self) -> Int[Array, " step"]:
         """The right value of each step."""
-        return (self.start + jnp.cumsum(jnp.where(self.subtracts == 1, -self.operands, self.operands))) % 10
+        return (self.start + jnp.cumsum(jnp.where(self.subtracts == 1, -self.operands, self.operands))) % self.base
 
     def is_solved(self, values: Int[Array, " step"]) -> Bool[Array, ""]:
         """Whether the last value is right, and there is one for each step."""
         return (values[-1] == self.values[-1]) & (values >= 0).all()
 
-    def tokens(self, spec: TaskSpec) -> Int[Array, " token"]:
-        """The chain in words: a digit, and an operation and a digit for each step."""
+    def tokens(self, spec: TaskSpec, values: Int[Array, " step"] | None = None) -> Int[Array, " token"]:
+        """The chain in words: a digit, and for each step an operation, a digit, and ``=`` and its value if given."""
         zero = spec.encode_word("0")
-        operations = jnp.asarray(spec.encode("+ -"))[self.subtracts]
-        return jnp.concatenate([self.start[None] + zero, jnp.stack([operations, self.operands + zero], -1).reshape(-1)])
+        parts = [jnp.asarray(spec.encode("+ -"))[self.subtracts], self.operands + zero]
+        if values is not None:
+            parts += [jnp.full_like(values, spec.encode_word("=")), values + zero]
+        return jnp.concatenate([self.start[None] + zero, jnp.stack(parts, axis=-1).reshape(-1)])
 
 
 def first_error(chain: Chain, values: Int[Array, " step"]) -> Int[Array, ""]:
@@ -77,7 +80,7 @@ def derive(
     """Derive the steps from index ``first`` on, after those of ``values``; a ``share`` of them are random digits."""
     num_steps = values.shape[0]
     is_random = jax.random.uniform(fold(key, "wander"), (num_steps,)) < share
-    digits = jax.random.randint(fold(key, "digits"), (num_steps,), 0, 10)
+    digits = jax.random.randint(fold(key, "digits"), (num_steps,), 0, chain.base)
     for i in range(num_steps):
         derived = jnp.where(is_random[i], digits[i], chain.continued(values)[i])
         values = values.at[i].set(jnp.where(i < first, values[i], derived))
@@ -96,14 +99,15 @@ def write_values(spec: TaskSpec, values: Int[Array, " step"]) -> Int[Array, " re
 
 
 class Derivation(eqx.Module):
-    """Derivation task: a chain of additions and subtractions modulo 10, and the value after each step.
+    """Derivation task: a chain of additions and subtractions modulo ``base``, and the value after each step.
 
-    ``num_steps``: steps of a chain, at least 1. ``step_reward``: what a step earns that follows from the value before
-    it. ``demonstrator_noise``: the share of the demonstrator's steps whose value is a random digit, from which it goes
-    on.
+    ``num_steps``: steps of a chain, at least 1. ``base``: the number of digits, 2 to 10; fewer are easier to learn.
+    ``step_reward``: what a step earns that follows from the value before it. ``demonstrator_noise``: the share of the
+    demonstrator's steps whose value is a random digit, from which it goes on.
     """
 
     num_steps: int = eqx.field(static=True, default=4)
+    base: int = eqx.field(static=True, default=10)
     step_reward: float = 0.0
     demonstrator_noise: float = 0.2
 
@@ -121,7 +125,7 @@ class Derivation(eqx.Module):
 
     def init(self, key: Key[Array, ""]) -> tuple[Chain, Int[Array, " opening"]]:
         """A random chain."""
-        spec, chain = self.task_spec, Chain.draw(self.num_steps, key)
+        spec, chain = self.task_spec, Chain.draw(self.num_steps, self.base, key)
         return chain, pack_tokens(spec.max_opening_tokens, chain.tokens(spec), spec.encode(RESPONSE_CUE))
 
     def step(self, state: Chain, response: Int[Array, " response"], key: Key[Array, ""]) -> tuple[Chain, TaskStep]:

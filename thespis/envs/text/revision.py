@@ -41,13 +41,14 @@ class RevisionState(eqx.Module):
 class Revision(eqx.Module):
     """Revision task: a derivation, a scripted critique of it, and a second attempt.
 
-    ``num_steps``: steps of a derivation, 1 to 9. ``critic``: what the critic says: the exact verdict, a random one, a
-    deceptive one, or nothing. ``critic_noise``: the share of its critiques that are random verdicts instead.
-    ``first_reward``: what a right first attempt earns. ``demonstrator_noise``: the share of the demonstrator's steps
-    whose value is a random digit, from which it goes on.
+    ``num_steps``: steps of a derivation, 1 to 9. ``base``: the number of digits, 2 to 10. ``critic``: what the critic
+    says: the exact verdict, a random one, a deceptive one, or nothing. ``critic_noise``: the share of its critiques
+    that are random verdicts instead. ``first_reward``: what a right first attempt earns. ``demonstrator_noise``: the
+    share of the demonstrator's steps whose value is a random digit, from which it goes on.
     """
 
     num_steps: int = eqx.field(static=True, default=4)
+    base: int = eqx.field(static=True, default=10)
     critic: Literal["exact", "random", "deceptive", "silent"] = eqx.field(static=True, default="exact")
     critic_noise: float = 0.0
     first_reward: float = 0.0
@@ -72,7 +73,7 @@ class Revision(eqx.Module):
 
     def init(self, key: Key[Array, ""]) -> tuple[RevisionState, Int[Array, " opening"]]:
         """A random chain."""
-        spec, chain = self.task_spec, Chain.draw(self.num_steps, key)
+        spec, chain = self.task_spec, Chain.draw(self.num_steps, self.base, key)
         state = RevisionState(chain, jnp.zeros((), bool), -jnp.ones(self.num_steps, "int32"), -jnp.ones((), "int32"))
         return state, pack_tokens(spec.max_opening_tokens, chain.tokens(spec), spec.encode(RESPONSE_CUE))
 
