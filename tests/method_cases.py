@@ -27,13 +27,16 @@ from thespis.data.sequence_replay import SequenceReplay
 from thespis.envs.compiled.point_goal import PointGoal
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
+from thespis.envs.text.conversation import ConversationEnv, Critiqued
 from thespis.envs.text.correction import Correction
+from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.questions import Questions
 from thespis.envs.text.registry import make_text_env
 from thespis.envs.text.review import Review
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.advantage_estimators import GroupMean, NoBaseline, RewardToGo, TrajectoryReturn, TurnGAE
+from thespis.learners.language.frozen_model import FrozenModel
 from thespis.learners.language.implicit_reward import ImplicitReward
 from thespis.learners.language.lm_agent import LoRA
 from thespis.learners.language.loss_masks import EnvTokensFirst
@@ -46,6 +49,7 @@ from thespis.learners.model_based.dynamics import DynamicsModel
 from thespis.learners.model_based.imagination import FixedRolloutLength, LinearRolloutLength
 from thespis.learners.model_based.model_based_learner import ModelBasedLearner
 from thespis.learners.model_based.termination import HealthyRange, LearnedTermination
+from thespis.learners.multi_agent.cast import Cast
 from thespis.learners.multi_agent.independent_learners import IndependentLearners
 from thespis.learners.multi_agent.parameter_sharing import Independent, PeriodicReset
 from thespis.learners.multi_agent.role_contrast import RoleContrast
@@ -569,6 +573,15 @@ CASES = {
     ),
     "spiral": Case(
         IndependentLearners(SPIRAL(num_players=2, feed=Episodes(3, num_envs=3), **LM)), make_text_env("kuhn-duel")
+    ),
+    "cast": Case(
+        Cast(
+            {
+                "solver": FrozenModel(model="blank", num_layers=1, hidden_size=32),
+                "critic": GRPO(feed=Episodes(3, group_size=3, num_envs=3), **LM),
+            }
+        ),
+        ConversationEnv(Critiqued(Derivation(num_steps=1))),
     ),
     "archer": Case(
         ArCHer(critic=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=1), feed=Episodes(3, num_envs=3), **LM),

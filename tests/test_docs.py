@@ -74,6 +74,7 @@ LONG = {
     "README",
     "adding-a-paper",
     "arena",
+    "casts",
     "coming-from",
     "concepts",
     "deployment",

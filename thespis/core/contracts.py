@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -97,6 +98,15 @@ class MultiAgentMethod(Protocol):
     """A method that acts for all agents of an environment at once; it accepts multi-agent environments only."""
 
     multi_agent: ClassVar[bool]
+
+
+@runtime_checkable
+class HasSeats(Protocol):
+    """A method made of one method for each seat of a conversation, where a seat is a group of one agent."""
+
+    def map_seats(self, change: Callable[[str, Any], Any]) -> Any:
+        """The method with ``change(name, method)`` as the method of each seat."""
+        ...
 
 
 @runtime_checkable

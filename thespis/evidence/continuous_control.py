@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from thespis.data.feeds import Replay
+from thespis.data.feeds import Replay, Rollouts
 from thespis.envs.compiled.reacher import Reacher
 from thespis.evidence.paired_verdict import plan_looks
 from thespis.learners.off_policy.temperature import TunedTemperature
 from thespis.methods.online.ddpg import DDPG
+from thespis.methods.online.ppo import PPO
 from thespis.methods.online.sac import SAC
 
 SMALL_ENVS = ("gymnax:Pendulum-v1", "thespis.envs.compiled.swing_up:SwingUp")
@@ -58,3 +59,4 @@ SAC with 1e-3, on seeds 1,100 to 1,109 of the reacher with noisy rewards."""
 SHORT_SAC = SAC(**SHORT_SETTINGS, temperature=FAST_TEMPERATURE)
 LARGE_DDPG = DDPG(**with_critic_learning_rate(LARGE_SETTINGS | {"learning_rate": 1e-3}))
 LARGE_SAC = SAC(**LARGE_SETTINGS)
+LARGE_PPO = PPO(feed=Rollouts(num_steps=2048, num_envs=1))

@@ -160,6 +160,7 @@ def _full_size_section(paper: Paper, evidence: Path) -> list[str]:
         place,
         "",
         *_findings_table(full),
+        *(["", paper.full_remarks] if paper.full_remarks else []),
         "",
         f"![scores of every arm](../../evidence/{paper.id}-full.svg)",
     ]

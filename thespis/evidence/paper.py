@@ -258,6 +258,8 @@ class Paper:
     """The trial with the paper's own environments and budget, where it can be run at all."""
     remarks: str = ""
     """Differences between miniature and paper; for a claim not shown, the likely cause."""
+    full_remarks: str = ""
+    """The same of the full-size trial, once it has been run."""
     fidelity: tuple[Fidelity, ...] = ()
     """Comparison of the implementation with the authors' code or listing, point by point."""
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from thespis.actors.lm_policy import LMPolicy
-from thespis.core.contracts import Mode
+from thespis.core.contracts import HasSeats, Mode
 from thespis.core.errors import UserError
 from thespis.core.spaces import END, PAD
 from thespis.evaluation.run import Run, load
@@ -161,6 +161,8 @@ def resolve_initial_model(method: Any) -> Any:
 
     Raises ``UserError`` as :func:`export_checkpoint` does.
     """
+    if isinstance(method, HasSeats):
+        return method.map_seats(lambda name, part: resolve_initial_model(part))
     if not isinstance(method, LMMethod | LMFeedback):
         return method
     if (Path(method.model_init.name_or_path) / "run.json").exists():

@@ -41,8 +41,10 @@ class HasExpert(Protocol):
         ...
 
 
-def collect_demonstrations(env: Any, env_instance: Any, num_dialogues: int) -> tuple[Any, ...]:
-    """Collect demonstrations of ``env``, whose instance is ``env_instance``.
+def collect_demonstrations(
+    env: Any, env_instance: Any, num_dialogues: int, group_name: str | None = None
+) -> tuple[Any, ...]:
+    """Collect demonstrations of ``env``, whose instance is ``env_instance``, by the agents of one of its groups.
 
     Calls :func:`sample_demonstrations` or :func:`host_demonstrations`. Raises ``UserError`` for an environment without
     a demonstrator.
@@ -51,7 +53,7 @@ def collect_demonstrations(env: Any, env_instance: Any, num_dialogues: int) -> t
         with contextlib.closing(registry.make_host(env, NUM_HOST_ENVS)) as vector_env:
             return host_demonstrations(vector_env, num_dialogues)
     if isinstance(env_instance, HasExpert):
-        return sample_demonstrations(env_instance, num_dialogues)
+        return sample_demonstrations(env_instance, num_dialogues, group_name=group_name)
     raise UserError(f"{env_instance.spec.name} has no demonstrator: --model blank or a checkpoint, and other data")
 
 
@@ -74,25 +76,39 @@ def demonstration_returns(env: Any, num_dialogues: int, seed: int = 0) -> tuple[
 
 
 @eqx.filter_jit
-def sample_demonstrations(env: Any, num_dialogues: int, seed: int = 0) -> tuple[Array, Array, Array, Array]:
+def sample_demonstrations(
+    env: Any, num_dialogues: int, seed: int = 0, group_name: str | None = None
+) -> tuple[Array, Array, Array, Array]:
     """Sample dialogues of an environment's demonstrator.
 
     Returns transcripts, start positions of responses, responses and rewards. In a multi-agent environment there is a
-    row for every agent. Shapes ``[row, length]``, ``[time, row]``, ``[time, row, token]`` (-1 after the end),
-    ``[time, row]``.
+    row for every agent of a group, by default the first.
+
+    Shapes ``[row, length]``, ``[time, row]``, ``[time, row, token]`` (-1 after the end), ``[time, row]``.
     """
     return rollout_dialogues(
-        env, num_dialogues, seed, lambda state, keys, t: jax.vmap(env.demonstrator_action)(state, keys)
+        env,
+        num_dialogues,
+        seed,
+        lambda state, keys, t: jax.vmap(env.demonstrator_action)(state, keys),
+        group_name=group_name,
     )
 
 
 def rollout_dialogues(
-    env: Any, num_dialogues: int, seed: int, policy: Callable[..., PyTree], num_copies: int = 1, last_turn: Any = None
+    env: Any,
+    num_dialogues: int,
+    seed: int,
+    policy: Callable[..., PyTree],
+    num_copies: int = 1,
+    last_turn: Any = None,
+    group_name: str | None = None,
 ) -> tuple[Array, Array, Array, Array]:
     """Roll out dialogues with the responses of ``policy(state, keys, turn)``.
 
     There are ``num_copies`` from each of ``num_dialogues`` initial states. Copies stay identical as long as the
-    responses are. ``last_turn``: the turn after which each row is cut (``None``: never).
+    responses are. ``last_turn``: the turn after which each row is cut (``None``: never). ``group_name``: whose
+    dialogues they are in a multi-agent environment, by default those of the first group.
     """
     spec, key = env.spec, fold(seed_key(seed), "demonstrations")
     no_limit = jnp.full(num_dialogues * num_copies, spec.time_limit)
@@ -101,8 +117,11 @@ def rollout_dialogues(
         return indexed_keys(fold(key, *address), num_dialogues)[jnp.arange(len(no_limit)) // num_copies]
 
     def rows(tree: PyTree) -> Array:
-        """In a multi-agent environment: flattens environments and agents into rows."""
-        return tree[spec.groups[0].name].reshape(-1, tree[spec.groups[0].name].shape[-1]) if spec.groups else tree
+        """In a multi-agent environment: flattens environments and agents of the group into rows."""
+        if not spec.groups:
+            return tree
+        part: Any = tree[group_name or spec.groups[0].name]
+        return part.reshape(-1, part.shape[-1])
 
     def tick(carry: Any, t: Array) -> Any:
         state, observations = carry

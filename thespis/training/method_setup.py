@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from thespis.core.contracts import Feedback, FitsMethod, HostEnvironment, Method
+from thespis.core.contracts import Feedback, FitsMethod, HasSeats, HostEnvironment, Method
 from thespis.core.errors import UserError
 from thespis.core.spaces import Text
 from thespis.envs import registry
@@ -52,12 +52,16 @@ class LMActor(Protocol):
     num_players: int
 
 
-def prepare_method(method: Method, env: Any) -> Method:
+def prepare_method(method: Method, env: Any, group_name: str | None = None) -> Method:
     """Fit a method to its environment: sets its episode limit, and pretrains its tiny model if it is not cached yet.
+
+    ``group_name``: the group of agents that it acts for, where others have methods of their own.
 
     A method without a language model that learns from whole episodes without a limit gets the environment's time limit.
     Raises ``UserError`` for an environment without demonstrations where a tiny model needs them.
     """
+    if isinstance(method, HasSeats):
+        return method.map_seats(lambda name, part: prepare_method(part, env, name))
     if not isinstance(method, LMMethod):
         return _with_time_limit(method, env)
     if env is None:
@@ -66,11 +70,11 @@ def prepare_method(method: Method, env: Any) -> Method:
     env = tokenize_env(env, method)
     with _opened(env) as environment:
         spec, feed, prepared = environment.spec, method.feed, method
-    if spec.groups and feed.collects and isinstance(method, LMActor):
+    if spec.groups and group_name is None and feed.collects and isinstance(method, LMActor):
         prepared = dataclasses.replace(prepared, num_players=sum(group.num_agents for group in spec.groups))  # pyright: ignore
     if (limited := feed.for_time_limit(spec.time_limit)) is not feed:
         prepared = dataclasses.replace(prepared, feed=limited)  # pyright: ignore
-    _pretrain_if_new(method.model_init, env, environment)
+    _pretrain_if_new(method.model_init, env, environment, group_name)
     return prepared
 
 
@@ -111,10 +115,11 @@ def _require_env(model_init: ModelInit) -> None:
         raise UserError("a tiny model is pretrained on its environment: --env NAME, --model blank, or a checkpoint")
 
 
-def _pretrain_if_new(model_init: ModelInit, env: Any, environment: Any) -> None:
+def _pretrain_if_new(model_init: ModelInit, env: Any, environment: Any, group_name: str | None = None) -> None:
     """Pretrain a tiny model that is not in the cache. Raises ``UserError`` for an environment without demonstrations.
 
-    ``environment`` is an instance of ``env``, perhaps closed.
+    ``environment`` is an instance of ``env``, perhaps closed; ``group_name``: whose responses it learns from, by
+    default those of the first group.
     """
     if not model_init.needs_pretraining:
         return
@@ -123,9 +128,11 @@ def _pretrain_if_new(model_init: ModelInit, env: Any, environment: Any) -> None:
 
     spec = environment.spec
     if spec.groups:
-        spec = agent_spec(spec, spec.groups[0])
+        group = next((group for group in spec.groups if group.name == group_name), spec.groups[0])
+        spec = agent_spec(spec, group)
     if isinstance(spec.action_space, Text) and not model_init.directory(spec).exists():
-        demonstrations = collect_demonstrations(env, environment, model_init.pretrain_config.num_dialogues)
+        num_dialogues = model_init.pretrain_config.num_dialogues
+        demonstrations = collect_demonstrations(env, environment, num_dialogues, group_name)
         pretrain_tiny_model(model_init, spec, demonstrations)
 
 

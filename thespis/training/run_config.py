@@ -7,7 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from thespis.core.contracts import Curriculum, Feedback, LearnsReward, Method, MultiAgentMethod, OpponentCurriculum
+from thespis.core.contracts import (
+    Curriculum,
+    Feedback,
+    HasSeats,
+    LearnsReward,
+    Method,
+    MultiAgentMethod,
+    OpponentCurriculum,
+)
 from thespis.core.errors import UserError
 from thespis.core.renames import notice
 from thespis.curricula import registry as curricula
@@ -239,6 +247,8 @@ def resolve_config(
 
 def _with_num_envs(method: Any, num_envs: int) -> Any:
     """The method with its feed for that many environments, if the feed is a setting of its own."""
+    if isinstance(method, HasSeats):
+        return method.map_seats(lambda name, part: _with_num_envs(part, num_envs))
     if not any(field.name == "feed" for field in dataclasses.fields(method)):
         return method
     return dataclasses.replace(method, feed=method.feed.for_run(num_envs))

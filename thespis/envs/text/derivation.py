@@ -98,18 +98,41 @@ def write_values(spec: TaskSpec, values: Int[Array, " step"]) -> Int[Array, " re
     return pack_tokens(spec.max_response_tokens, values + spec.encode_word("0"), spec.encode(END))
 
 
+def write_verdict(spec: TaskSpec, verdict: Int[Array, ""], num_steps: int) -> Int[Array, " 2"]:
+    """The words of a verdict, the index of the first wrong step or ``num_steps`` for none; padded with -1."""
+    number = spec.encode_word("1") + verdict
+    step = jnp.stack([jnp.asarray(spec.encode_word("step")), number])
+    return jnp.where(verdict < num_steps, step, jnp.asarray([spec.encode_word(RIGHT), -1])).astype("int32")
+
+
+def read_verdict(spec: TaskSpec, response: Int[Array, " response"], num_steps: int) -> Int[Array, ""]:
+    """The verdict that a response gives, as in :func:`write_verdict`; -1 if it is none."""
+    words, length = cut_at_eos(spec, response)
+    index = words[1] - spec.encode_word("1")
+    names_step = (length == 2) & (words[0] == spec.encode_word("step")) & (index >= 0) & (index < num_steps)
+    is_right = (length == 1) & (words[0] == spec.encode_word(RIGHT))
+    return jnp.where(is_right, num_steps, jnp.where(names_step, index, -1))
+
+
 class Derivation(eqx.Module):
     """Derivation task: a chain of additions and subtractions modulo ``base``, and the value after each step.
 
-    ``num_steps``: steps of a chain, at least 1. ``base``: the number of digits, 2 to 10; fewer are easier to learn.
+    ``num_steps``: steps of a chain, 1 to 9. ``base``: the number of digits, 2 to 10; fewer are easier to learn.
     ``step_reward``: what a step earns that follows from the value before it. ``demonstrator_noise``: the share of the
-    demonstrator's steps whose value is a random digit, from which it goes on.
+    demonstrator's steps whose value is a random digit, from which it goes on. ``critic_noise``: the share of its
+    critiques of a derivation that are random verdicts; the others are exact.
     """
 
     num_steps: int = eqx.field(static=True, default=4)
     base: int = eqx.field(static=True, default=10)
     step_reward: float = 0.0
     demonstrator_noise: float = 0.2
+    critic_noise: float = 0.0
+
+    def __check_init__(self):
+        """Raise ``ValueError`` where a step has no number of one digit."""
+        if not 1 <= self.num_steps <= 9:
+            raise ValueError(f"num_steps={self.num_steps}: 1 to 9, as steps are named by a digit")
 
     @property
     def task_spec(self) -> TaskSpec:
@@ -139,3 +162,22 @@ class Derivation(eqx.Module):
         """The derivation, with some random steps."""
         first = jnp.zeros((), "int32")
         return write_values(self.task_spec, derive(state, state.values, first, self.demonstrator_noise, key))
+
+    def demonstrator_critique(
+        self, state: Chain, answer: Int[Array, " response"], key: Key[Array, ""]
+    ) -> Int[Array, " critique"]:
+        """The verdict on a derivation, at times any."""
+        spec, count = self.task_spec, self.num_steps
+        error = first_error(state, read_values(spec, answer, count))
+        is_random = jax.random.uniform(fold(key, "wander")) < self.critic_noise
+        verdict = jnp.where(is_random, jax.random.randint(fold(key, "guess"), (), 0, count + 1), error)
+        return pack_tokens(3, write_verdict(spec, verdict, count), spec.encode(END))
+
+    def demonstrator_revision(
+        self, state: Chain, answer: Int[Array, " response"], critique: Int[Array, " critique"], key: Key[Array, ""]
+    ) -> Int[Array, " response"]:
+        """The derivation as a verdict says: what is before the named step is kept, the rest derived anew."""
+        spec, values = self.task_spec, read_values(self.task_spec, answer, self.num_steps)
+        first = jnp.maximum(read_verdict(spec, critique, self.num_steps), 0)
+        values = jnp.where(values < 0, state.values, values)
+        return write_values(spec, derive(state, values, first, self.demonstrator_noise, key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from typing import Any
 
 from thespis.core.contracts import Environment
 from thespis.envs.text.task import TextEnv
@@ -16,8 +17,9 @@ _TASK_PATHS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in
 _GAME_NAMES = ["kuhn-duel", "tictactoe-duel"]
 TASK_NAMES = tuple(_TASK_PATHS)
 """Names of the single-agent tasks."""
+_CRITIQUED_NAMES = ["critiqued-derivation"]
 _PRIVILEGED_NAMES = ["wordle-told", "questions-told"]
-ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_PRIVILEGED_NAMES)
+ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CRITIQUED_NAMES, *_PRIVILEGED_NAMES)
 """All names after ``text:``."""
 
 
@@ -25,8 +27,17 @@ def make_text_env(name: str) -> Environment:
     """Make the environment called ``name``, one of :data:`ENV_NAMES`."""
     if name in _GAME_NAMES:
         return _make_game_env(name)
-    module, _, task = _TASK_PATHS[name.removesuffix("-told")].partition(":")
-    return TextEnv(getattr(importlib.import_module(module), task)(), use_privileged=name in _PRIVILEGED_NAMES)
+    if name in _CRITIQUED_NAMES:
+        from thespis.envs.text.conversation import ConversationEnv, Critiqued
+
+        return ConversationEnv(Critiqued(_make_task(name.removeprefix("critiqued-"))))
+    return TextEnv(_make_task(name.removesuffix("-told")), use_privileged=name in _PRIVILEGED_NAMES)
+
+
+def _make_task(name: str) -> Any:
+    """The task called ``name`` with its default settings."""
+    module, _, task = _TASK_PATHS[name].partition(":")
+    return getattr(importlib.import_module(module), task)()
 
 
 def _make_game_env(name: str) -> Environment:

@@ -20,9 +20,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 from thespis.core.spaces import word_vocabulary
-from thespis.envs.text.derivation import WORDS, Chain, derive, first_error, read_values, write_values
+from thespis.envs.text.derivation import WORDS, Chain, derive, first_error, read_values, write_values, write_verdict
 from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, pack_tokens
-from thespis.envs.text.verification import write_verdict
 from thespis.runtime.keys import fold
 
 

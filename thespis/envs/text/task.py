@@ -129,7 +129,7 @@ class TextEnv(eqx.Module):
             max(spec.max_opening_tokens, message_tokens),
         )
         observation = Text(length, spec.vocabulary, max_new_tokens)
-        name = spec.name + _changed_fields(self.task)
+        name = spec.name + changed_fields(self.task)
         privileged = (
             Text(self._num_hidden_tokens + length, spec.vocabulary, max_new_tokens) if self.use_privileged else None
         )
@@ -183,9 +183,9 @@ class TextEnv(eqx.Module):
         return jax.eval_shape(lambda: hidden(self.task.init(seed_key(0))[0])).shape[0]
 
 
-def _changed_fields(task: Any) -> str:
+def changed_fields(task: Any, ignored: tuple[str, ...] = ()) -> str:
     """Fields of a task that differ from their defaults, e.g. ``(size=3)``: the suffix of the environment's name."""
-    fields = dataclasses.fields(task)
+    fields = [field for field in dataclasses.fields(task) if field.name not in ignored]
     changed = [f"{f.name}={v!r}" for f in fields if (v := getattr(task, f.name)) is not f.default and v != f.default]
     return f"({', '.join(changed)})" if changed else ""
 

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from thespis.core.spaces import END, word_vocabulary
-from thespis.envs.text.derivation import RIGHT, WORDS, Chain, derive, first_error
-from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, cut_at_eos, pack_tokens
+from thespis.envs.text.derivation import RIGHT, WORDS, Chain, derive, first_error, read_verdict, write_verdict
+from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, pack_tokens
 from thespis.runtime.keys import fold
 
 
@@ -113,19 +113,3 @@ class Verification(eqx.Module):
         verdict = jnp.where(is_random, guess, first_error(state.chain, state.values))
         spec = self.task_spec
         return pack_tokens(spec.max_response_tokens, write_verdict(spec, verdict, self.num_steps), spec.encode(END))
-
-
-def write_verdict(spec: TaskSpec, verdict: Int[Array, ""], num_steps: int) -> Int[Array, " 2"]:
-    """The words of a verdict, the index of the first wrong step or ``num_steps`` for none; padded with -1."""
-    number = spec.encode_word("1") + verdict
-    step = jnp.stack([jnp.asarray(spec.encode_word("step")), number])
-    return jnp.where(verdict < num_steps, step, jnp.asarray([spec.encode_word(RIGHT), -1])).astype("int32")
-
-
-def read_verdict(spec: TaskSpec, response: Int[Array, " response"], num_steps: int) -> Int[Array, ""]:
-    """The verdict that a response gives, as in :func:`write_verdict`; -1 if it is none."""
-    words, length = cut_at_eos(spec, response)
-    index = words[1] - spec.encode_word("1")
-    names_step = (length == 2) & (words[0] == spec.encode_word("step")) & (index >= 0) & (index < num_steps)
-    is_right = (length == 1) & (words[0] == spec.encode_word(RIGHT))
-    return jnp.where(is_right, num_steps, jnp.where(names_step, index, -1))

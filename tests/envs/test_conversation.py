@@ -1,0 +1,112 @@
+"""Conversations of several seats: who reads what, rewards by seat, and demonstrations of a solver and its critic."""
+
+import jax
+import numpy as np
+import pytest
+
+from thespis.core.errors import UserError
+from thespis.core.laws.components import check_environment
+from thespis.envs.text.conversation import ConversationEnv, Critiqued
+from thespis.envs.text.correction import Correction
+from thespis.envs.text.countdown import Countdown
+from thespis.envs.text.derivation import Derivation
+from thespis.language.tokenizer import word_tokenizer
+from thespis.training.demonstrations import sample_demonstrations
+
+TASK = Derivation(num_steps=2)
+TOKENIZER = word_tokenizer(TASK.task_spec.vocabulary.words)
+
+
+def play(env, responses, seed=0):
+    """Transcripts, rewards and who is alive after each turn of an episode with these responses."""
+    key = jax.random.key(seed)
+    state, step = jax.jit(env.reset)(None, key)
+    steps, take = [step], jax.jit(env.step)
+    for seat, words in responses:
+        action = {name: np.full((1, space.max_length), -1, "int32") for name, space in env.spec.action_space.spaces}
+        tokens = TOKENIZER.encode(words)
+        action[seat][0, : len(tokens)] = tokens
+        state, step = take(state, action, key)
+        steps.append(step)
+    texts = [{name: TOKENIZER.decode(x[0]) for name, x in step.observation.items()} for step in steps]
+    rewards = [{name: float(outcome.reward[0]) for name, outcome in step.agent_outcomes.items()} for step in steps]
+    speakers = [[name for name, alive in step.alive.items() if alive[0]] for step in steps]
+    return texts, rewards, speakers, steps
+
+
+def solution(problem):
+    """The right values of ``4 + 7 - 2 >``."""
+    start, *steps = problem.removesuffix(" >").split()
+    values = [int(start)]
+    for operation, digit in zip(steps[::2], steps[1::2], strict=True):
+        values.append((values[-1] + (1 if operation == "+" else -1) * int(digit)) % 10)
+    return values[1:]
+
+
+def test_a_seat_reads_what_is_said_to_it_and_its_own_responses():
+    env = ConversationEnv(Critiqued(TASK))
+    problem = play(env, [])[0][0]["solver"]
+    first, last = solution(problem)
+    wrong, right = f"{(first + 1) % 10} {(last + 1) % 10} <end>", f"{first} {last} <end>"
+    texts, rewards, speakers, steps = play(env, [("solver", wrong), ("critic", "step 1 <end>"), ("solver", right)])
+    assert texts[0] == {"solver": problem, "critic": ""}
+    to_critic = f"{problem.removesuffix(' >')} {wrong.removesuffix(' <end>')} >"
+    assert texts[1] == {"solver": f"{problem} {wrong}", "critic": to_critic}
+    assert texts[2] == {"solver": f"{problem} {wrong} step 1 >", "critic": f"{to_critic} step 1 <end>"}
+    assert texts[3]["solver"] == f"{problem} {wrong} step 1 > {right}"
+    assert speakers == [["solver"], ["critic"], ["solver"], []]
+    assert rewards[3] == {"solver": 1.0, "critic": 1.0} and not any(any(r.values()) for r in rewards[:3])
+    assert [bool(step.terminated) for step in steps] == [False, False, False, True]
+
+
+def test_a_response_that_is_cut_gets_an_end_and_counts_as_empty():
+    env = ConversationEnv(Critiqued(TASK))
+    problem = play(env, [])[0][0]["solver"]
+    texts, *_ = play(env, [("solver", "1 1 1"), ("critic", "step step step")])
+    assert texts[1] == {"solver": f"{problem} 1 1 1 <end>", "critic": problem}
+    assert texts[2] == {"solver": f"{problem} 1 1 1 <end> >", "critic": f"{problem} step step step <end>"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({}, (0.0, -1.0)), ({"critic_reward": "outcome"}, (0.0, 0.0)), ({"first_reward": 0.5}, (0.5, -1.0))],
+)
+def test_a_critique_that_spoils_a_right_answer_costs_the_critic(settings, expected):
+    env = ConversationEnv(Critiqued(TASK, **settings))
+    first, last = solution(play(env, [])[0][0]["solver"])
+    responses = [("solver", f"{first} {last} <end>"), ("critic", "step 2 <end>"), ("solver", f"{first} <end>")]
+    rewards = play(env, responses)[1]
+    assert tuple(sum(r[seat] for r in rewards) for seat in ("solver", "critic")) == expected
+
+
+def test_demonstrations_of_solver_and_critic():
+    """An exact critic lifts the scripted solver; each seat's dialogues hold its own responses."""
+    env = ConversationEnv(Critiqued(Derivation()))
+    tokenizer = word_tokenizer(Derivation().task_spec.vocabulary.words)
+    transcripts, _, responses, reward = sample_demonstrations(env, 500, group_name="critic")
+    assert (np.asarray(responses >= 0).any(axis=2) == [[False], [True], [False]]).all()
+    assert all(tokenizer.decode(row).endswith("<end>") for row in transcripts[:20])
+    assert 0.7 < reward.sum(axis=0).mean() < 0.85
+    _, _, responses, _ = sample_demonstrations(env, 500, group_name="solver")
+    assert (np.asarray(responses >= 0).any(axis=2) == [[True], [False], [True]]).all()
+
+
+def test_conversations_keep_the_contract_of_environments():
+    check_environment(ConversationEnv(Critiqued(TASK, first_reward=0.5)), num_envs=3, num_steps=7)
+
+
+def test_only_answers_to_tasks_of_one_turn_can_be_criticized():
+    with pytest.raises(ValueError, match="up to 2 turns"):
+        Critiqued(Correction())
+
+
+def test_a_demonstrator_without_critiques_is_refused():
+    env = ConversationEnv(Critiqued(Countdown(max_turns=1), max_critique_tokens=4))
+    with pytest.raises(UserError, match="gives no critiques"):
+        sample_demonstrations(env, 2)
+
+
+def test_the_name_tells_the_settings():
+    assert ConversationEnv(Critiqued(Derivation())).spec.name == "text:critiqued-derivation"
+    changed = Critiqued(Derivation(base=4), critic_reward="outcome")
+    assert ConversationEnv(changed).spec.name == "text:critiqued-derivation(base=4)(critic_reward='outcome')"

@@ -1,0 +1,58 @@
+"""Report on a critic: scripted solvers and critics whose worth is known."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from thespis.core.errors import UserError
+from thespis.data.feeds import Episodes
+from thespis.envs.text.conversation import ConversationEnv, Critiqued
+from thespis.envs.text.derivation import Derivation
+from thespis.envs.text.registry import make_text_env
+from thespis.evaluation.critic_report import report_on_critic
+from thespis.learners.language.frozen_model import FrozenModel
+from thespis.learners.multi_agent.cast import Cast
+from thespis.methods.language.grpo import GRPO
+
+
+def scripted_report(**settings):
+    return report_on_critic(ConversationEnv(Critiqued(Derivation(**settings))), num_episodes=2_000)
+
+
+def test_an_exact_critic_repairs_and_spoils_nothing():
+    """Of four steps each is wrong with probability 0.18; a revision errs anew in the steps that it derives."""
+    report = scripted_report(demonstrator_noise=0.2)
+    np.testing.assert_allclose(report.first_accuracy, 0.1 + 0.9 * 0.8**4, atol=0.035)
+    assert report.spoiled[0] == pytest.approx(0.0, abs=0.03)  # right answers with two errors that cancel
+    assert report.lift[0] > 0.25
+    right, wrong = report.first_accuracy[0], 1 - report.first_accuracy[0]
+    assert report.final_accuracy[0] == pytest.approx(right * (1 - report.spoiled[0]) + wrong * report.repaired[0])
+    assert "repairs" in report.sentence and "nan" not in report.sentence
+
+
+def test_a_random_critic_spoils_right_answers():
+    report = scripted_report(demonstrator_noise=0.2, critic_noise=1.0)
+    assert abs(report.lift[0]) < 0.06 and report.spoiled[0] > 0.2
+
+
+def test_a_solver_that_never_errs_has_nothing_to_repair():
+    report = scripted_report(demonstrator_noise=0.0)
+    assert report.first_accuracy[0] == report.final_accuracy[0] == 1 and np.isnan(report.repaired[0])
+
+
+def test_an_exact_critic_in_the_place_of_a_models():
+    """A model that knows nothing solves nothing, whoever criticizes it; as a critic it does not help the script."""
+    env = ConversationEnv(Critiqued(Derivation(num_steps=2)))
+    blank = {"model": "blank", "num_layers": 1, "hidden_size": 32}
+    cast = Cast({"solver": FrozenModel(**blank), "critic": GRPO(**blank, feed=Episodes(3, 4, num_envs=8))})
+    states = eqx.filter_jit(jax.vmap(lambda key: cast.init(env.spec, key)))(jax.random.split(jax.random.key(0), 2))
+    report = report_on_critic(env, cast, states, 100, scripted=["critic"])
+    assert report.first_accuracy.shape == (2,) and report.final_accuracy.max() < 0.1
+    report = report_on_critic(env, cast, states, 200, scripted=["solver"])
+    assert report.first_accuracy.min() > 0.5 and report.lift.max() < 0.1
+
+
+def test_other_environments_are_refused():
+    with pytest.raises(UserError, match="no conversation of a solver and a critic"):
+        report_on_critic(make_text_env("kuhn-duel"))

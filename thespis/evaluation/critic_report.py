@@ -1,0 +1,106 @@
+"""Report on a critic: what its critiques are worth to the solver that reads them.
+
+In a conversation of solver and critic (:class:`~thespis.envs.text.conversation.Critiqued`) an answer is right or wrong
+before the critique and after it. A useful critic repairs wrong answers and spoils few right ones. Seats can be played
+by the demonstrator: in the critic's place that is what an exact critique is worth to the same solver.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.records import View
+from thespis.envs.text.conversation import SOLVER, Critiqued
+from thespis.runtime.keys import fold, indexed_keys, seed_key
+
+
+@dataclasses.dataclass(frozen=True)
+class CriticReport:
+    """Shares of answers, one for each seed.
+
+    ``first_accuracy`` and ``final_accuracy``: answers that are right before and after the critique. ``repaired``: wrong
+    answers that are right after it; ``spoiled``: right answers that are wrong after it (not a number where there are
+    none).
+    """
+
+    first_accuracy: Float[np.ndarray, " seed"]
+    final_accuracy: Float[np.ndarray, " seed"]
+    repaired: Float[np.ndarray, " seed"]
+    spoiled: Float[np.ndarray, " seed"]
+
+    @property
+    def lift(self) -> Float[np.ndarray, " seed"]:
+        """By how much the critique raises the share of right answers."""
+        return self.final_accuracy - self.first_accuracy
+
+    @property
+    def sentence(self) -> str:
+        """The means over seeds in words."""
+        first, final, repaired, spoiled = (
+            f"{100 * np.nanmean(x):.1f}%"
+            for x in (self.first_accuracy, self.final_accuracy, self.repaired, self.spoiled)
+        )
+        return (
+            f"{first} of the answers are right before the critique and {final} after it: it repairs {repaired} of the "
+            f"wrong ones and spoils {spoiled} of the right ones."
+        )
+
+
+def report_on_critic(
+    env: Any,
+    method: Any = None,
+    states: PyTree = None,
+    num_episodes: int = 500,
+    scripted: Sequence[str] = (),
+    right_reward: float = 1.0,
+    seed: int = 0,
+) -> CriticReport:
+    """Play conversations by sampling, and count what critiques repair and spoil.
+
+    ``env``: a conversation of solver and critic. ``states``: ``[seed, ...]`` of the ``method``, as in ``run.states``.
+    ``scripted``: seats that the environment's demonstrator plays; without a method, all of them (one seed). An answer
+    is right if its reward is at least ``right_reward``.
+
+    Raises:
+        UserError: for another environment.
+    """
+    rules = getattr(env, "rules", None)
+    if not isinstance(rules, Critiqued):
+        raise UserError(f"{env.spec.name} is no conversation of a solver and a critic (Critiqued)")
+    seats = [group.name for group in env.spec.groups]
+    scripted_seats = set(seats if method is None else scripted)
+    key = fold(seed_key(seed), "critic report")
+
+    def play(state: PyTree) -> tuple[Array, Array]:
+        policy = None if method is None else method.policy(state, Mode.SAMPLE)
+        memory = None if method is None else method.init_memory(policy, num_episodes)
+        env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "reset"), num_episodes))
+        for turn in range(env.spec.time_limit):
+            keys = indexed_keys(fold(key, "say", turn), num_episodes)
+            action = jax.vmap(env.demonstrator_action)(env_state, keys) if scripted_seats else {}
+            if method is not None:
+                view = View(step.observation, None, step.alive)
+                sampled, memory, _ = method.act(policy, memory, view, fold(key, "act", turn))
+                action = {name: action[name] if name in scripted_seats else sampled[name] for name in seats}
+            env_state, step = jax.vmap(env.step)(env_state, action, indexed_keys(fold(key, "step", turn), num_episodes))
+        return env_state.inner.answer_reward, step.agent_outcomes[SOLVER].reward[:, 0]
+
+    batched = play if method is None else jax.vmap(play)
+    rewards = eqx.filter_jit(lambda states: batched(states))(states)
+    first, final = (np.asarray(jnp.atleast_2d(x)) >= right_reward for x in rewards)
+
+    def share(of: np.ndarray, among: np.ndarray) -> np.ndarray:
+        counts = among.sum(axis=1)
+        return np.where(counts > 0, (of & among).sum(axis=1) / np.maximum(counts, 1), np.nan)
+
+    return CriticReport(first.mean(axis=1), final.mean(axis=1), share(final, ~first), share(~final, first))

@@ -1,0 +1,144 @@
+"""Cast: a method for each seat of a conversation, with a model, a reward and a learning rule of its own.
+
+A seat is a group of one agent (:mod:`thespis.envs.text.conversation`). Each seat's method sees its seat's transcript
+and reward alone, as if the others were part of the environment; the reward for a response that comes while others speak
+counts for that response. A seat that does not learn has a
+:class:`~thespis.learners.language.frozen_model.FrozenModel`, which costs its parameters and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+from jaxtyping import Array, Key, PyTree
+
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.feeds import Feed
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
+from thespis.learners.multi_agent.independent_learners import (
+    GroupStates,
+    agent_spec,
+    group_batch,
+    group_view,
+    require_multi_agent,
+)
+from thespis.learners.multi_agent.parameter_sharing import SharedParameters
+from thespis.runtime.keys import fold
+
+_SHARING = SharedParameters()
+
+
+class Seat(eqx.Module):
+    """Seat of a conversation: its name, and the method that acts and learns for it."""
+
+    name: str = eqx.field(static=True)
+    method: Any
+
+
+def _as_seats(seats: Any) -> tuple[Seat, ...]:
+    """Seats from methods by name, or as they are."""
+    return tuple(Seat(*item) for item in seats.items()) if isinstance(seats, dict) else tuple(seats)
+
+
+class Cast(eqx.Module):
+    """Cast: one method for each seat of a conversation, learning or frozen."""
+
+    seats: tuple[Seat, ...] = eqx.field(converter=_as_seats)
+    """The method of each seat; also as a dictionary of methods by name. Those that learn need the same feed."""
+
+    name: ClassVar[str] = "cast"
+    multi_agent: ClassVar[bool] = True
+
+    def __check_init__(self):
+        """Raise ``ValueError`` if no seat learns, or if those that do have different feeds."""
+        learning = [seat for seat in self.seats if _learns(seat.method)]
+        if not learning:
+            raise ValueError(f"none of the seats {self._names} learns: give one of them a method that does")
+        if len({seat.method.feed for seat in learning}) > 1:
+            feeds = "; ".join(f"{seat.name}: {seat.method.feed}" for seat in learning)
+            raise ValueError(f"seats that learn share their episodes, and these have different feeds: {feeds}")
+
+    @property
+    def feed(self) -> Feed:
+        """Feed of the seats that learn."""
+        return next(seat.method.feed for seat in self.seats if _learns(seat.method))
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Citations of the seats' methods."""
+        return tuple(dict.fromkeys(citation for seat in self.seats for citation in seat.method.citations))
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Implementation details of the seats' methods."""
+        return tuple(f"{seat.name}: {detail}" for seat in self.seats for detail in seat.method.details)
+
+    @property
+    def methods(self) -> dict[str, Any]:
+        """The methods by the names of their seats."""
+        return {seat.name: seat.method for seat in self.seats}
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(seat.name for seat in self.seats)
+
+    def map_seats(self, change: Callable[[str, Any], Any]) -> Cast:
+        """The cast with ``change(name, method)`` as the method of each seat."""
+        return Cast(tuple(Seat(seat.name, change(seat.name, seat.method)) for seat in self.seats))
+
+    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> GroupStates:
+        """Fresh states by seat. Raises ``UserError`` for an environment with other seats than the cast."""
+        require_multi_agent(spec)
+        names = [group.name for group in spec.groups]
+        if sorted(names) != sorted(self.methods) or any(group.num_agents > 1 for group in spec.groups):
+            raise UserError(
+                f"{spec.name} has the groups {', '.join(names)}, and the cast the seats {self._names}: each "
+                "seat is a group of one agent"
+            )
+        states = {
+            group.name: self.methods[group.name].init(agent_spec(spec, group), fold(key, group.name))
+            for group in spec.groups
+        }
+        return GroupStates(states, spec.groups)
+
+    def policy(self, state: GroupStates, mode: Mode) -> GroupStates:
+        """Policies by seat."""
+        return GroupStates(
+            {name: self.methods[name].policy(part, mode) for name, part in state.by_group.items()}, state.groups
+        )
+
+    def init_memory(self, policy: GroupStates, n: int) -> dict[str, PyTree]:
+        """Memories by seat, ``[n, agent, ...]``."""
+        return {name: _SHARING.init_memory(self.methods[name], part, n, 1) for name, part in policy.by_group.items()}
+
+    def act(self, policy: GroupStates, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
+        """Responses, memories and extras by seat, ``[row, agent, ...]``."""
+        results = {
+            name: _SHARING.act(self.methods[name], part, memory[name], group_view(view, name), fold(key, name), 1)
+            for name, part in policy.by_group.items()
+        }
+        action, memory, extras = ({name: parts[i] for name, parts in results.items()} for i in range(3))
+        return action, memory, extras
+
+    def judge(self, state: GroupStates, episode: Transition) -> Critique:
+        """Empty critique: every seat has a critic of its own."""
+        return Critique()
+
+    def update(self, state: GroupStates, batch: Batch, key: Key[Array, ""]) -> tuple[GroupStates, Report]:
+        """One update of every seat that learns, from its own responses and rewards."""
+        states, metrics = dict(state.by_group), {}
+        for group in state.groups:
+            name, method = group.name, self.methods[group.name]
+            if not _learns(method):
+                continue
+            states[name], report = _SHARING.update(method, states[name], group_batch(batch, group), fold(key, name))
+            metrics |= {f"{name}_{metric}": value for metric, value in report.metrics.items()}
+        return GroupStates(states, state.groups), Report(metrics)
+
+
+def _learns(method: Any) -> bool:
+    """Whether a method changes its state in updates."""
+    return getattr(method, "learns", True)
