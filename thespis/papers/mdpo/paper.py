@@ -105,11 +105,11 @@ PAPER = Paper(
             "environments and budget", "MuJoCo, 10 million steps", "one small task, 65,536 steps; HalfCheetah, 300,000"
         ),
     ),
-    full_remarks="With the authors' settings and three percent of their steps MDPO is behind PPO, with rollouts, networks "
-    "and normalization alike, and is still rising. It takes ten gradient steps of the actor per rollout where PPO takes "
-    "320, and its trust region is as loose as at the beginning of the authors' schedule for much of the run. That the "
-    "gap closes later, as the paper's curves say, cannot be seen here. Neither was tuned. With a single step per "
-    "rollout nothing is learned, which is also a matter of the number of steps: the learning rate is the same.",
+    full_remarks="With the authors' settings and three percent of their steps MDPO is behind PPO, with rollouts, "
+    "networks and normalization alike, and is still rising. It takes ten gradient steps of the actor per rollout "
+    "where PPO takes 320. That the gap closes later, as the paper's curves say, cannot be seen here. Neither was "
+    "tuned. With a single step per rollout nothing is learned, which is also a matter of the number of steps: the "
+    "learning rate is the same.",
     full=PairedTrial(
         arms=(
             Arm("MDPO", _LARGE_MDPO),

@@ -68,12 +68,12 @@ PAPER = Paper(
         Fidelity("learning rate", "3e-4 (paper: 1e-3)", "tuned on the bench, as DDPG's"),
         Fidelity("discount", "0.99", "0.97, so that values can be compared with realized returns of 200 steps"),
     ),
-    full_remarks="The learning rates are those of later code by the authors for TD3, 3e-4, and of the paper for DDPG's "
-    "critic, 1e-3, with networks and batches of the same size. After 100,000 steps, a tenth of the paper's, the returns "
-    "are level within what six pairs can tell: four of six differences favor DDPG. The critic of TD3 predicts far less "
-    "than DDPG's, as it should, but DDPG's has nothing to be mended by it: it overestimates by 13 on average, where "
-    "TD3 underestimates by 187. The cause of the paper's lead is not there so early, so this trial does not decide "
-    "whether TD3 ends higher.",
+    full_remarks="The learning rates are those of later code by the authors for TD3, 3e-4, and of the paper for "
+    "DDPG's critic, 1e-3, with networks and batches of the same size. After 100,000 steps, a tenth of the paper's, "
+    "the returns are level within what six pairs can tell: three of the six differences favor each. The critic of TD3 "
+    "predicts far less than DDPG's, as it should, but DDPG's has nothing to be mended by it: it overestimates by 13 "
+    "on average, where TD3 underestimates by 187. The cause of the paper's lead is not there so early, so this trial "
+    "does not decide whether TD3 ends higher.",
     full=PairedTrial(
         arms=(Arm("TD3", TD3(**LARGE_SETTINGS)), Arm("DDPG", LARGE_DDPG)),
         envs=("envpool:HalfCheetah-v5",),
