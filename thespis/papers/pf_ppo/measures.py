@@ -32,7 +32,9 @@ def kept_counts(
     """
     at_least = np.array([probs[rewards >= reward].sum() for reward in rewards])
     better = np.array([probs[rewards > reward].sum() for reward in rewards])
-    by_rank = np.array([_tail(at_least, group_size, k) - _tail(better, group_size, k) for k in range(1, group_size + 1)])
+    by_rank = np.array(
+        [_tail(at_least, group_size, k) - _tail(better, group_size, k) for k in range(1, group_size + 1)]
+    )
     end = group_size - rank_filter.num_worst
     middle = by_rank[rank_filter.num_best : end]
     drawn = middle.sum(axis=0) * rank_filter.num_random / max(len(middle), 1)
@@ -69,7 +71,8 @@ def filtered_determination(name: str, reward_model: PermutedReward, before_train
         probs = np.exp(np.asarray(response_log_probs(run, states), np.float64))
         probs /= probs.sum(axis=-1, keepdims=True)
         counts = [
-            [kept_counts(*prompt, rank_filter, size) for prompt in zip(tables, rewards, strict=True)] for tables in probs
+            [kept_counts(*prompt, rank_filter, size) for prompt in zip(tables, rewards, strict=True)]
+            for tables in probs
         ]
         return np.array([determination(table, rewards, utilities) for table in counts])
 
