@@ -15,7 +15,7 @@ from thespis.envs.text.review import BLAME, PRAISE, Review
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.advantage_estimators import TokenGAE, TurnGAE
 from thespis.learners.language.dialogues import sampled_dialogues
-from thespis.papers.rto.method import RTO, decayed_sums
+from thespis.methods.language.rto import RTO, decayed_sums
 from thespis.runtime.keys import fold
 from thespis.training.components import with_array_leaves
 
