@@ -13,7 +13,7 @@ from thespis.core.records import Batch, Transition
 from thespis.data.feeds import Episodes
 from thespis.envs.text.review import BLAME, PRAISE, Review
 from thespis.envs.text.task import TextEnv
-from thespis.learners.language.advantage_estimators import TokenGAE, TurnGAE
+from thespis.learners.language.advantage_estimators import TokenGAE
 from thespis.learners.language.dialogues import sampled_dialogues
 from thespis.methods.language.rto import RTO, decayed_sums
 from thespis.runtime.keys import fold
@@ -121,8 +121,6 @@ def test_words_that_are_preferred_have_the_larger_reward(parts):
     np.testing.assert_array_equal(rewards[~np.asarray(dialogues.response_mask)], 0.0)
 
 
-def test_mistakes_are_refused():
-    with pytest.raises(ValueError, match="TurnGAE has no rewards of tokens"):
-        RTO(advantage_estimator=TurnGAE())
+def test_groups_without_pairs_are_refused():
     with pytest.raises(ValueError, match="an even number"):
         RTO(feed=Episodes(group_size=3, num_envs=6))

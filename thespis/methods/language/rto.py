@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
 from thespis.data.feeds import Episodes
-from thespis.learners.language.advantage_estimators import AdvantageEstimator, TokenAdvantages, TokenGAE, TurnBatch
+from thespis.learners.language.advantage_estimators import TokenAdvantages, TokenGAE, TurnBatch
 from thespis.learners.language.dialogues import SampledDialogues, sampled_dialogues
 from thespis.learners.language.lm_policy_gradient import LMPolicyGradientState
 from thespis.learners.optim.optimizers import Adam, gradient_step
@@ -42,13 +42,10 @@ class RTOState(LMPolicyGradientState):
 
 
 class RTO(LanguagePPO):
-    """RTO: PPO for language models with token rewards, the log-ratio of a model trained with DPO to the initial model.
+    """RTO: PPO for language models whose tokens are rewarded by the log-ratio of a model trained with DPO."""
 
-    Needs an advantage estimator of tokens, ``TokenGAE``.
-    """
-
-    advantage_estimator: AdvantageEstimator = TokenGAE()
-    """Advantage estimator: TokenGAE."""
+    advantage_estimator: TokenGAE = TokenGAE()
+    """Advantage estimator: TokenGAE, as rewards are those of tokens."""
     token_reward_coef: Number = eqx.field(default=0.05, metadata=in_range(Range(0)))
     """Weight of the log-ratio in the reward of a token: the paper's beta 1. With 0 this is PPO."""
     token_reward_clip: Number = eqx.field(default=0.05, metadata=in_range(Range(0)))
@@ -74,9 +71,7 @@ class RTO(LanguagePPO):
     )
 
     def __check_init__(self):
-        """Raise ``ValueError`` for an advantage estimator of turns, and for groups without pairs."""
-        if not isinstance(self.advantage_estimator, TokenGAE):
-            raise ValueError(f"{type(self.advantage_estimator).__name__} has no rewards of tokens: TokenGAE")
+        """Raise ``ValueError`` for groups without pairs."""
         if self.feed.group_size % 2:
             raise ValueError(f"feed.group_size={self.feed.group_size}: an even number, for pairs")
 
@@ -108,8 +103,7 @@ class RTO(LanguagePPO):
     ) -> tuple[TurnBatch, TokenAdvantages]:
         """Advantages of PPO with the rewards of tokens, which GAE, a linear map of rewards, takes apart."""
         turns, advantages = super().estimate_advantages(state, dialogues, group_size)
-        estimator: Any = self.advantage_estimator
-        decay = estimator.discount * estimator.gae_lambda
+        decay = self.advantage_estimator.discount * self.advantage_estimator.gae_lambda
         gain = decayed_sums(self.token_rewards(state, dialogues), turns.response_mask, decay)
         advantage, target = advantages.advantage + gain, advantages.target + gain
         return turns, dataclasses.replace(advantages, advantage=advantage, target=target)
