@@ -42,6 +42,7 @@ from thespis.learners.language.lm_agent import LoRA
 from thespis.learners.language.loss_masks import EnvTokensFirst
 from thespis.learners.language.preference_losses import IPOLoss, NashMDLoss
 from thespis.learners.language.response_critics import ReferenceCritic, SoftValueCritic, SuccessCritic
+from thespis.learners.language.response_filters import RankFilter
 from thespis.learners.language.revisions import TrajectoryRevision
 from thespis.learners.language.rollout_transforms import SuccessReplay
 from thespis.learners.language.turn_critic import OffPolicyTurnCritic
@@ -79,6 +80,7 @@ from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
 from thespis.methods.language.rm import RM
+from thespis.methods.language.rto import RTO
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
 from thespis.methods.multi_agent.ippo import IPPO
@@ -639,11 +641,19 @@ CASES = {
         ),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
+    "rto": Case(
+        RTO(num_preference_updates=1, feed=Episodes(3, group_size=2, num_envs=4), **LM),
+        TextEnv(Maze(size=2, max_turns=3)),
+    ),
     "score": Case(
         SCoRe(feed=Episodes(2, group_size=3, num_envs=3), **LM), TextEnv(Correction(num_digits=1, first_reward=1.0))
     ),
     "grpo with success replay": Case(
         GRPO(rollout_transform=SuccessReplay(8), feed=Episodes(3, group_size=3, num_envs=3), **LM),
+        TextEnv(Maze(size=2, max_turns=3)),
+    ),
+    "grpo with rank filter": Case(
+        GRPO(rollout_transform=RankFilter(), feed=Episodes(3, group_size=3, num_envs=3), **LM),
         TextEnv(Maze(size=2, max_turns=3)),
     ),
     "reinforce with trajectory revision": Case(

@@ -92,6 +92,7 @@ _TABLE = {
         MovingAverageBaseline
         PlayerBaseline
         SuccessReplay
+        thespis.learners.language.response_filters:RankFilter
         thespis.learners.language.revisions:RejectionSampling
         thespis.learners.language.revisions:TrajectoryRevision
         """,

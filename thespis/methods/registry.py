@@ -86,6 +86,7 @@ FAMILIES = {
         "reinforce": "thespis.methods.language.reinforce:REINFORCE",
         "rm": "thespis.methods.language.rm:RM",
         "rloo": "thespis.methods.language.rloo:RLOO",
+        "rto": "thespis.methods.language.rto:RTO",
         "sac-glam": "thespis.papers.sac_glam.method:SACGLAM",
         "score": "thespis.papers.score.method:SCoRe",
         "sft": "thespis.methods.language.sft:SFT",

@@ -87,8 +87,8 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     rollout_transform: RolloutTransform | None = None
     """Transform of sampled dialogues before advantages are estimated.
 
-    None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RejectionSampling or TrajectoryRevision. Rewards are
-    the run's feedback (``--feedback``).
+    None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RankFilter, RejectionSampling or TrajectoryRevision.
+    Rewards are the run's feedback (``--feedback``).
     """
     recompute_log_probs: bool = eqx.field(static=True, default=False)
     """Whether importance ratios are to the model before the batch's first step instead of the one that sampled.
@@ -193,6 +193,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         transform_state, dialogues, transform_metrics = (self.rollout_transform or NO_TRANSFORM)(
             state.rollout_transform_state, dialogues, group_size, transform_key
         )
+        group_size = group_size * dialogues.alive.shape[1] // batch.mask.shape[1]  # a transform may leave some out
         if self.recompute_log_probs:
             log_probs = dialogues.response_log_probs(state.model.model, self.sampler)[0]
             dialogues = dataclasses.replace(dialogues, log_probs=jax.lax.stop_gradient(log_probs))
