@@ -39,6 +39,7 @@ from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.methods.language.reinforce import REINFORCE
 from thespis.methods.language.rloo import RLOO
 from thespis.methods.language.rm import RM
+from thespis.methods.language.rto import RTO
 from thespis.methods.language.sft import SFT
 from thespis.methods.language.spin import SPIN
 from thespis.methods.online.ppo import PPO
@@ -79,7 +80,7 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
     slower: dict[str, Any] = small | {"learning_rate": 1e-3}
     ungrouped: dict[str, Any] = slower | {"feed": Episodes(_NUM_TURNS, group_size=1, num_envs=64)}
     archer = ArCHer(**ungrouped)
-    online_methods += [LanguagePPO(**slower), SPIRAL(**small), *_choice_methods()]
+    online_methods += [LanguagePPO(**slower), RTO(**slower), SPIRAL(**small), *_choice_methods()]
     checks: list[tuple[str, Callable[[], str]]] = [
         (f"{method.name} on echo", lambda method=method: _check_online(method)) for method in online_methods
     ]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.contracts import Mode
+from thespis.core.contracts import HasLearningSwitch, Mode
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
@@ -141,4 +141,4 @@ class Cast(eqx.Module):
 
 def _learns(method: Any) -> bool:
     """Whether a method changes its state in updates."""
-    return getattr(method, "learns", True)
+    return not isinstance(method, HasLearningSwitch) or method.learns
