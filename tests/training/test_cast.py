@@ -20,7 +20,6 @@ from thespis.methods.language.ppo_lm import LanguagePPO
 BLANK = {"model": "blank", "num_layers": 1, "hidden_size": 32}
 FEED = Episodes(group_size=4, num_envs=16)
 CONVERSATION = ConversationEnv(Critiqued(Derivation(num_steps=1, base=2)))
-LEARNABLE = ConversationEnv(Critiqued(Derivation(num_steps=1, base=3, demonstrator_noise=0.5)))
 CRITIC_LEARNS = Cast({"solver": FrozenModel(**BLANK), "critic": GRPO(**BLANK, feed=FEED)})
 
 
@@ -87,22 +86,3 @@ def test_tiny_models_of_seats_are_pretrained_on_their_own_responses(tmp_path, mo
     assert len(list((tmp_path / "cache" / "thespis" / "tiny").iterdir())) == 2
     solver, critic = (run.states.by_group[seat] for seat in ("solver", "critic"))
     assert not np.array_equal(arrays(solver.model)[0], arrays(critic.model.model)[0])
-
-
-@pytest.mark.slow
-def test_a_critic_learns_to_lift_a_frozen_solver(tmp_path):
-    """A solver that errs in half of its steps and obeys; from nothing, the critic learns which answers are wrong."""
-    solver = FrozenModel("tiny", 2, 64, 600)
-    feed = Episodes(group_size=8, num_envs=64)
-    critic = GRPO(model="blank", num_layers=2, hidden_size=64, learning_rate=1e-3, kl_penalty=None, feed=feed)
-    run = api.train(
-        Cast({"solver": solver, "critic": critic}),
-        LEARNABLE,
-        steps=400 * 3 * 64,
-        seeds=[0, 1],
-        episodes=200,
-        evaluate_every=0,
-        out=tmp_path / "run",
-    )
-    scores = np.asarray(run.final_scores["sampled"]["scores"]).mean(axis=1)
-    assert scores.min() > 0.8, scores
