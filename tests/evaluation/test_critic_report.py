@@ -41,6 +41,7 @@ def test_a_solver_that_never_errs_has_nothing_to_repair():
     assert report.first_accuracy[0] == report.final_accuracy[0] == 1 and np.isnan(report.repaired[0])
 
 
+@pytest.mark.slow
 def test_an_exact_critic_in_the_place_of_a_models():
     """A model that knows nothing solves nothing, whoever criticizes it; as a critic it does not help the script."""
     env = ConversationEnv(Critiqued(Derivation(num_steps=2)))

@@ -55,12 +55,14 @@ def test_only_the_seats_that_learn_change(runs):
     assert not all(np.array_equal(a, b) for a, b in zip(*critics, strict=True))
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_ends_with_the_same_bits(runs, tmp_path):
     shutil.copytree(runs[0].path, tmp_path / "copy")
     resumed = api.resume(tmp_path / "copy", CONVERSATION, steps=3 * 48)
     assert resumed.final_scores["state_hash"] == runs[1].final_scores["state_hash"]
 
 
+@pytest.mark.slow
 def test_all_seats_can_learn_each_by_its_own_method(tmp_path):
     cast = Cast({"critic": LanguagePPO(**BLANK, feed=FEED), "solver": GRPO(**BLANK, feed=FEED)})
     run = train(cast, tmp_path / "run")
