@@ -151,7 +151,7 @@ def play_episodes(name: str, rows: int, kind: int, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if "household " in name else []) for name in MIXED],
+    [pytest.param(name, marks=[] if name in RULES else [pytest.mark.slow]) for name in MIXED],
 )
 def test_dialogues_match_the_reference(name):
     perfect, scripted, corrupted, random_returns, _ = (play_episodes(name, 24, kind, kind) for kind in range(5))
