@@ -27,7 +27,7 @@ from thespis.data.sequence_replay import SequenceReplay
 from thespis.envs.compiled.point_goal import PointGoal
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
-from thespis.envs.text.conversation import ConversationEnv, Critiqued
+from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.maze import Maze
@@ -583,7 +583,7 @@ CASES = {
                 "critic": GRPO(feed=Episodes(3, group_size=3, num_envs=3), **LM),
             }
         ),
-        ConversationEnv(Critiqued(Derivation(num_steps=1))),
+        ConversationEnv(CritiqueConversation(Derivation(num_steps=1))),
     ),
     "archer": Case(
         ArCHer(critic=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=1), feed=Episodes(3, num_envs=3), **LM),

@@ -6,7 +6,7 @@ import pytest
 
 from thespis.core.errors import UserError
 from thespis.core.laws.components import check_environment
-from thespis.envs.text.conversation import ConversationEnv, Critiqued
+from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown
 from thespis.envs.text.derivation import Derivation
@@ -44,7 +44,7 @@ def solution(problem):
 
 
 def test_a_seat_reads_what_is_said_to_it_and_its_own_responses():
-    env = ConversationEnv(Critiqued(TASK))
+    env = ConversationEnv(CritiqueConversation(TASK))
     problem = play(env, [])[0][0]["solver"]
     first, last = solution(problem)
     wrong, right = f"{(first + 1) % 10} {(last + 1) % 10} <end>", f"{first} {last} <end>"
@@ -60,7 +60,7 @@ def test_a_seat_reads_what_is_said_to_it_and_its_own_responses():
 
 
 def test_a_response_that_is_cut_gets_an_end_and_counts_as_empty():
-    env = ConversationEnv(Critiqued(TASK))
+    env = ConversationEnv(CritiqueConversation(TASK))
     problem = play(env, [])[0][0]["solver"]
     texts, *_ = play(env, [("solver", "1 1 1"), ("critic", "step step step")])
     assert texts[1] == {"solver": f"{problem} 1 1 1 <end>", "critic": problem}
@@ -72,7 +72,7 @@ def test_a_response_that_is_cut_gets_an_end_and_counts_as_empty():
     [({}, (0.0, -1.0)), ({"critic_reward": "outcome"}, (0.0, 0.0)), ({"first_reward": 0.5}, (0.5, -1.0))],
 )
 def test_a_critique_that_spoils_a_right_answer_costs_the_critic(settings, expected):
-    env = ConversationEnv(Critiqued(TASK, **settings))
+    env = ConversationEnv(CritiqueConversation(TASK, **settings))
     first, last = solution(play(env, [])[0][0]["solver"])
     responses = [("solver", f"{first} {last} <end>"), ("critic", "step 2 <end>"), ("solver", f"{first} <end>")]
     rewards = play(env, responses)[1]
@@ -81,7 +81,7 @@ def test_a_critique_that_spoils_a_right_answer_costs_the_critic(settings, expect
 
 def test_demonstrations_of_solver_and_critic():
     """An exact critic lifts the scripted solver; each seat's dialogues hold its own responses."""
-    env = ConversationEnv(Critiqued(Derivation()))
+    env = ConversationEnv(CritiqueConversation(Derivation()))
     tokenizer = word_tokenizer(Derivation().task_spec.vocabulary.words)
     transcripts, _, responses, reward = sample_demonstrations(env, 500, group_name="critic")
     assert (np.asarray(responses >= 0).any(axis=2) == [[False], [True], [False]]).all()
@@ -92,21 +92,21 @@ def test_demonstrations_of_solver_and_critic():
 
 
 def test_conversations_keep_the_contract_of_environments():
-    check_environment(ConversationEnv(Critiqued(TASK, first_reward=0.5)), num_envs=3, num_steps=7)
+    check_environment(ConversationEnv(CritiqueConversation(TASK, first_reward=0.5)), num_envs=3, num_steps=7)
 
 
 def test_only_answers_to_tasks_of_one_turn_can_be_criticized():
     with pytest.raises(ValueError, match="up to 2 turns"):
-        Critiqued(Correction())
+        CritiqueConversation(Correction())
 
 
 def test_a_demonstrator_without_critiques_is_refused():
-    env = ConversationEnv(Critiqued(Countdown(max_turns=1), max_critique_tokens=4))
+    env = ConversationEnv(CritiqueConversation(Countdown(max_turns=1), max_critique_tokens=4))
     with pytest.raises(UserError, match="gives no critiques"):
         sample_demonstrations(env, 2)
 
 
 def test_the_name_tells_the_settings():
-    assert ConversationEnv(Critiqued(Derivation())).spec.name == "text:critiqued-derivation"
-    changed = Critiqued(Derivation(base=4), critic_reward="outcome")
+    assert ConversationEnv(CritiqueConversation(Derivation())).spec.name == "text:critiqued-derivation"
+    changed = CritiqueConversation(Derivation(base=4), critic_reward="outcome")
     assert ConversationEnv(changed).spec.name == "text:critiqued-derivation(base=4)(critic_reward='outcome')"

@@ -7,7 +7,7 @@ import pytest
 
 from thespis.core.errors import UserError
 from thespis.data.feeds import Episodes
-from thespis.envs.text.conversation import ConversationEnv, Critiqued
+from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.registry import make_text_env
 from thespis.evaluation.critic_report import report_on_critic
@@ -17,7 +17,7 @@ from thespis.methods.language.grpo import GRPO
 
 
 def scripted_report(**settings):
-    return report_on_critic(ConversationEnv(Critiqued(Derivation(**settings))), num_episodes=2_000)
+    return report_on_critic(ConversationEnv(CritiqueConversation(Derivation(**settings))), num_episodes=2_000)
 
 
 def test_an_exact_critic_repairs_and_spoils_nothing():
@@ -44,7 +44,7 @@ def test_a_solver_that_never_errs_has_nothing_to_repair():
 @pytest.mark.slow
 def test_an_exact_critic_in_the_place_of_a_models():
     """A model that knows nothing solves nothing, whoever criticizes it; as a critic it does not help the script."""
-    env = ConversationEnv(Critiqued(Derivation(num_steps=2)))
+    env = ConversationEnv(CritiqueConversation(Derivation(num_steps=2)))
     blank = {"model": "blank", "num_layers": 1, "hidden_size": 32}
     cast = Cast({"solver": FrozenModel(**blank), "critic": GRPO(**blank, feed=Episodes(3, 4, num_envs=8))})
     states = eqx.filter_jit(jax.vmap(lambda key: cast.init(env.spec, key)))(jax.random.split(jax.random.key(0), 2))

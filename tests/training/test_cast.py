@@ -10,7 +10,7 @@ import pytest
 from thespis import api
 from thespis.core.errors import UserError
 from thespis.data.feeds import Episodes
-from thespis.envs.text.conversation import ConversationEnv, Critiqued
+from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.learners.language.frozen_model import FrozenModel
 from thespis.learners.multi_agent.cast import Cast
@@ -19,7 +19,7 @@ from thespis.methods.language.ppo_lm import LanguagePPO
 
 BLANK = {"model": "blank", "num_layers": 1, "hidden_size": 32}
 FEED = Episodes(group_size=4, num_envs=16)
-CONVERSATION = ConversationEnv(Critiqued(Derivation(num_steps=1, base=2)))
+CONVERSATION = ConversationEnv(CritiqueConversation(Derivation(num_steps=1, base=2)))
 CRITIC_LEARNS = Cast({"solver": FrozenModel(**BLANK), "critic": GRPO(**BLANK, feed=FEED)})
 
 

@@ -101,13 +101,6 @@ class MultiAgentMethod(Protocol):
 
 
 @runtime_checkable
-class HasLearningSwitch(Protocol):
-    """A method that says whether updates change its state; others do."""
-
-    learns: ClassVar[bool]
-
-
-@runtime_checkable
 class HasSeats(Protocol):
     """A method made of one method for each seat of a conversation, where a seat is a group of one agent."""
 

@@ -1,8 +1,8 @@
 """Report on a critic: what its critiques are worth to the solver that reads them.
 
-In a conversation of solver and critic (:class:`~thespis.envs.text.conversation.Critiqued`) an answer is right or wrong
-before the critique and after it. A useful critic repairs wrong answers and spoils few right ones. Seats can be played
-by the demonstrator: in the critic's place that is what an exact critique is worth to the same solver.
+In a conversation of solver and critic (:class:`~thespis.envs.text.conversation.CritiqueConversation`) an answer is
+right or wrong before the critique and after it. A useful critic repairs wrong answers and spoils few right ones. Seats
+can be played by the demonstrator: in the critic's place that is what an exact critique is worth to the same solver.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PyTree
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import View
-from thespis.envs.text.conversation import SOLVER, Critiqued
+from thespis.envs.text.conversation import SOLVER, CritiqueConversation
 from thespis.runtime.keys import fold, indexed_keys, seed_key
 
 
@@ -75,8 +75,8 @@ def report_on_critic(
         UserError: for another environment.
     """
     rules = getattr(env, "rules", None)
-    if not isinstance(rules, Critiqued):
-        raise UserError(f"{env.spec.name} is no conversation of a solver and a critic (Critiqued)")
+    if not isinstance(rules, CritiqueConversation):
+        raise UserError(f"{env.spec.name} is no conversation of a solver and a critic")
     seats = [group.name for group in env.spec.groups]
     scripted_seats = set(seats if method is None else scripted)
     key = fold(seed_key(seed), "critic report")

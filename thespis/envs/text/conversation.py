@@ -3,8 +3,8 @@
 :class:`Conversation` defines the rules, :class:`ConversationEnv` is the environment: a group of one agent for each
 seat, of which one at a time is alive. A seat reads what was said to it and its own responses, nothing else.
 
-:class:`Critiqued` makes a conversation of a task of one turn: a solver answers, a critic responds to the answer, and
-the solver answers again.
+:class:`CritiqueConversation` makes a conversation of a task of one turn: a solver answers, a critic responds to the
+answer, and the solver answers again.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class CriticDemonstrator(Protocol):
         ...
 
 
-class CritiquedState(eqx.Module):
+class CritiqueConversationState(eqx.Module):
     """State of a conversation: that of the task, its first message, the first answer and its reward, the critique."""
 
     task_state: PyTree
@@ -213,7 +213,7 @@ class CritiquedState(eqx.Module):
     critique: Int[Array, "*episodes critique"]
 
 
-class Critiqued(eqx.Module):
+class CritiqueConversation(eqx.Module):
     """Conversation of a solver and a critic: an answer to a task of one turn, a critique of it, and a second answer.
 
     The solver reads the task and the critique, the critic the task and the answer. The solver earns the reward of its
@@ -249,17 +249,21 @@ class Critiqued(eqx.Module):
             (SOLVER, CRITIC, SOLVER),
         )
 
-    def init(self, key: Key[Array, ""]) -> tuple[CritiquedState, dict[str, Int[Array, " opening"]]]:
+    def init(self, key: Key[Array, ""]) -> tuple[CritiqueConversationState, dict[str, Int[Array, " opening"]]]:
         """A task for the solver; the critic waits."""
         state, opening = self.task.init(key)
         critique = jnp.full(self.max_critique_tokens, -1, "int32")
         answer = jnp.full(self.task.task_spec.max_response_tokens, -1, "int32")
         openings = {SOLVER: opening, CRITIC: jnp.full(1, -1, "int32")}
-        return CritiquedState(state, opening.astype("int32"), answer, jnp.zeros(()), critique), openings
+        return CritiqueConversationState(state, opening.astype("int32"), answer, jnp.zeros(()), critique), openings
 
     def step(
-        self, state: CritiquedState, turn: Int[Array, ""], response: Int[Array, " response"], key: Key[Array, ""]
-    ) -> tuple[CritiquedState, ConversationStep]:
+        self,
+        state: CritiqueConversationState,
+        turn: Int[Array, ""],
+        response: Int[Array, " response"],
+        key: Key[Array, ""],
+    ) -> tuple[CritiqueConversationState, ConversationStep]:
         """The answer goes to the critic, the critique to the solver; the second answer ends the episode."""
         spec = self.task.task_spec
         is_answer, is_critique, is_last = turn == 0, turn == 1, turn == 2
@@ -279,7 +283,7 @@ class Critiqued(eqx.Module):
         }
         earned = jnp.where(is_last, reward, jnp.where(is_answer, self.first_reward * reward, 0.0))
         lift = reward - state.answer_reward if self.critic_reward == "improvement" else reward
-        next_state = CritiquedState(
+        next_state = CritiqueConversationState(
             state.task_state,
             state.opening,
             jnp.where(is_answer, answer, state.answer),
@@ -289,7 +293,7 @@ class Critiqued(eqx.Module):
         return next_state, ConversationStep(messages, {SOLVER: earned, CRITIC: jnp.where(is_last, lift, 0.0)}, is_last)
 
     def demonstrator_response(
-        self, state: CritiquedState, turn: Int[Array, ""], key: Key[Array, ""]
+        self, state: CritiqueConversationState, turn: Int[Array, ""], key: Key[Array, ""]
     ) -> Int[Array, " response"]:
         """The task's demonstrator in all three turns. Raises ``UserError`` if it cannot criticize."""
         if not isinstance(self.task, CriticDemonstrator):

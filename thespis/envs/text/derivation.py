@@ -77,14 +77,29 @@ def first_error(chain: Chain, values: Int[Array, " step"]) -> Int[Array, ""]:
 def derive(
     chain: Chain, values: Int[Array, " step"], first: Int[Array, ""], share: float | Array, key: Key[Array, ""]
 ) -> Int[Array, " step"]:
-    """Derive the steps from index ``first`` on, after those of ``values``; a ``share`` of them are random digits."""
-    num_steps = values.shape[0]
+    """Derive the steps from index ``first`` on, after those of ``values``; a ``share`` of them are random digits.
+
+    Where a value is missing (-1) before ``first``, the right one takes its place.
+    """
+    num_steps, values = values.shape[0], jnp.where(values < 0, chain.values, values)
     is_random = jax.random.uniform(fold(key, "wander"), (num_steps,)) < share
     digits = jax.random.randint(fold(key, "digits"), (num_steps,), 0, chain.base)
     for i in range(num_steps):
         derived = jnp.where(is_random[i], digits[i], chain.continued(values)[i])
         values = values.at[i].set(jnp.where(i < first, values[i], derived))
     return values
+
+
+def noisy_verdict(verdict: Int[Array, ""], num_steps: int, share: float | Array, key: Key[Array, ""]) -> Int[Array, ""]:
+    """The verdict, or in a ``share`` of the cases any."""
+    is_random = jax.random.uniform(fold(key, "wander")) < share
+    return jnp.where(is_random, jax.random.randint(fold(key, "guess"), (), 0, num_steps + 1), verdict)
+
+
+def check_num_steps(num_steps: int) -> None:
+    """Raise ``ValueError`` where a step has no number of one digit."""
+    if not 1 <= num_steps <= 9:
+        raise ValueError(f"num_steps={num_steps}: 1 to 9, as steps are named by a digit")
 
 
 def read_values(spec: TaskSpec, response: Int[Array, " response"], num_steps: int) -> Int[Array, " step"]:
@@ -131,8 +146,7 @@ class Derivation(eqx.Module):
 
     def __check_init__(self):
         """Raise ``ValueError`` where a step has no number of one digit."""
-        if not 1 <= self.num_steps <= 9:
-            raise ValueError(f"num_steps={self.num_steps}: 1 to 9, as steps are named by a digit")
+        check_num_steps(self.num_steps)
 
     @property
     def task_spec(self) -> TaskSpec:
@@ -147,7 +161,7 @@ class Derivation(eqx.Module):
         )
 
     def init(self, key: Key[Array, ""]) -> tuple[Chain, Int[Array, " opening"]]:
-        """A random chain."""
+        """A random chain as the prompt."""
         spec, chain = self.task_spec, Chain.draw(self.num_steps, self.base, key)
         return chain, pack_tokens(spec.max_opening_tokens, chain.tokens(spec), spec.encode(RESPONSE_CUE))
 
@@ -169,8 +183,7 @@ class Derivation(eqx.Module):
         """The verdict on a derivation, at times any."""
         spec, count = self.task_spec, self.num_steps
         error = first_error(state, read_values(spec, answer, count))
-        is_random = jax.random.uniform(fold(key, "wander")) < self.critic_noise
-        verdict = jnp.where(is_random, jax.random.randint(fold(key, "guess"), (), 0, count + 1), error)
+        verdict = noisy_verdict(error, count, self.critic_noise, key)
         return pack_tokens(3, write_verdict(spec, verdict, count), spec.encode(END))
 
     def demonstrator_revision(
@@ -179,5 +192,4 @@ class Derivation(eqx.Module):
         """The derivation as a verdict says: what is before the named step is kept, the rest derived anew."""
         spec, values = self.task_spec, read_values(self.task_spec, answer, self.num_steps)
         first = jnp.maximum(read_verdict(spec, critique, self.num_steps), 0)
-        values = jnp.where(values < 0, state.values, values)
         return write_values(spec, derive(state, values, first, self.demonstrator_noise, key))

@@ -28,9 +28,9 @@ def make_text_env(name: str) -> Environment:
     if name in _GAME_NAMES:
         return _make_game_env(name)
     if name in _CRITIQUED_NAMES:
-        from thespis.envs.text.conversation import ConversationEnv, Critiqued
+        from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
 
-        return ConversationEnv(Critiqued(_make_task(name.removeprefix("critiqued-"))))
+        return ConversationEnv(CritiqueConversation(_make_task(name.removeprefix("critiqued-"))))
     return TextEnv(_make_task(name.removesuffix("-told")), use_privileged=name in _PRIVILEGED_NAMES)
 
 

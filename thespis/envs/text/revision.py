@@ -20,7 +20,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 from thespis.core.spaces import word_vocabulary
-from thespis.envs.text.derivation import WORDS, Chain, derive, first_error, read_values, write_values, write_verdict
+from thespis.envs.text.derivation import (
+    WORDS,
+    Chain,
+    check_num_steps,
+    derive,
+    first_error,
+    read_values,
+    write_values,
+    write_verdict,
+)
 from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, pack_tokens
 from thespis.runtime.keys import fold
 
@@ -55,8 +64,7 @@ class Revision(eqx.Module):
 
     def __check_init__(self):
         """Raise ``ValueError`` where a step has no number of one digit."""
-        if not 1 <= self.num_steps <= 9:
-            raise ValueError(f"num_steps={self.num_steps}: 1 to 9, as steps are named by a digit")
+        check_num_steps(self.num_steps)
 
     @property
     def task_spec(self) -> TaskSpec:
@@ -71,7 +79,7 @@ class Revision(eqx.Module):
         )
 
     def init(self, key: Key[Array, ""]) -> tuple[RevisionState, Int[Array, " opening"]]:
-        """A random chain."""
+        """A random chain as the prompt, not answered yet."""
         spec, chain = self.task_spec, Chain.draw(self.num_steps, self.base, key)
         state = RevisionState(chain, jnp.zeros((), bool), -jnp.ones(self.num_steps, "int32"), -jnp.ones((), "int32"))
         return state, pack_tokens(spec.max_opening_tokens, chain.tokens(spec), spec.encode(RESPONSE_CUE))
@@ -106,5 +114,4 @@ class Revision(eqx.Module):
         """The derivation, with some random steps; the second time as the critic says."""
         chain, share = state.chain, self.demonstrator_noise
         first = jnp.where(state.is_answered, jnp.maximum(state.critique, 0), 0)
-        values = jnp.where(state.values < 0, chain.values, state.values)
-        return write_values(self.task_spec, derive(chain, values, first, share, key))
+        return write_values(self.task_spec, derive(chain, state.values, first, share, key))

@@ -19,7 +19,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from thespis.core.spaces import END, word_vocabulary
-from thespis.envs.text.derivation import RIGHT, WORDS, Chain, derive, first_error, read_verdict, write_verdict
+from thespis.envs.text.derivation import (
+    RIGHT,
+    WORDS,
+    Chain,
+    check_num_steps,
+    derive,
+    first_error,
+    noisy_verdict,
+    read_verdict,
+    write_verdict,
+)
 from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, pack_tokens
 from thespis.runtime.keys import fold
 
@@ -53,8 +63,7 @@ class Verification(eqx.Module):
 
     def __check_init__(self):
         """Raise ``ValueError`` where a step has no number of one digit."""
-        if not 1 <= self.num_steps <= 9:
-            raise ValueError(f"num_steps={self.num_steps}: 1 to 9, as steps are named by a digit")
+        check_num_steps(self.num_steps)
 
     @property
     def task_spec(self) -> TaskSpec:
@@ -108,8 +117,6 @@ class Verification(eqx.Module):
 
     def demonstrator_response(self, state: VerificationState, key: Key[Array, ""]) -> Int[Array, " response"]:
         """The verdict, at times any."""
-        is_random = jax.random.uniform(fold(key, "wander")) < self.demonstrator_noise
-        guess = jax.random.randint(fold(key, "guess"), (), 0, self.num_steps + 1)
-        verdict = jnp.where(is_random, guess, first_error(state.chain, state.values))
-        spec = self.task_spec
+        error, spec = first_error(state.chain, state.values), self.task_spec
+        verdict = noisy_verdict(error, self.num_steps, self.demonstrator_noise, key)
         return pack_tokens(spec.max_response_tokens, write_verdict(spec, verdict, self.num_steps), spec.encode(END))

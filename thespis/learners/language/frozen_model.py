@@ -65,5 +65,5 @@ class FrozenModel(LMModelConfig):
         return Critique()
 
     def update(self, state: FrozenModelState, batch: Batch, key: Key[Array, ""]) -> tuple[FrozenModelState, Report]:
-        """Nothing changes."""
+        """The same state, and no metrics."""
         return state, Report({})

@@ -9,12 +9,12 @@ counts for that response. A seat that does not learn has a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.contracts import HasLearningSwitch, Mode
+from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
@@ -29,6 +29,13 @@ from thespis.learners.multi_agent.parameter_sharing import SharedParameters
 from thespis.runtime.keys import fold
 
 _SHARING = SharedParameters()
+
+
+@runtime_checkable
+class HasLearningSwitch(Protocol):
+    """A method that says whether updates change its state; one that does not say so learns."""
+
+    learns: ClassVar[bool]
 
 
 class Seat(eqx.Module):
@@ -105,7 +112,7 @@ class Cast(eqx.Module):
         return GroupStates(states, spec.groups)
 
     def policy(self, state: GroupStates, mode: Mode) -> GroupStates:
-        """Policies by seat."""
+        """Acting policies by seat."""
         return GroupStates(
             {name: self.methods[name].policy(part, mode) for name, part in state.by_group.items()}, state.groups
         )

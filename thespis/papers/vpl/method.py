@@ -370,7 +370,7 @@ class PooledReward(UserRewardLearner):
     citations: ClassVar[tuple[Citation, ...]] = (CITATION,)
 
     def init_model(self, num_types: int, key: Key[Array, ""]) -> Perceptron:
-        """An untrained network."""
+        """An untrained network of cells and types."""
         return Perceptron(2 + num_types, self.hidden_sizes, 2, key)
 
     def loss(self, model: Perceptron, data: UserData, num_steps: Int[Array, ""], key: Key[Array, ""]) -> Array:
