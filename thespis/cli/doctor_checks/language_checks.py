@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -59,10 +59,13 @@ from thespis.training.components import Components, with_array_leaves
 from thespis.training.data_sources import demonstration_dataset
 from thespis.training.logged_loop import LoggedLoop
 
-_NUM_TURNS, _NUM_BLOCKS, _NUM_EVAL_BLOCKS, _MIN_ACCURACY = 1, 300, 20, 0.8
-_NUM_BLOCKS_OF_A_CRITIC, _MIN_ACCURACY_OF_A_CRITIC = 500, 0.6
-"""Where a critic must first learn which responses are right: some seeds settle on one wrong word of the four."""
-_NUM_DEMONSTRATIONS, _NUM_UPDATES = 256, 150
+_NUM_TURNS, _NUM_BLOCKS, _NUM_EVAL_BLOCKS = 1, 300, 20
+_SEEDS, _MIN_ACCURACY, _MIN_ACCURACY_OFFLINE = tuple(range(8)), 0.6, 0.75
+"""Accuracy is the mean over seeds, which train together: with most methods some seed in eight settles on a wrong word,
+and which seed it is differs with the processor. Offline methods must beat the demonstrator, who is right in 62%."""
+_NUM_BLOCKS_OF_A_CRITIC, _SEEDS_OF_A_CRITIC, _MIN_ACCURACY_OF_A_CRITIC = 500, tuple(range(4)), 0.45
+"""Where a critic must first learn which responses are right: more seeds settle on a wrong word, and all take longer."""
+_NUM_DEMONSTRATIONS, _NUM_UPDATES, _NUM_EPISODES = 256, 150, 64 * len(_SEEDS)
 _MIN_PRAISE = 0.2
 """Per clause; without guidance half of the clauses are praise, which gives 0."""
 _ENV_REWARD = EnvironmentReward()
@@ -84,7 +87,8 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
     checks: list[tuple[str, Callable[[], str]]] = [
         (f"{method.name} on echo", lambda method=method: _check_online(method)) for method in online_methods
     ]
-    with_critic = {"num_blocks": _NUM_BLOCKS_OF_A_CRITIC, "min_accuracy": _MIN_ACCURACY_OF_A_CRITIC}
+    with_critic: dict[str, Any] = {"num_blocks": _NUM_BLOCKS_OF_A_CRITIC, "seeds": _SEEDS_OF_A_CRITIC}
+    with_critic["min_accuracy"] = _MIN_ACCURACY_OF_A_CRITIC
     checks.append((f"{archer.name} on echo", lambda: _check_online(archer, **with_critic)))
     pairs: dict[str, Any] = {"model": "blank", "num_layers": 1, "hidden_size": 32, "learning_rate": 3e-3}
     online_dpo = OnlineDPO(**pairs, feed=Episodes(_NUM_TURNS, group_size=2, num_envs=64))
@@ -102,9 +106,10 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
         ALoL(**slow_offline_settings, critic=ReferenceCritic(30)),
         OREO(**slow_offline_settings, critic=SoftValueCritic(0.1, learning_rate=1e-3)),
         DirectAdvantagePolicyOptimization(**slow_offline_settings, critic=SuccessCritic(1.0, 50, 3e-3)),
-        SWEET(**slow_offline_settings, critic=ImplicitReward(0.1, 50, 1e-3)),
     ]
     checks += [(f"{method.name} on echo", lambda method=method: _check_offline(method)) for method in offline_methods]
+    sweet = SWEET(**offline_settings | {"learning_rate": 2e-3}, critic=ImplicitReward(0.1, 50, 1e-3))
+    checks.append((f"{sweet.name} on echo", lambda: _check_offline(sweet, 2 * _NUM_UPDATES)))
     checks.append((f"{RM.name} on echo", _check_reward_model))
     checks.append((f"{AgentPRM.name} on echo", _check_agent_prm))
     return [*checks, (f"{CriticControl.name} on reviews", _check_critic_control)]
@@ -120,21 +125,26 @@ def _choice_methods() -> list[Any]:
 
 
 def _train_offline(
-    method: Any, environment: TextEnv, demonstrations: Transition, num_updates: int = _NUM_UPDATES
+    method: Any,
+    environment: TextEnv,
+    demonstrations: Transition,
+    num_updates: int = _NUM_UPDATES,
+    seeds: Sequence[int] = _SEEDS,
 ) -> Any:
-    loop = LoggedLoop(Components(method, EnvironmentReward(), FixedCurriculum()), environment.spec, demonstrations, [0])
+    components = Components(method, EnvironmentReward(), FixedCurriculum())
+    loop = LoggedLoop(components, environment.spec, demonstrations, seeds)
     return loop.learner_state(loop.advance(loop.init(), num_updates)).method
 
 
 def _save_reference(directory: str, environment: TextEnv, demonstrations: Transition, num_layers: int = 1) -> None:
     """Save a model that was fine-tuned on demonstrations, as a reference."""
     model = _train_offline(
-        SFT(num_layers=num_layers, hidden_size=32, learning_rate=3e-3), environment, demonstrations
+        SFT(num_layers=num_layers, hidden_size=32, learning_rate=3e-3), environment, demonstrations, seeds=_SEEDS[:1]
     ).model
     hf_weights.save_pretrained(jax.tree.map(lambda x: x[0], model), directory)
 
 
-def _check_offline(method: Any) -> str:
+def _check_offline(method: Any, num_updates: int = _NUM_UPDATES) -> str:
     """Train on demonstrations; methods with a reference model start from one fine-tuned on the noisy demonstrations."""
     env = TextEnv(Echo(max_turns=_NUM_TURNS))
     expert, noisy = (
@@ -145,22 +155,25 @@ def _check_offline(method: Any) -> str:
             _save_reference(directory, env, noisy)
         method = dataclasses.replace(method, model=directory if method.uses_reference else "blank")
         # SPIN imitates demonstrations and needs good ones
-        states = _train_offline(method, env, expert if isinstance(method, SPIN) else noisy)
-    result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_DEMONSTRATIONS), [0], Mode.SAMPLE)
-    return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS, _MIN_ACCURACY)
+        states = _train_offline(method, env, expert if isinstance(method, SPIN) else noisy, num_updates)
+    result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_EPISODES), _SEEDS, Mode.SAMPLE)
+    return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS, _MIN_ACCURACY_OFFLINE)
 
 
 def _check_online(
-    method: Any, feedback: Any = _ENV_REWARD, num_blocks: int = _NUM_BLOCKS, min_accuracy: float = _MIN_ACCURACY
+    method: Any,
+    feedback: Any = _ENV_REWARD,
+    num_blocks: int = _NUM_BLOCKS,
+    min_accuracy: float = _MIN_ACCURACY,
+    seeds: Sequence[int] = _SEEDS,
 ) -> str:
     env = TextEnv(Echo(max_turns=_NUM_TURNS))
     components = Components(method, feedback, FixedCurriculum())
-    loop = CompiledLoop(components, env, method.feed.num_envs, [0], 64 * num_blocks)
+    loop = CompiledLoop(components, env, method.feed.num_envs, seeds, 64 * num_blocks)
     carry, _ = loop.pop_metric_sums(loop.advance(loop.init(), num_blocks - _NUM_EVAL_BLOCKS))
     _, metric_sums = loop.pop_metric_sums(loop.advance(carry, _NUM_EVAL_BLOCKS))
-    return _describe_accuracy(
-        method, float(metric_sums.return_sum[0]) / float(metric_sums.num_episodes[0]) / _NUM_TURNS, min_accuracy
-    )
+    returns = metric_sums.return_sum / metric_sums.num_episodes
+    return _describe_accuracy(method, float(returns.mean()) / _NUM_TURNS, min_accuracy)
 
 
 def _check_agent_prm() -> str:
@@ -173,7 +186,7 @@ def _check_agent_prm() -> str:
         _save_reference(directory, env, noisy)
         feed = Episodes(_NUM_TURNS, group_size=8, num_envs=64)
         method = AgentPRM(model=directory, feed=feed, **small)
-        return _check_online(method, num_blocks=2 * _NUM_EVAL_BLOCKS, min_accuracy=_MIN_ACCURACY_OF_A_CRITIC)
+        return _check_online(method, num_blocks=2 * _NUM_EVAL_BLOCKS)
 
 
 def _check_reward_model() -> str:
@@ -186,8 +199,8 @@ def _check_reward_model() -> str:
         _save_reference(directory, env, noisy, num_layers=2)
         method = dataclasses.replace(method, model=directory)
         states = _train_offline(method, env, noisy, 2 * _NUM_UPDATES)
-    result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_DEMONSTRATIONS), [0], Mode.SAMPLE)
-    return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS, _MIN_ACCURACY)
+    result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_EPISODES), _SEEDS, Mode.SAMPLE)
+    return _describe_accuracy(method, float(result.episode_returns.mean()) / _NUM_TURNS, _MIN_ACCURACY_OFFLINE)
 
 
 def _check_critic_control() -> str:
@@ -201,10 +214,10 @@ def _check_critic_control() -> str:
         _save_reference(directory, env, demonstration_dataset(env, _NUM_DEMONSTRATIONS).steps)
         method = dataclasses.replace(method, model=directory)
         loop = CompiledLoop(
-            Components(method, EnvironmentReward(), FixedCurriculum()), env, method.feed.num_envs, [0], 10
+            Components(method, EnvironmentReward(), FixedCurriculum()), env, method.feed.num_envs, _SEEDS, 10
         )
         states = loop.learner_state(loop.advance(loop.init(), _NUM_UPDATES)).method
-    result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_DEMONSTRATIONS), [0], Mode.SAMPLE)
+    result = play_episodes(with_array_leaves(method), states, HostWrapper(env, _NUM_EPISODES), _SEEDS, Mode.SAMPLE)
     praise = float(result.episode_returns.mean()) / task.num_clauses
     if praise < _MIN_PRAISE:
         raise CheckFailure(
