@@ -15,8 +15,9 @@ from synthetic_batches import QUICK
 from thespis.core.laws.assertions import assert_same_bits, to_numpy
 from thespis.core.laws.random_samples import random_transitions
 from thespis.curricula.fixed import FixedCurriculum
-from thespis.data.feeds import Episodes
+from thespis.data.feeds import Episodes, Rollouts
 from thespis.feedback.environment import EnvironmentReward
+from thespis.methods.online.a2c import A2C
 from thespis.methods.registry import METHODS
 from thespis.runs import checkpoint
 from thespis.runtime import keys
@@ -246,3 +247,33 @@ def test_ring_buffer_size():
     for steps, rows in ((STEPS, 10), (12, 4)):
         loop = CompiledLoop(components("ddpg"), CASES["ddpg"].env, ENVS, SEEDS, steps)
         assert loop.shapes().learner.store.steps.reward.shape == (len(SEEDS), rows, ENVS)
+
+
+def test_equal_components_are_traced_once_for_all_loops():
+    """Names of metrics, the compiled and the host loop share one trace of the update; another setting has its own."""
+    calls = []
+
+    class Traced(A2C):
+        """A2C that notes each trace of its update."""
+
+        def update(self, state, batch, key):
+            calls.append(self)
+            return super().update(state, batch, key)
+
+    case = CASES["a2c"]
+    for learning_rate in (0.1, 0.2):  # a number is an argument of the program
+        parts = Components(
+            Traced(learning_rate=learning_rate, hidden_sizes=(2,), feed=Rollouts(2, num_envs=ENVS)),
+            EnvironmentReward(),
+            FixedCurriculum(),
+        )
+        loops = [
+            CompiledLoop(parts, case.env, ENVS, SEEDS, STEPS),
+            HostLoop(parts, HostEnvAdapter(case.env, ENVS, SEEDS), ENVS, SEEDS, STEPS),
+        ]
+        for loop in loops:
+            loop.advance(loop.init(), 1)
+    assert len(calls) == 1
+    wider = dataclasses.replace(parts, method=dataclasses.replace(parts.method, hidden_sizes=(3,)))
+    CompiledLoop(wider, case.env, ENVS, SEEDS, STEPS)
+    assert len(calls) == 2

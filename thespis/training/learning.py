@@ -60,7 +60,7 @@ def learn_block(
     waits = train and components.curriculum.needs_critique and store.feed.is_fresh  # the update judges these steps too
     curriculum, curriculum_report = (learner.curriculum, Report({})) if waits else update_curriculum()
     learner = LearnerState(learner.method, learner.feedback, curriculum, stored, own)
-    metric_sums = prevent_inlining(add_episodes)(metric_sums, stats)
+    metric_sums = _add_episodes_alone(metric_sums, stats)
     if not train:
         return learner, metric_sums
 
@@ -70,10 +70,9 @@ def learn_block(
         key = fold(root, "batch", index)
         batch = sample_batch(store, components, current, (steps, memory, written), index, key)
         keys = fold(root, "update", index), fold(root, "feedback", index)
-        update_once = prevent_inlining(update_components)
         own_batches = own_store and sample_own(own_store, components, own, (steps, memory, written), root, index)
         args = components.without_data, method, feedback, batch, own_batches
-        method, feedback, report, signal = update_once(*args, *keys)
+        method, feedback, report, signal = _update_alone(*args, *keys)
         revised = store.revise(revised, batch, report)
         tally = add_metrics(tally, report, signal, curriculum_report)
         return (method, feedback, revised, tally), report.critique if waits else None
@@ -213,6 +212,11 @@ def update_components(
     return method, feedback, report, signal
 
 
+_update_alone = prevent_inlining(update_components)
+update_inlined = jax.jit(update_components, inline=True)
+"""Both are shared by all loops of a process, so that equal components on equal shapes are traced once."""
+
+
 def _with_log_probs(
     components: Components, method: PyTree, batch: Batch, own_batches: Batch | None
 ) -> tuple[Batch, Batch | None]:
@@ -280,6 +284,9 @@ def add_episodes(metric_sums: MetricSums, stats: EpisodeStats) -> MetricSums:
     )
 
 
+_add_episodes_alone = prevent_inlining(add_episodes)
+
+
 def metric_names(components: Components, spec: EnvSpec, stores: Stores, num_envs: int) -> tuple[str, ...]:
     """Names of all metrics of a run, from tracing one update without running it."""
 
@@ -294,8 +301,8 @@ def metric_names(components: Components, spec: EnvSpec, stores: Stores, num_envs
         own_batches = stores.feedback and sample_own(
             stores.feedback, components, learner.feedback_store, (steps, memory, zero + ticks), root, zero
         )
-        updated = update_components(components, learner.method, learner.feedback, batch, own_batches, root, root)
-        _, _, report, signal = updated
+        args = components.without_data, learner.method, learner.feedback, batch, own_batches
+        _, _, report, signal = _update_alone(*args, root, root)
         store.revise(store.revisable(learner.store), batch, report)  # raises if the method reports no priorities
         outcomes = zero_episode_stats(components, spec.groups, learner, ticks, num_envs, root)
         _, curriculum_report = _update_curriculum(components, learner, steps, outcomes, root, zero)

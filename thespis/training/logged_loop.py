@@ -34,7 +34,7 @@ from thespis.training.components import (
     zero_metric_sums,
 )
 from thespis.training.feed_checks import check_feeds
-from thespis.training.learning import add_metrics, merge_metrics, sample_own, update_components
+from thespis.training.learning import add_metrics, merge_metrics, sample_own, update_inlined
 from thespis.training.placement import LoopPrograms, choose_placement
 
 
@@ -127,7 +127,7 @@ class LoggedLoop:
         batch = Batch(steps, mask, (), index, stored=stored)
         method, feedback = states
         update_key, feedback_key = fold(root, "update", index), fold(root, "feedback", index)
-        method, feedback, report, signal = update_components(
+        method, feedback, report, signal = update_inlined(
             components, method, feedback, batch, self._own_batches(components, root, index), update_key, feedback_key
         )
         return (method, feedback), (report, signal), merge_metrics(report, signal, Report({}))
