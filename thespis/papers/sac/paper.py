@@ -65,8 +65,8 @@ PAPER = Paper(
     "arms with rewards divided by 100 test what happens if a setting is not adapted to the reward scale; the fixed "
     "temperature is 0.2. The temperature has the networks' learning rate, as in the paper: with a third of it, it "
     "cannot fall from 1 to the level that such rewards need within so few steps. Rewards are normalized "
-    "for PPO, and observations. An earlier trial with twice the pairs, on other seeds, took half an hour; it is declared "
-    "again with ten. Real robots are out of reach.",
+    "for PPO, and observations. An earlier trial with twice the pairs, on other seeds, had the same verdicts and took "
+    "half an hour, so it was declared again with ten pairs. Real robots are out of reach.",
     fidelity=(
         Fidelity("critics", "two, the minimum of both targets minus the temperature times the log-probability"),
         Fidelity("critic loss", "half the mean squared error of each critic", "without the half: Adam does not notice"),
