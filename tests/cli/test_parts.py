@@ -35,6 +35,7 @@ from thespis.learners.language.response_critics import ResponseCritic
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.methods.online.sac import SAC
 from thespis.methods.registry import METHODS, load_method
+from thespis.papers.regret_preference_model.method import SegmentLearner
 from thespis.runs.config import apply_settings, describe_settings, from_config, setting_paths, to_config
 from thespis.runs.settings import type_hints, union_members
 from thespis.runs.trust import foreign_modules, reading
@@ -317,7 +318,8 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
                     value = functools.reduce(getattr, setting.split("."), changed)
                     assert type(value).__name__ == f"Own{slot.__name__}", (method, setting)
                     filled.add(path(slot))
-    # methods name a class below the first two; others are for a curriculum, a feedback, and a part that is no default
+    # methods name a class below the first two; others are for a curriculum, a feedback, a part that is no default,
+    # and a method of a paper that wraps another
     others = {
         path(Feed),
         path(ResponseCritic),
@@ -327,6 +329,7 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
         path(QuerySelection),
         path(StateValue),
         path(PairJudge),
+        path(SegmentLearner),
     }
     assert set(SLOTS) - filled == others
     nft = ["objective=NegativeAwareLoss", "objective.weighting=own_slots:OwnPromptWeight"]

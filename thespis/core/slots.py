@@ -136,6 +136,14 @@ _TABLE = {
     "thespis.papers.gmah.subgoals:LowLevelReward": "SubgoalReward TaskReward",
     "thespis.papers.mac.method:TrajectoryLength": "FixedTrajectoryLength MultiLevelMonteCarlo",
     "thespis.papers.outer_value_function_meta_gradient.meta_gradient:OuterCritic": "SharedCritic SeparateCritic",
+    "thespis.papers.regret_preference_model.method:SegmentLearner": """
+        PreferencePlanner
+        thespis.papers.cpl.method:SegmentCPL
+        thespis.papers.cpl.method:SegmentPIQL
+        thespis.papers.oppo.method:OPPO
+        thespis.papers.oppo.method:ReturnConditionedImitation
+        thespis.papers.oppo.method:SegmentIQL
+        """,
     "thespis.papers.revalued.decoupled_q:UtilityTarget": "MemberTarget EnsembleMeanTarget",
     "thespis.papers.rode.action_roles:ActionClustering": "EffectClustering RandomAssignment",
     "thespis.papers.subpo.method:GainEstimator": "GainToGo TotalGain GainSoFar",

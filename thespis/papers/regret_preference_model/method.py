@@ -26,7 +26,7 @@ from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
 from thespis.data.feeds import Rollouts
-from thespis.learners.optim.optimizers import Adam, LearningRate, gradient_step
+from thespis.learners.optim.optimizers import Adam, LearningRate, Optimizer, gradient_step
 from thespis.objectives.preferences import bradley_terry_loss
 from thespis.papers.regret_preference_model.envs import GridTables
 from thespis.papers.regret_preference_model.planning import StateActionTable, action_values, optimal_values
@@ -87,7 +87,11 @@ class SegmentLearner(eqx.Module):
         tables = jax.tree.map(jnp.asarray, spec.params)
         params = self.init_params(tables, key)
         pairs = empty_pairs(self.feed.num_envs // 2, self.feed.num_steps)
-        return SegmentLearnerState(params, Adam(self.learning_rate).init(params), pairs, tables)
+        return SegmentLearnerState(params, self.optimizer().init(params), pairs, tables)
+
+    def optimizer(self) -> Optimizer:
+        """Adam, for all parameters alike."""
+        return Adam(self.learning_rate)
 
     def optimal_values(self, rewards: StateActionTable, tables: GridTables) -> Float[Array, " state"]:
         """Values of the best policy for rewards."""
@@ -130,7 +134,7 @@ class SegmentLearner(eqx.Module):
                 value = self.loss(params, pairs, tables, batch.update_index)
                 return value, value
 
-            params, opt_state, value = gradient_step(Adam(self.learning_rate), loss, *carry)[:3]
+            params, opt_state, value = gradient_step(self.optimizer(), loss, *carry)[:3]
             return (params, opt_state), value
 
         (params, opt_state), losses = jax.lax.scan(step, (state.params, state.opt_state), None, self.num_gradient_steps)
