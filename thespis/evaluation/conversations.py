@@ -34,7 +34,7 @@ def play_conversations(
     memory = None if method is None else method.init_memory(policy, num_episodes)
     env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "reset"), num_episodes))
     rewards, over = [], jnp.zeros(num_episodes, bool)
-    for turn in range(env.spec.time_limit):
+    for turn in range(len(env.rules.conversation_spec.schedule)):
         keys = indexed_keys(fold(key, "say", turn), num_episodes)
         action = jax.vmap(env.demonstrator_action)(env_state, keys) if scripted_seats else {}
         if method is not None:
@@ -42,6 +42,7 @@ def play_conversations(
             sampled, memory, _ = method.act(policy, memory, view, fold(key, "act", turn))
             action = {name: action[name] if name in scripted_seats else sampled[name] for name in seats}
         env_state, step = jax.vmap(env.step)(env_state, action, indexed_keys(fold(key, "step", turn), num_episodes))
-        rewards.append(jnp.where(over, 0.0, step.agent_outcomes[seats[0]].reward[:, 0]))
+        outcomes: Any = step.agent_outcomes
+        rewards.append(jnp.where(over, 0.0, outcomes[seats[0]].reward[:, 0]))
         over = over | step.terminated
     return env_state, jnp.stack(rewards)
