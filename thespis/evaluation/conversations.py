@@ -31,7 +31,8 @@ def play_conversations(
     seats = [group.name for group in env.spec.groups]
     scripted_seats = set(seats if method is None else scripted)
     policy = None if method is None else method.policy(state, Mode.SAMPLE)
-    memory = None if method is None else method.init_memory(policy, num_episodes)
+    # as constants, XLA would fold the empty caches at length when it compiles
+    memory = None if method is None else jax.lax.optimization_barrier(method.init_memory(policy, num_episodes))
     env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "reset"), num_episodes))
     rewards, over = [], jnp.zeros(num_episodes, bool)
     for turn in range(len(env.rules.conversation_spec.schedule)):

@@ -65,14 +65,21 @@ def report_on_retries(
         raise UserError(f"{env.spec.name} is no conversation with second tries")
     num_seeds = 1 if method is None else jax.tree.leaves(eqx.filter(states, eqx.is_array))[0].shape[0]
     keys = jnp.stack([fold(seed_key(seed), "retry report") for seed in seeds or range(num_seeds)])
-
-    def play(state: PyTree, key: Key[Array, ""]) -> Float[Array, "turn episode"]:
-        return play_conversations(env, num_episodes, key, method, state, scripted)[1]
-
-    batched = jax.vmap(play, in_axes=(None if method is None else 0, 0))
-    rewards = eqx.filter_jit(lambda states: batched(states, keys))(states)
+    rewards = _sampled_rewards(env, method, states, keys, num_episodes, tuple(scripted))
     is_success = np.asarray(rewards >= rules.success_reward)
     first, final = is_success[:, 0], is_success.any(axis=1)
     num_failed = (~first).sum(axis=1)
     retry = np.where(num_failed > 0, (final & ~first).sum(axis=1) / np.maximum(num_failed, 1), np.nan)
     return RetryReport(first.mean(axis=1), retry, final.mean(axis=1))
+
+
+@eqx.filter_jit
+def _sampled_rewards(
+    env: Any, method: Any, states: PyTree, keys: Key[Array, " seed"], num_episodes: int, scripted: tuple[str, ...]
+) -> Float[Array, "seed turn episode"]:
+    """Rewards of the first seat; compiled once for all runs of a method."""
+
+    def play(state: PyTree, key: Key[Array, ""]) -> Float[Array, "turn episode"]:
+        return play_conversations(env, num_episodes, key, method, state, scripted)[1]
+
+    return jax.vmap(play, in_axes=(None if method is None else 0, 0))(states, keys)
