@@ -184,8 +184,8 @@ BENCH = Bench(
     "hints random, which was looked at before and not kept, the frozen reflector had 0.545 where the best hints have "
     "0.836, a third of the way from random ones (0.422), PPO 0.839, and no hint 0.424; there the actor named the right "
     "digit in 0.992 of the cases in which the hint was the hidden rule. With an actor that always obeys, and random "
-    "wrong answers at first, the best hint is right in 5 of 6 cases and a random one in 5 of 12. With the success of second tries as the measure "
-    "of the negative control, two of ten scores were equal, as both arms play the same first attempts; the area under "
-    "the learning curve took its place, and the other controls stayed as they were.",
+    "wrong answers at first, the best hint is right in 5 of 6 cases and a random one in 5 of 12. With the success of second tries as the measure of "
+    "the negative control, two of ten scores were equal, as both arms play the same first attempts; the area under the "
+    "learning curve took its place, and the other controls stayed as they were.",
     looks=SHORT_LOOKS,
 )
