@@ -178,14 +178,15 @@ BENCH = Bench(
     negative=Comparison("trained reflector", "trained reflector again", learning_curve_auc()),
     headroom=Headroom("frozen reflector", "best hints", SUCCESS, random_hint_success()),
     symptoms=(Symptom("frozen reflector", second_try_failure(), 0.3),),
-    tuning="By the success of second tries after 100 updates on seeds 1,100 and 1,101. PPO: 0.858 with a learning rate "
-    "of 1e-3 and 0.781 with 3e-4. Maximum likelihood of the own reflections that worked, with two epochs: 0.855 with "
-    "1e-3 and 0.857 with 3e-4. The frozen reflector has 0.634, and random hints 0.431. With half of the demonstrated "
-    "hints random, which was looked at before and not kept, the frozen reflector had 0.545 where the best hints have "
-    "0.836, a third of the way from random ones (0.422), PPO 0.839, and no hint 0.424; there the actor named the right "
-    "digit in 0.992 of the cases in which the hint was the hidden rule. With an actor that always obeys, and random "
-    "wrong answers at first, the best hint is right in 5 of 6 cases and a random one in 5 of 12. With the success of second tries as the measure of "
-    "the negative control, two of ten scores were equal, as both arms play the same first attempts; the area under the "
-    "learning curve took its place, and the other controls stayed as they were.",
+    tuning="By the success of second tries after 100 updates on seeds 1,100 and 1,101. PPO: 0.858 with a learning "
+    "rate of 1e-3 and 0.781 with 3e-4. Maximum likelihood of the own reflections that worked, with two epochs: 0.855 "
+    "with 1e-3 and 0.857 with 3e-4. The frozen reflector has 0.634, and random hints 0.431. With half of the "
+    "demonstrated hints random, which was looked at before and not kept, the frozen reflector had 0.545 where the "
+    "best hints have 0.836, a third of the way from random ones (0.422), PPO 0.839, and no hint 0.424; there the "
+    "actor named the right digit in 0.992 of the cases in which the hint was the hidden rule. With an actor that "
+    "always obeys, and random wrong answers at first, the best hint is right in 5 of 6 cases and a random one in 5 of "
+    "12. With the success of second tries as the measure of the negative control, two of ten scores were equal, as "
+    "both arms play the same first attempts; the area under the learning curve took its place, and the other controls "
+    "stayed as they were.",
     looks=SHORT_LOOKS,
 )

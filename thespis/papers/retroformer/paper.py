@@ -82,8 +82,8 @@ PAPER = Paper(
         ),
     ),
     remarks="A hidden rule picks one of three digits; the frozen actor names one, and after a wrong answer the "
-    "reflector reads whether the right one is larger or smaller, and hints at a rule. All arms have the same actor, and 6,400 "
-    "episodes where they learn.",
+    "reflector reads whether the right one is larger or smaller, and hints at a rule. All arms have the same actor, "
+    "and 6,400 episodes where they learn.",
     fidelity=(
         Fidelity(
             "actor", "frozen (GPT)", "frozen: a decoder of two layers and 64 units that has learned to obey hints"
