@@ -1,8 +1,8 @@
 """Conversations of several seats: who reads what, rewards by seat, and demonstrations of a solver and its critic."""
 
-import jax
 import numpy as np
 import pytest
+from played_conversations import play
 
 from thespis.core.errors import UserError
 from thespis.core.laws.components import check_environment
@@ -14,24 +14,6 @@ from thespis.language.tokenizer import word_tokenizer
 from thespis.training.demonstrations import sample_demonstrations
 
 TASK = Derivation(num_steps=2)
-TOKENIZER = word_tokenizer(TASK.task_spec.vocabulary.words)
-
-
-def play(env, responses, seed=0):
-    """Transcripts, rewards and who is alive after each turn of an episode with these responses."""
-    key = jax.random.key(seed)
-    state, step = jax.jit(env.reset)(None, key)
-    steps, take = [step], jax.jit(env.step)
-    for seat, words in responses:
-        action = {name: np.full((1, space.max_length), -1, "int32") for name, space in env.spec.action_space.spaces}
-        tokens = TOKENIZER.encode(words)
-        action[seat][0, : len(tokens)] = tokens
-        state, step = take(state, action, key)
-        steps.append(step)
-    texts = [{name: TOKENIZER.decode(x[0]) for name, x in step.observation.items()} for step in steps]
-    rewards = [{name: float(outcome.reward[0]) for name, outcome in step.agent_outcomes.items()} for step in steps]
-    speakers = [[name for name, alive in step.alive.items() if alive[0]] for step in steps]
-    return texts, rewards, speakers, steps
 
 
 def solution(problem):

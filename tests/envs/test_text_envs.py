@@ -21,6 +21,7 @@ from thespis.envs.text.calculator import Calculator
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown, all_expressions
 from thespis.envs.text.derivation import Derivation
+from thespis.envs.text.hidden_rule import HiddenRule
 from thespis.envs.text.household import Household
 from thespis.envs.text.kuhn import Kuhn, KuhnState
 from thespis.envs.text.questions import ANIMALS, Questions
@@ -56,6 +57,8 @@ MIXED = {
     "revision by a deceptive critic": Revision(critic="deceptive"),
     "revision by a silent critic": Revision(critic="silent"),
     "revision by a critic who errs": Revision(base=5, critic_noise=0.3),
+    "hidden-rule": HiddenRule(),
+    "hidden-rule with four digits of five": HiddenRule(num_digits=4, base=5, demonstrator_noise=0.4),
     "kuhn": Kuhn(demonstrator_noise=0.8),
     "tictactoe": Tictactoe(demonstrator_noise=0.5),
 }

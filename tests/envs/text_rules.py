@@ -325,6 +325,19 @@ class Tictactoe(Rules):
         self.board[int(message)] = "o"
 
 
+class HiddenRule(Rules):
+    def start(self, task, state):
+        self.digits = state.digits.tolist()
+        self.hint = ("first", "last", "largest", "smallest")[state.rule]
+        picked = self.digits[0], self.digits[-1], sorted(self.digits)[-1], sorted(self.digits)[0]
+        self.right = picked[state.rule]
+        self.wrong = next(digit for digit in self.digits if digit != self.right)
+        return f"{' '.join(map(str, self.digits))} >"
+
+    def respond(self, response):
+        return "", float(response == str(self.right)), True
+
+
 RULES = {
     "wordle": Wordle,
     "questions": Questions,
@@ -335,6 +348,7 @@ RULES = {
     "derivation": Derivation,
     "verification": Verification,
     "revision": Revision,
+    "hidden-rule": HiddenRule,
     "kuhn": Kuhn,
     "tictactoe": Tictactoe,
 }
@@ -435,6 +449,15 @@ WRITTEN_RESPONSES = {
         "1 <end>",
         "right <end>",
         "0 + 0 0 <end>",
+    ],
+    "hidden-rule": [
+        "{r.right} <end>",
+        "{r.wrong} <end>",
+        "{r.right}",
+        "{r.right} {r.right}",
+        "<end> {r.right}",
+        "{r.hint} <end>",
+        "<end>",
     ],
     "kuhn": ["bet <end>", "pass <end>", "bet bet", "king <end>", "<end> bet", "bet"],
     "tictactoe": [*(f"{cell} <end>" for cell in range(1, 10)), "start <end>", "5 5", "<end> 5"],

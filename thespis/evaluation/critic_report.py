@@ -17,11 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
-from thespis.core.records import View
-from thespis.envs.text.conversation import SOLVER, CritiqueConversation
-from thespis.runtime.keys import fold, indexed_keys, seed_key
+from thespis.envs.text.conversation import CritiqueConversation
+from thespis.evaluation.conversations import play_conversations
+from thespis.runtime.keys import fold, seed_key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,23 +76,11 @@ def report_on_critic(
     rules = getattr(env, "rules", None)
     if not isinstance(rules, CritiqueConversation):
         raise UserError(f"{env.spec.name} is no conversation of a solver and a critic")
-    seats = [group.name for group in env.spec.groups]
-    scripted_seats = set(seats if method is None else scripted)
     key = fold(seed_key(seed), "critic report")
 
     def play(state: PyTree) -> tuple[Array, Array]:
-        policy = None if method is None else method.policy(state, Mode.SAMPLE)
-        memory = None if method is None else method.init_memory(policy, num_episodes)
-        env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "reset"), num_episodes))
-        for turn in range(env.spec.time_limit):
-            keys = indexed_keys(fold(key, "say", turn), num_episodes)
-            action = jax.vmap(env.demonstrator_action)(env_state, keys) if scripted_seats else {}
-            if method is not None:
-                view = View(step.observation, None, step.alive)
-                sampled, memory, _ = method.act(policy, memory, view, fold(key, "act", turn))
-                action = {name: action[name] if name in scripted_seats else sampled[name] for name in seats}
-            env_state, step = jax.vmap(env.step)(env_state, action, indexed_keys(fold(key, "step", turn), num_episodes))
-        return env_state.inner.answer_reward, step.agent_outcomes[SOLVER].reward[:, 0]
+        final, rewards = play_conversations(env, num_episodes, key, method, state, scripted)
+        return final.inner.answer_reward, rewards[-1]
 
     batched = play if method is None else jax.vmap(play)
     rewards = eqx.filter_jit(lambda states: batched(states))(states)

@@ -137,7 +137,7 @@ class ConversationEnv(eqx.Module):
         spec = self.rules.conversation_spec
         speaker, stop = self._speaker(state.turn), jnp.array(spec.vocabulary.eos_tokens)
         width = max(seat.max_response_tokens for seat in spec.seats)
-        responses = jnp.stack([_pad(action[seat.name][0], width) for seat in spec.seats])
+        responses = jnp.stack([pad_tokens(action[seat.name][0], width) for seat in spec.seats])
         response = responses[speaker]
         inner, result = self.rules.step(state.inner, state.turn, response, fold(key, "rules"))
         end = jnp.where((response[:, None] == stop).any(), -1, stop[:1])
@@ -158,7 +158,7 @@ class ConversationEnv(eqx.Module):
         spec, speaker = self.rules.conversation_spec, self._speaker(state.turn)
         response = self.rules.demonstrator_response(state.inner, state.turn, key)
         return {
-            seat.name: jnp.where(speaker == i, _pad(response, seat.max_response_tokens), -1)[None]
+            seat.name: jnp.where(speaker == i, pad_tokens(response, seat.max_response_tokens), -1)[None]
             for i, seat in enumerate(spec.seats)
         }
 
@@ -181,7 +181,7 @@ class ConversationEnv(eqx.Module):
         )
 
 
-def _pad(tokens: Int[Array, " token"], length: int) -> Int[Array, " length"]:
+def pad_tokens(tokens: Int[Array, " token"], length: int) -> Int[Array, " length"]:
     """Tokens cut or padded with -1 to a length."""
     return jnp.pad(tokens, (0, max(length - tokens.shape[0], 0)), constant_values=-1)[:length]
 
@@ -267,15 +267,15 @@ class CritiqueConversation(eqx.Module):
         """The answer goes to the critic, the critique to the solver; the second answer ends the episode."""
         spec = self.task.task_spec
         is_answer, is_critique, is_last = turn == 0, turn == 1, turn == 2
-        answer = _pad(response, spec.max_response_tokens)
+        answer = pad_tokens(response, spec.max_response_tokens)
         reward = self.task.step(state.task_state, answer, fold(key, "task"))[1].reward
         to_critic = pack_tokens(
             spec.max_opening_tokens + spec.max_response_tokens,
-            _without_cue(spec, state.opening),
+            without_cue(spec, state.opening),
             cut_at_eos(spec, answer)[0],
             spec.encode(RESPONSE_CUE),
         )
-        critique = _pad(response, self.max_critique_tokens)
+        critique = pad_tokens(response, self.max_critique_tokens)
         to_solver = pack_tokens(self.max_critique_tokens, cut_at_eos(spec, critique)[0], spec.encode(RESPONSE_CUE))
         messages = {
             SOLVER: jnp.where(is_critique, to_solver, -1).astype("int32"),
@@ -306,9 +306,9 @@ class CritiqueConversation(eqx.Module):
         revision = self.task.demonstrator_revision(
             state.task_state, state.answer, state.critique, fold(key, "revision")
         )
-        return jnp.stack([_pad(tokens, width) for tokens in (answer, critique, revision)])[turn].astype("int32")
+        return jnp.stack([pad_tokens(tokens, width) for tokens in (answer, critique, revision)])[turn].astype("int32")
 
 
-def _without_cue(spec: TaskSpec, message: Int[Array, " message"]) -> Int[Array, " message"]:
+def without_cue(spec: TaskSpec, message: Int[Array, " message"]) -> Int[Array, " message"]:
     """A message without the word that asks for a response."""
     return jnp.where(message == spec.encode_word(RESPONSE_CUE), -1, message)

@@ -11,15 +11,20 @@ from thespis.envs.text.task import TextEnv
 
 _TASK_LIST = (
     *("echo", "maze", "wordle", "questions", "countdown", "calculator", "household", "correction", "review"),
-    *("writing", "choice", "bandit", "recommendation", "derivation", "verification", "revision", "kuhn", "tictactoe"),
+    *("writing", "choice", "bandit", "recommendation", "derivation", "verification", "revision", "hidden-rule", "kuhn"),
+    "tictactoe",
 )
-_TASK_PATHS = {name: f"thespis.envs.text.{name}:{name.capitalize()}" for name in _TASK_LIST}
+_TASK_PATHS = {
+    name: f"thespis.envs.text.{name.replace('-', '_')}:{''.join(map(str.capitalize, name.split('-')))}"
+    for name in _TASK_LIST
+}
 _GAME_NAMES = ["kuhn-duel", "tictactoe-duel"]
 TASK_NAMES = tuple(_TASK_PATHS)
 """Names of the single-agent tasks."""
 _CRITIQUED_NAMES = ["critiqued-derivation"]
+_RETRIED_NAMES = ["retried-hidden-rule"]
 _PRIVILEGED_NAMES = ["wordle-told", "questions-told"]
-ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CRITIQUED_NAMES, *_PRIVILEGED_NAMES)
+ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CRITIQUED_NAMES, *_RETRIED_NAMES, *_PRIVILEGED_NAMES)
 """All names after ``text:``."""
 
 
@@ -27,10 +32,8 @@ def make_text_env(name: str) -> Environment:
     """Make the environment called ``name``, one of :data:`ENV_NAMES`."""
     if name in _GAME_NAMES:
         return _make_game_env(name)
-    if name in _CRITIQUED_NAMES:
-        from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
-
-        return ConversationEnv(CritiqueConversation(_make_task(name.removeprefix("critiqued-"))))
+    if name in _CRITIQUED_NAMES + _RETRIED_NAMES:
+        return _make_conversation_env(name)
     return TextEnv(_make_task(name.removesuffix("-told")), use_privileged=name in _PRIVILEGED_NAMES)
 
 
@@ -38,6 +41,16 @@ def _make_task(name: str) -> Any:
     """The task called ``name`` with its default settings."""
     module, _, task = _TASK_PATHS[name].partition(":")
     return getattr(importlib.import_module(module), task)()
+
+
+def _make_conversation_env(name: str) -> Environment:
+    """The conversation of several seats about a single-agent task."""
+    from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
+    from thespis.envs.text.retry import RetryConversation
+
+    kind, _, task = name.partition("-")
+    rules = {"critiqued": CritiqueConversation, "retried": RetryConversation}[kind]
+    return ConversationEnv(rules(_make_task(task)))
 
 
 def _make_game_env(name: str) -> Environment:
