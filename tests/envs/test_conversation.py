@@ -1,5 +1,7 @@
 """Conversations of several seats: who reads what, rewards by seat, and demonstrations of a solver and its critic."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from played_conversations import play
@@ -92,3 +94,42 @@ def test_the_name_tells_the_settings():
     assert ConversationEnv(CritiqueConversation(Derivation())).spec.name == "text:critiqued-derivation"
     changed = CritiqueConversation(Derivation(base=4), critic_reward="outcome")
     assert ConversationEnv(changed).spec.name == "text:critiqued-derivation(base=4)(critic_reward='outcome')"
+
+
+ANSWERED = CritiqueConversation(TASK, first_answer="demonstrator", critic_reward="outcome", judgment_reward=0.5)
+
+
+def test_the_demonstrator_can_give_the_first_answer():
+    """Seats read what they read where the solver has answered so, and a group has one answer."""
+    env, whole = ConversationEnv(ANSWERED), ConversationEnv(CritiqueConversation(TASK))
+    texts, _, speakers, steps = play(env, [("critic", "step 1 <end>"), ("solver", "1 2 <end>")])
+    problem, _, answer = texts[0]["solver"].partition(" > ")
+    assert speakers == [["critic"], ["solver"], []] and bool(steps[-1].terminated)
+    expected = play(whole, [("solver", answer), ("critic", "step 1 <end>"), ("solver", "1 2 <end>")])[0]
+    assert problem == expected[0]["solver"].removesuffix(" >"), "equal seeds have equal tasks"
+    assert texts == expected[1:]
+    assert play(env, [])[0] == texts[:1] != play(env, [], seed=1)[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_critic_earns_its_judgment_and_the_refinement(seed):
+    """By hand: a judgment is compared with the last value, a refinement with the right one."""
+    env = ConversationEnv(dataclasses.replace(ANSWERED, refinement_reward=2.0))
+    problem, _, answer = play(env, [], seed)[0][0]["solver"].partition(" > ")
+    is_right = int(answer.split()[1]) == solution(problem)[-1]
+    last = f"0 {solution(problem)[-1]} <end>"
+    for critique, judged in (("right", is_right), ("step 1", not is_right), ("step 2", not is_right), ("again", False)):
+        for revision, earned in ((last, 2.0), ("step <end>", 0.0)):
+            rewards = play(env, [("critic", f"{critique} <end>"), ("solver", revision)], seed)[1]
+            assert [r["critic"] for r in rewards] == [0.0, 0.5 * judged, earned]
+
+
+def test_a_first_answer_of_the_demonstrator_keeps_the_contract():
+    check_environment(ConversationEnv(ANSWERED), num_envs=3, num_steps=5)
+    _, _, responses, _ = sample_demonstrations(ConversationEnv(ANSWERED), 50, group_name="solver")
+    assert (np.asarray(responses >= 0).any(axis=2) == [[False], [True]]).all()
+
+
+def test_judgments_are_rewarded_where_they_can_be_read():
+    with pytest.raises(ValueError, match="does not say what a critique's judgment is"):
+        CritiqueConversation(Countdown(max_turns=1), judgment_reward=1.0)

@@ -10,7 +10,7 @@ from thespis.data.feeds import Episodes
 from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.registry import make_text_env
-from thespis.evaluation.critic_report import report_on_critic
+from thespis.evaluation.critic_report import play_critiques, report_on_critic
 from thespis.learners.language.frozen_model import FrozenModel
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.grpo import GRPO
@@ -57,3 +57,38 @@ def test_an_exact_critic_in_the_place_of_a_models():
 def test_other_environments_are_refused():
     with pytest.raises(UserError, match="no conversation of a solver and a critic"):
         report_on_critic(make_text_env("kuhn-duel"))
+
+
+def test_judgments_are_right_as_often_as_the_critic_is_exact():
+    """Of one step: a random verdict is right for every second answer; a revision without errors repairs them all."""
+    settings = {"num_steps": 1, "base": 4, "demonstrator_noise": 0.8, "revision_noise": 0.0}
+    exact, noisy = scripted_report(**settings), scripted_report(**settings, critic_noise=0.6)
+    assert exact.judgment_accuracy[0] == exact.final_accuracy[0] == 1.0
+    assert exact.first_accuracy[0] == pytest.approx(0.25 + 0.75 * 0.2, abs=0.035)
+    assert noisy.judgment_accuracy[0] == pytest.approx(0.4 + 0.6 / 2, abs=0.035)
+    assert "rightly whether they are right" in noisy.sentence
+
+
+class UnreadCritiques(eqx.Module):
+    """Derivations of a task that does not say what a critique means."""
+
+    task: Derivation
+
+    def __getattr__(self, name):
+        if name == "critique_judgment":
+            raise AttributeError(name)
+        return getattr(self.task, name)
+
+
+def test_judgments_that_cannot_be_read_have_no_accuracy():
+    report = report_on_critic(ConversationEnv(CritiqueConversation(UnreadCritiques(Derivation(num_steps=1)))))
+    assert np.isnan(report.judgment_accuracy).all() and "rightly" not in report.sentence and report.lift[0] > 0
+
+
+def test_played_conversations_are_those_of_the_report():
+    env = ConversationEnv(CritiqueConversation(Derivation(), first_answer="demonstrator"))
+    inner, rewards = play_critiques(env, num_episodes=300)
+    report = report_on_critic(env, num_episodes=300)
+    assert inner.answer.shape == (1, 300, 5) and rewards.shape == (1, 300)
+    assert report.first_accuracy[0] == pytest.approx(np.asarray(inner.answer_reward).mean())
+    assert report.final_accuracy[0] == pytest.approx(np.asarray(rewards).mean())

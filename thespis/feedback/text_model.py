@@ -37,6 +37,8 @@ class TextModelFeedback(TextFeedback):
     """Gradient steps of the pretraining of a tiny model; None: as the method's."""
     compute_dtype: ComputeDtype | None = eqx.field(static=True, default=None)
     """Dtype of matrix products, float32 or bfloat16; None: as the method's."""
+    num_pretrain_dialogues: int | None = eqx.field(static=True, default=None)
+    """Demonstrations that a tiny model is pretrained on; None: as the method's."""
 
     def for_method(self, method: Method) -> TextModelFeedback:
         """The feedback with the settings of the method's initial model where it has none of its own."""

@@ -135,7 +135,8 @@ class Derivation(eqx.Module):
     ``num_steps``: steps of a chain, 1 to 9. ``base``: the number of digits, 2 to 10; fewer are easier to learn.
     ``step_reward``: what a step earns that follows from the value before it. ``demonstrator_noise``: the share of the
     demonstrator's steps whose value is a random digit, from which it goes on. ``critic_noise``: the share of its
-    critiques of a derivation that are random verdicts; the others are exact.
+    critiques of a derivation that are random verdicts; the others are exact. ``revision_noise``: as
+    ``demonstrator_noise``, of the steps that are derived after a critique (``None``: the same).
     """
 
     num_steps: int = eqx.field(static=True, default=4)
@@ -143,6 +144,7 @@ class Derivation(eqx.Module):
     step_reward: float = 0.0
     demonstrator_noise: float = 0.2
     critic_noise: float = 0.0
+    revision_noise: float | None = None
 
     def __check_init__(self):
         """Raise ``ValueError`` where a step has no number of one digit."""
@@ -186,10 +188,16 @@ class Derivation(eqx.Module):
         verdict = noisy_verdict(error, count, self.critic_noise, key)
         return pack_tokens(3, write_verdict(spec, verdict, count), spec.encode(END))
 
+    def critique_judgment(self, critique: Int[Array, " critique"]) -> Int[Array, ""]:
+        """What a critique says of a derivation: 1 that it is right, 0 that a step is wrong, -1 if it is no verdict."""
+        verdict = read_verdict(self.task_spec, critique, self.num_steps)
+        return jnp.where(verdict < 0, -1, (verdict == self.num_steps).astype("int32"))
+
     def demonstrator_revision(
         self, state: Chain, answer: Int[Array, " response"], critique: Int[Array, " critique"], key: Key[Array, ""]
     ) -> Int[Array, " response"]:
         """The derivation as a verdict says: what is before the named step is kept, the rest derived anew."""
         spec, values = self.task_spec, read_values(self.task_spec, answer, self.num_steps)
         first = jnp.maximum(read_verdict(spec, critique, self.num_steps), 0)
-        return write_values(spec, derive(state, values, first, self.demonstrator_noise, key))
+        noise = self.demonstrator_noise if self.revision_noise is None else self.revision_noise
+        return write_values(spec, derive(state, values, first, noise, key))

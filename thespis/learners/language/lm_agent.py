@@ -24,7 +24,7 @@ from thespis.core.records import EnvSpec, Number, View
 from thespis.language.adapters import add_adapters, trainable_mask
 from thespis.language.generation import linear_value
 from thespis.language.sampling import TemperatureSampler
-from thespis.learners.language.model_init import PRETRAIN_CONFIG, ComputeDtype, ModelInit
+from thespis.learners.language.model_init import DEFAULT_NUM_DIALOGUES, PRETRAIN_CONFIG, ComputeDtype, ModelInit
 from thespis.learners.optim.optimizers import (
     LearningRate,
     Optimizer,
@@ -134,11 +134,20 @@ class LMModelConfig(eqx.Module):
     """Gradient steps of the pretraining of a tiny model."""
     compute_dtype: ComputeDtype = eqx.field(static=True, default="float32")
     """Dtype of matrix products: float32, or bfloat16, which is faster and less exact. Parameters keep their dtype."""
+    num_pretrain_dialogues: int = eqx.field(static=True, default=DEFAULT_NUM_DIALOGUES)
+    """Demonstrations that a tiny model is pretrained on: with too few of them it learns them by heart."""
 
     @property
     def model_init(self) -> ModelInit:
         """The initializer of the model."""
-        return ModelInit(self.model, self.num_layers, self.hidden_size, self.num_pretrain_steps, self.compute_dtype)
+        return ModelInit(
+            self.model,
+            self.num_layers,
+            self.hidden_size,
+            self.num_pretrain_steps,
+            self.compute_dtype,
+            self.num_pretrain_dialogues,
+        )
 
 
 class LMAgent(LMModelConfig):

@@ -29,6 +29,8 @@ from thespis.runtime.keys import fold, seed_key
 
 BLANK, TINY = "blank", "tiny"
 HEAD_DIM = 32
+DEFAULT_NUM_DIALOGUES = 512
+"""Demonstrations that a tiny model is pretrained on, unless a setting says otherwise."""
 ComputeDtype = Literal["float32", "bfloat16"]
 
 
@@ -39,7 +41,8 @@ class ModelInit:
     ``name_or_path``: blank (random parameters), tiny (pretrained on demonstrations), the directory of a checkpoint, a
     GGUF file, or ``smollm2``.
     ``num_layers`` and ``hidden_size`` are those of blank and tiny models; ``num_pretrain_steps``: gradient steps of the
-    pretraining of a tiny one. ``compute_dtype``: as of a :class:`~thespis.nets.decoder.Decoder`, after pretraining.
+    pretraining of a tiny one; ``num_pretrain_dialogues``: its demonstrations. ``compute_dtype``: as of a
+    :class:`~thespis.nets.decoder.Decoder`, after pretraining.
     """
 
     name_or_path: str
@@ -47,6 +50,7 @@ class ModelInit:
     hidden_size: int
     num_pretrain_steps: int
     compute_dtype: ComputeDtype = "float32"
+    num_pretrain_dialogues: int = DEFAULT_NUM_DIALOGUES
 
     @property
     def from_scratch(self) -> bool:
@@ -61,7 +65,9 @@ class ModelInit:
     @property
     def pretrain_config(self) -> PretrainConfig:
         """Pretraining settings of a tiny model."""
-        return dataclasses.replace(PRETRAIN_CONFIG, num_steps=self.num_pretrain_steps)
+        return dataclasses.replace(
+            PRETRAIN_CONFIG, num_dialogues=self.num_pretrain_dialogues, num_steps=self.num_pretrain_steps
+        )
 
     def decoder_config(self, spec: EnvSpec) -> DecoderConfig:
         """The model's configuration. Raises ``UserError`` for a checkpoint that does not fit the environment."""
@@ -126,7 +132,7 @@ class ModelInit:
 class PretrainConfig:
     """Pretraining settings of a tiny model; ``version`` counts other changes of environments and demonstrators."""
 
-    num_dialogues: int = 512
+    num_dialogues: int = DEFAULT_NUM_DIALOGUES
     num_steps: int = 150
     batch_size: int = 32
     learning_rate: float = 1e-3

@@ -110,6 +110,7 @@ class RM(TrainableLMAgent):
             self.hidden_size,
             self.num_pretrain_steps,
             self.compute_dtype,
+            self.num_pretrain_dialogues,
             self.trainable,
             self.num_members,
         )
