@@ -128,7 +128,7 @@ BENCH = Bench(
     "rates of 1e-3, 2e-3 and 3e-3: 0.430, 0.424 and 0.248 without resets, 0.833, 0.797 and 0.537 with them. With an "
     "entropy bonus of 0.01 and 2e-3 or 3e-3: 0.310 and 0.186 without, 0.667 and 0.765 with. Sizes were chosen on the "
     "same seeds, for headroom and for a difference between the two: with eight crossings a model that was pretrained "
-    "for 300 steps never found a way in 300 updates without resets, and 0.12 with them; six crossings and 60% of random "
-    "streets gave 0.62 and 0.72 after 200 updates with 3e-3 (and nothing with 1e-2), 70% 0.19 and 0.46.",
+    "for 300 steps never found a way in 300 updates without resets, and 0.12 with them; six crossings and 60% of "
+    "random streets gave 0.62 and 0.72 after 200 updates with 3e-3 (and nothing with 1e-2), 70% 0.19 and 0.46.",
     looks=plan_looks((10, 20)),
 )
