@@ -21,6 +21,7 @@ from thespis.evidence.benches.sparse_directions import (
     unfound_share,
 )
 from thespis.evidence.comparisons import Comparison, NotApplicable
+from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm, Fidelity, Paper
 from thespis.learners.language.preference_losses import SigmoidLoss
 from thespis.methods.language.dpo import DPO
@@ -65,6 +66,7 @@ PAPER = Paper(
             Arm("fine-tuning on preferred responses", _SFT, LOGGED, steps=NUM_UPDATES),
         ),
         headline=Comparison("DR-PO", "PPO", RETURN),
+        looks=plan_looks((10,)),
         mechanisms=(
             Comparison("DR-PO", "resets in all episodes", RETURN),
             Comparison("DR-PO", "resets to any responses", RETURN),
@@ -78,21 +80,21 @@ PAPER = Paper(
         ),
     ),
     remarks="A decoder of one layer names the streets on the way to one of eight places, in place of summaries by a "
-    "model of 2.8B: the smallest task in which a policy seldom finds from the prompt what a dataset knows. A response "
-    "is random enough that the model before training is right once in 160 times, and the reward is 1 for the whole way "
-    "and 0 for anything else. Of the 512 responses of the dataset half are right, and these are the preferred ones; "
-    "PPO sees none of it, as the reward is the true one. All arms are measured from the prompts, exactly. PPO and DR-PO "
-    "were tuned on the same five settings on seeds 1,100 and 1,101 (the bench has the figures), DPO on seven pairs of "
-    "beta and learning rate: 0.125 (0.03, 1e-3), 0.111 (0.01, 1e-3), 0.055 (0.03, 3e-3), 0.030 (0.1, 3e-4), 0.026 "
-    "(0.1, 1e-3), 0.008 (1, 3e-4 and 1e-3). What was known before the declaration and speaks against DR-PO: "
-    "fine-tuning on the preferred responses alone comes to 0.942, where DR-PO comes to 0.833. The paper's initial model "
-    "has been fine-tuned so, and with such a one there would be nothing left to learn here. With a reward model that "
-    "was trained on the pairs of the same dataset for 300 steps, in place of the true reward, DR-PO and PPO both came to "
-    "0.000 (learning rate 2e-3, the same two seeds): they find responses that the model overrates, and beginning at "
-    "states of the dataset did not keep DR-PO from it. Stronger penalties were not tried. With all episodes reset, as in "
-    "the authors' code, no episode is about the first token, as at least one is given. Read were the abstract, the "
-    "introduction and the authors' code for summaries, with the part of their library that draws where a response is "
-    "left; the paper's tables, its ablation of the share of resets and its proofs were not at hand.",
+    "model of 2.8B: the smallest task in which a policy seldom finds from the prompt what a dataset knows. The model "
+    "before training is right once in 160 times, and the reward is 1 for the whole way and 0 for anything else. Of the "
+    "512 responses of the dataset half are right, and these are the preferred ones; PPO sees none of them, as the "
+    "reward is the true one. All arms are measured from the prompts, exactly. PPO and DR-PO were tuned on the same five "
+    "settings on seeds 1,100 and 1,101 (the bench has the figures), DPO on seven pairs of beta and learning rate: 0.125 "
+    "(0.03, 1e-3), 0.111 (0.01, 1e-3), 0.055 (0.03, 3e-3), 0.030 (0.1, 3e-4), 0.026 (0.1, 1e-3), 0.008 (1, 3e-4 and "
+    "1e-3). What was known before the declaration and speaks against DR-PO: fine-tuning on the preferred responses "
+    "alone came to 0.942, where DR-PO came to 0.833. The paper's initial model has been fine-tuned so; with such a "
+    "model there would be nothing left to learn here. With a reward model that was trained on the pairs of the same "
+    "dataset for 300 steps, in place of the true reward, DR-PO and PPO both came to 0.000 (learning rate 2e-3, the same "
+    "two seeds) with hardly any entropy; why was not looked into, and stronger penalties were not tried. With all "
+    "episodes reset, as by default in the authors' code, no episode is about the first token, as at least one is given. "
+    "Read were the abstract, a part of the introduction, and the authors' code for summaries, with the part of their "
+    "library that draws where a response is left; the paper's tables, its ablation of the share of resets and its "
+    "proofs were not at hand.",
     fidelity=(
         Fidelity(
             "share of resets",
