@@ -36,15 +36,16 @@ def run():
 
 
 def test_expected_returns_are_the_mean_rewards_of_sampled_play(run):
-    num_samples, task = 400, bench.TASK
+    num_samples, task, prompts = 400, bench.TASK, jnp.asarray(bench.TASK.prompt_tokens)
+    space: Any = bench.PROMPTS.spec.observation_space
     probabilities = np.exp(np.asarray(bench.way_log_probs(run, run.states)))
     assert probabilities.shape == (2, task.num_places)
 
     @jax.jit
     def play(state, key):
         places = jnp.repeat(jnp.arange(task.num_places), num_samples)
-        text = jnp.full((len(places), bench.PROMPTS.spec.observation_space.max_length), -1)
-        text = text.at[:, :3].set(jnp.asarray(task.prompt_tokens)[places])
+        text = jnp.full((len(places), space.max_length), -1)
+        text = text.at[:, : prompts.shape[1]].set(prompts[places])
         policy = run.method.policy(state, Mode.SAMPLE)
         responses = generate_responses(policy.model, policy.sampler, policy.dialogue_spec, text, key)
         rewards = jax.vmap(lambda place, x: task.step(place, x, key)[1].reward)(places, responses)
