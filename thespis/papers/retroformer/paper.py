@@ -83,7 +83,21 @@ PAPER = Paper(
     ),
     remarks="A hidden rule picks one of three digits; the frozen actor names one, and after a wrong answer the "
     "reflector reads whether the right one is larger or smaller, and hints at a rule. All arms have the same actor, "
-    "and 6,400 episodes where they learn.",
+    "which nearly always does as it is told, and 6,400 episodes where they learn. What was found: the frozen "
+    "reflector, which was pretrained on hints of who knows the rule and on three tenths of random ones, is right in "
+    "63% of the second tries, the trained one in 86%, and the best hints that can be known, by Bayes' rule, in 85%: "
+    "it has learned all that there is to learn. Random hints and a blind retry come to 42% and 44%. What speaks "
+    "against it: nothing here is particular to policy gradient. Maximum likelihood of the own reflections that worked "
+    "is as good (85%; undecided), also on tuning seeds with a third of the learning rate (0.857), where PPO has "
+    "0.781. On tuning seeds policy gradient whose baseline is the mean of eight episodes with the same task, which "
+    "failed in other ways, was as good too (0.860): with one digit and one word of reflection the noise of such a "
+    "baseline does no harm. PPO is not safe with this learning rate: of 22 trainings on tuning seeds two ended at "
+    "0.44 and 0.64, none of the ten here. The lead over the frozen reflector, of 20 standard deviations of seeds, is "
+    "as large as the share of random hints in its pretraining makes it: with half of them random it had 0.545. The "
+    "frozen reflector is the same model for all seeds, so its spread is that of the thousand episodes alone. With "
+    "rewards of 0 and 1 the gain of the second try is its reward, so that this trial says nothing of the difference "
+    "that the paper subtracts. The reward model of the authors is left out, as the gain itself is known at once. Of "
+    "the paper the abstract, the introduction and the authors' code could be read, not the tables.",
     fidelity=(
         Fidelity(
             "actor", "frozen (GPT)", "frozen: a decoder of two layers and 64 units that has learned to obey hints"
