@@ -56,8 +56,7 @@ PAPER = Paper(
         "thespis.learners.language.frozen_model:FrozenModel",
         "thespis.methods.language.ppo_lm:LanguagePPO",
     ),
-    command="thespis train ppo-lm --env text:retried-hidden-rule --steps 38400 --model tiny --set num_layers=1 "
-    "hidden_size=32",
+    command="thespis train ppo-lm --env text:hidden-rule --steps 20000 --model tiny --set num_layers=1 hidden_size=32",
     miniature=BENCH.trial(
         arms=(
             Arm(_RETROFORMER, with_reflector(TRAINED)),
