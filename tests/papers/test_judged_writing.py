@@ -51,7 +51,7 @@ def true_reward(text, state=STATE):
 
 
 def test_the_judged_task_keeps_the_laws_of_environments():
-    check_environment(TEACHER, num_actions=2)
+    check_environment(TEACHER)
 
 
 def test_a_critic_prefers_by_bradley_and_terry_and_its_scores_are_right_on_average():
@@ -119,9 +119,9 @@ def test_an_update_is_a_step_of_dpo_on_pairs_that_are_drawn():
         better, worse = (i, i + 1) if rewards[0, i] > rewards[0, i + 1] else (i + 1, i)
         losses.append(np.log1p(np.exp(-0.5 * (ratio[better] - ratio[worse]))))
     update = jax.jit(lambda key: METHOD.update(state, batch, key)[1].metrics["policy_loss"])
-    seen = np.array([float(update(key)) for key in indexed_keys(seed_key(4), 24)])
-    nearest = np.abs(seen[:, None] - np.array(losses)).argmin(axis=1)
-    np.testing.assert_allclose(seen, np.array(losses)[nearest], rtol=1e-3)
+    policy_losses = np.array([float(update(key)) for key in indexed_keys(seed_key(4), 24)])
+    nearest = np.abs(policy_losses[:, None] - np.array(losses)).argmin(axis=1)
+    np.testing.assert_allclose(policy_losses, np.array(losses)[nearest], rtol=1e-3)
     assert set(nearest) == {0, 1, 2}
     assert METHOD.policy(state, Mode.EXPLORE).model is state.reference
 
