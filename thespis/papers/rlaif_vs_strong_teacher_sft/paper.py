@@ -7,7 +7,6 @@ from thespis.core.records import Citation
 from thespis.evidence.benches.teachers_and_critics import (
     BASELINE,
     BENCH,
-    ONLINE,
     REWARD,
     STRONG_TEACHER_ENV,
     WEAK_TEACHER_ENV,
@@ -20,7 +19,6 @@ from thespis.papers.rlaif_vs_strong_teacher_sft.measures import reward_gain, tru
 
 _IMITATION, _WEAK_IMITATION = "imitation of the strong teacher", "imitation of the weak teacher"
 _FEEDBACK, _STRONG_FEEDBACK = "feedback after the weak teacher", "feedback after the strong teacher"
-_ONLINE = "online feedback after the weak teacher"
 _GAIN, _GREEDY = reward_gain(), true_reward(Mode.EXPLOIT)
 
 PAPER = Paper(
@@ -40,7 +38,6 @@ PAPER = Paper(
     parts=(
         "thespis.papers.rlaif_vs_strong_teacher_sft.envs:JudgedWriting",
         "thespis.papers.rlaif_vs_strong_teacher_sft.method:TaughtDPO",
-        "thespis.papers.rlaif_vs_strong_teacher_sft.method:TaughtOnlineDPO",
         "thespis.papers.embodied_planner_r1.method:ExpertFineTuning",
     ),
     command="thespis train thespis.papers.rlaif_vs_strong_teacher_sft.method:TaughtDPO --env "
@@ -53,7 +50,6 @@ PAPER = Paper(
             Arm(_WEAK_IMITATION, texts_only(WEAK_TEACHER_ENV), steps=2),
             Arm(_FEEDBACK, BASELINE),
             Arm(_STRONG_FEEDBACK, texts_and_comparisons(STRONG_TEACHER_ENV)),
-            Arm(_ONLINE, ONLINE),
         ),
         headline=Comparison(_IMITATION, _FEEDBACK, REWARD),
         mechanisms=(
@@ -64,7 +60,6 @@ PAPER = Paper(
             Comparison(_STRONG_FEEDBACK, _IMITATION, REWARD),
             Comparison(_STRONG_FEEDBACK, _FEEDBACK, REWARD),
             Comparison(_IMITATION, _FEEDBACK, _GREEDY),
-            Comparison(_ONLINE, _IMITATION, REWARD),
             NotApplicable(
                 "win rates against another model's answers, judged by GPT-4 and by Claude",
                 "language models of 6B to 13B and more, and judges that can be prompted",
@@ -83,7 +78,7 @@ PAPER = Paper(
     "for imitation. All arms have 4,000 prompts and make 1,000 gradient steps; texts and comparisons are others for "
     "every seed. What was known from tuning seeds: imitation of the strong teacher 0.87, of the weak one about 0.62, "
     "feedback after the weak teacher 0.75 from 0.64, and with twice as many updates 0.79, still growing. So the lead "
-    "of imitation is one at equal prompts and steps. The online arm has the settings of the others and was not tuned.",
+    "of imitation is one at equal prompts and steps.",
     fidelity=(
         Fidelity(
             "equal prompts",
