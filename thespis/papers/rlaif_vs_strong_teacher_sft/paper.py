@@ -66,11 +66,11 @@ PAPER = Paper(
             ),
         ),
     ),
-    remarks="The paper's text could not be read, but for its abstract and the caption of a figure: what is compared "
-    "with it is the authors' code, with the figures that their plots are drawn from. A decoder of one layer writes up "
-    "to two sentences about a topic for a reader, and the true reward of a text is known. Strong and weak judges are "
-    "one construction with two numbers: a judge's score is the true reward with Gumbel noise of a scale of 1/8 or 1/3. "
-    "As critic the judge compares two scores, which is the model of Bradley and Terry. As teacher the judge gives the "
+    remarks="The paper's text could not be read, but for its abstract and the caption of a figure: what is compared with it "
+    "is the authors' code, with the figures that their plots are drawn from. A decoder of one layer writes up to two "
+    "sentences about a topic for a reader, and the true reward of a text is known. Strong and weak judges are one "
+    "construction with two numbers: a judge's score is the true reward with Gumbel noise of a scale of 1/8 or 1/3. As "
+    "critic the judge compares two scores, which is the model of Bradley and Terry. As teacher the judge gives the "
     "best of 64 drafts by the same scores. With ever more drafts, these texts are samples of the language model whose "
     "log-ratio to the drafts is the critic's own reward, so that no third number says how strong a teacher is against "
     "a critic of the same name. With endless data DPO with a beta of 1 would turn the imitator of the weak judge into "
@@ -78,7 +78,16 @@ PAPER = Paper(
     "for imitation. All arms have 4,000 prompts and make 1,000 gradient steps; texts and comparisons are others for "
     "every seed. What was known from tuning seeds: imitation of the strong teacher 0.87, of the weak one about 0.62, "
     "feedback after the weak teacher 0.75 from 0.64, and with twice as many updates 0.79, still growing. So the lead "
-    "of imitation is one at equal prompts and steps.",
+    "of imitation is one at equal prompts and steps. Found: imitation of the strong teacher has 0.847 and feedback "
+    "after the weak teacher 0.709 (shown); greedy texts have 0.995 and 0.870 (shown). Feedback gains 0.105 after 400 "
+    "texts of the weak teacher and 0.105 after as many of the strong one (undecided): that a weak first teacher is "
+    "what makes feedback look useful is not seen here. It leaves imitation of 4,000 texts of the weak teacher, 0.675, "
+    "behind (shown): feedback of a strong critic does help a weakly taught model. After the strong teacher it ends "
+    "0.002 above imitation of all its texts on the same ten seeds (undecided), where the paper has 77.9 for Mistral "
+    "7B against 75.3, and less for two other models. What speaks against the size: fine-tuning and comparisons have "
+    "equal numbers of steps, but comparisons had not converged, as said. How the lead depends on the strength of the "
+    "judges (64 drafts; 8 and 3) was not measured: with few drafts a teacher is weaker than the critic of the same "
+    "name, and with two a text says no more than one comparison.",
     fidelity=(
         Fidelity(
             "equal prompts",
