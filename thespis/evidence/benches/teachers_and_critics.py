@@ -97,17 +97,18 @@ BENCH = Bench(
     negative=Comparison("comparisons", "comparisons again", REWARD),
     headroom=Headroom("comparisons", "best texts", REWARD, base_reward()),
     symptoms=(Symptom("comparisons", reward_gain(), 0.03),),
-    tuning="By the true reward of sampled texts on seeds 1,100 and 1,101. The base model, after 300 batches of random texts, "
-    "has 0.51 (with other texts than in the controls). Comparisons of a strong judge after 400 texts of the weak one "
-    "(0.64), with learning rate, beta and updates: 0.69 (1e-4, 1, 400 and 600), 0.72 (3e-4, 1, 400), 0.75 (3e-4, 1, "
-    "800), 0.79 (3e-4, 1, 1,600), 0.70, 0.72 and 0.75 (3e-4, 2, the same). With 1,800 to 7,200 comparisons and other "
-    "models the best were a beta of 1 too; with 0.1 to 0.3 the reward rises at first and then falls below that before "
-    "(0.42 for 3e-4, 0.3, 300 updates and 1,800 comparisons; 0.49 for 600 updates and 7,200), and 3 changes little. A "
-    "learning rate of 1e-3, with beta 0.1 and 0.5 and 900 comparisons, only fell. Texts of the strong judge for all "
-    "prompts, with learning rate and steps: 0.79 (1e-3, 400), 0.80 (3e-3, 400) and 0.87 (1e-3, 1,000); of the weak "
-    "one 0.62 (1e-3, 400). All arms make 1,000 gradient steps; longer training helps comparisons, as the figures say, "
-    "and was not tried with texts. The strengths of the judges were the first that were tried. With 2,000 prompts and "
-    "a base model that has seen 1,000 batches (0.59), comparisons came to no more than 0.68, less than 30% of the "
-    "way. The copy of the negative control draws minibatches of 33 pairs.",
+    tuning="By the true reward of sampled texts on seeds 1,100 and 1,101. The base model, after 300 batches of "
+    "random texts, has 0.51 (with other texts than in the controls). Comparisons of a strong judge after 400 "
+    "texts of the weak one (0.64), with learning rate, beta and updates: 0.69 (1e-4, 1, 400 and 600), 0.72 "
+    "(3e-4, 1, 400), 0.75 (3e-4, 1, 800), 0.79 (3e-4, 1, 1,600), 0.70, 0.72 and 0.75 (3e-4, 2, the same). "
+    "With 1,800 to 7,200 comparisons and other models the best were a beta of 1 too; with 0.1 to 0.3 the "
+    "reward rises at first and then falls below that before (0.42 for 3e-4, 0.3, 300 updates and 1,800 "
+    "comparisons; 0.49 for 600 updates and 7,200), and 3 changes little. A learning rate of 1e-3, with beta "
+    "0.1 and 0.5 and 900 comparisons, only fell. Texts of the strong judge for all prompts, with learning "
+    "rate and steps: 0.79 (1e-3, 400), 0.80 (3e-3, 400) and 0.87 (1e-3, 1,000); of the weak one 0.62 (1e-3, "
+    "400). All arms make 1,000 gradient steps; longer training helps comparisons, as the figures say, and was "
+    "not tried with texts. The strengths of the judges were the first that were tried. With 2,000 prompts and "
+    "a base model that has seen 1,000 batches (0.59), comparisons came to no more than 0.68, less than 30% of "
+    "the way. The copy of the negative control draws minibatches of 33 pairs.",
     looks=plan_looks((10, 20)),
 )
