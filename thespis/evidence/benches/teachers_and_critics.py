@@ -20,7 +20,7 @@ from thespis.evidence.paper import Arm
 from thespis.learners.language.preference_losses import SigmoidLoss
 from thespis.papers.rlaif_vs_strong_teacher_sft.envs import JudgedWriting
 from thespis.papers.rlaif_vs_strong_teacher_sft.measures import base_reward, reward_gain, true_reward
-from thespis.papers.rlaif_vs_strong_teacher_sft.method import TaughtDPO, TaughtOnlineDPO
+from thespis.papers.rlaif_vs_strong_teacher_sft.method import TaughtDPO
 
 STRONG, WEAK = 8.0, 3.0
 """Rationality of the strong and of the weak judge."""
@@ -44,8 +44,6 @@ NUM_UPDATES = 1_000
 """Gradient steps of all arms, of fine-tuning and on comparisons together."""
 _NUM_UPDATES_BEFORE = NUM_UPDATES // 5
 _NUM_UPDATES_LATER = NUM_UPDATES - _NUM_UPDATES_BEFORE
-_NUM_ONLINE_ROWS = 72
-_UPDATES_PER_ROUND = _NUM_UPDATES_LATER * _NUM_ONLINE_ROWS // (2 * NUM_PAIRS)
 _MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 1, "hidden_size": 64, "num_pretrain_steps": 300}
 _FEW_TEXTS: dict[str, Any] = {"num_demonstrations": NUM_TEXTS_BEFORE, "num_sft_updates": _NUM_UPDATES_BEFORE}
 _FEEDBACK: dict[str, Any] = _MODEL | {"learning_rate": 3e-4, "loss_type": SigmoidLoss(1.0)}
@@ -71,13 +69,6 @@ def texts_and_comparisons(teacher_env: str) -> TaughtDPO:
 
 REWARD = true_reward()
 BASELINE = texts_and_comparisons(WEAK_TEACHER_ENV)
-ONLINE = TaughtOnlineDPO(
-    **_FEEDBACK,
-    **_FEW_TEXTS,
-    expert_env=WEAK_TEACHER_ENV,
-    feed=Episodes(max_steps=1, group_size=2, num_envs=_NUM_ONLINE_ROWS, num_updates=_UPDATES_PER_ROUND),
-)
-"""The same number of comparisons and of updates, but the model of today writes what is compared."""
 _COPY = dataclasses.replace(BASELINE, minibatch_size=33)
 
 BENCH = Bench(

@@ -46,7 +46,7 @@ class ExpertFineTuning(TrainableLMAgent):
         )
         return pretrain(model, *self.expert_dialogues(key), fold(key, "fine-tuning"), config)[0]
 
-    def expert_dialogues(self, key: Key[Array, ""]) -> tuple[Array, ...]:
+    def expert_dialogues(self, key: Key[Array, ""]) -> tuple[Array, Array, Array]:
         """Transcripts, start positions of responses and responses of the expert."""
         return sample_demonstrations(make_compiled(self.expert_env), self.num_demonstrations)[:3]
 

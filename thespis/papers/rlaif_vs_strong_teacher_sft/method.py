@@ -18,7 +18,7 @@ from jaxtyping import Array, Key
 from thespis.core.records import Batch, Report
 from thespis.envs.registry import make_compiled
 from thespis.learners.language.lm_offline import LMOfflineState
-from thespis.methods.language.online_dpo import OnlineDPO, ReferenceSampledDPO
+from thespis.methods.language.online_dpo import ReferenceSampledDPO
 from thespis.papers.embodied_planner_r1.method import ExpertFineTuning
 from thespis.runtime.keys import fold
 from thespis.training.demonstrations import sample_demonstrations
@@ -27,14 +27,10 @@ from thespis.training.demonstrations import sample_demonstrations
 class TeacherFineTuning(ExpertFineTuning):
     """Base of methods whose initial model is fine-tuned on a teacher's dialogues, which are others for every seed."""
 
-    def expert_dialogues(self, key: Key[Array, ""]) -> tuple[Array, ...]:
+    def expert_dialogues(self, key: Key[Array, ""]) -> tuple[Array, Array, Array]:
         """Transcripts, start positions of responses and responses of the teacher."""
         seed = jax.random.randint(fold(key, "teacher"), (), 0, 2**31 - 1)
         return sample_demonstrations(make_compiled(self.expert_env), self.num_demonstrations, seed)[:3]
-
-
-class TaughtOnlineDPO(TeacherFineTuning, OnlineDPO):
-    """Online DPO that begins with supervised fine-tuning on a teacher's texts."""
 
 
 class TaughtDPO(TeacherFineTuning, ReferenceSampledDPO):
