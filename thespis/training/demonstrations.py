@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
@@ -77,7 +77,7 @@ def demonstration_returns(env: Any, num_dialogues: int, seed: int = 0) -> tuple[
 
 @eqx.filter_jit
 def sample_demonstrations(
-    env: Any, num_dialogues: int, seed: int = 0, group_name: str | None = None
+    env: Any, num_dialogues: int, seed: int | Int[Array, ""] = 0, group_name: str | None = None
 ) -> tuple[Array, Array, Array, Array]:
     """Sample dialogues of an environment's demonstrator.
 
@@ -98,7 +98,7 @@ def sample_demonstrations(
 def rollout_dialogues(
     env: Any,
     num_dialogues: int,
-    seed: int,
+    seed: int | Int[Array, ""],
     policy: Callable[..., PyTree],
     num_copies: int = 1,
     last_turn: Any = None,

@@ -41,11 +41,14 @@ class ExpertFineTuning(TrainableLMAgent):
     def init_from(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
         """The model that ``model`` names, fine-tuned on the expert's dialogues."""
         model = super().init_from(spec, key)
-        dialogues = sample_demonstrations(make_compiled(self.expert_env), self.num_demonstrations)
         config = PretrainConfig(
             num_steps=self.num_sft_updates, batch_size=self.sft_batch_size, learning_rate=self.sft_learning_rate
         )
-        return pretrain(model, *dialogues[:3], fold(key, "fine-tuning"), config)[0]
+        return pretrain(model, *self.expert_dialogues(key), fold(key, "fine-tuning"), config)[0]
+
+    def expert_dialogues(self, key: Key[Array, ""]) -> tuple[Array, Array, Array]:
+        """Transcripts, start positions of responses and responses of the expert."""
+        return sample_demonstrations(make_compiled(self.expert_env), self.num_demonstrations)[:3]
 
 
 class FineTunedGRPO(ExpertFineTuning, GRPO):
