@@ -1,17 +1,26 @@
 """Conversations with written responses: what each seat reads and earns."""
 
+import functools
+
 import jax
 import numpy as np
 
 from thespis.language.tokenizer import word_tokenizer
 
 
+@functools.cache
+def programs(env):
+    """Reset and step, compiled once for equal environments."""
+    return jax.jit(env.reset), jax.jit(env.step)
+
+
 def play(env, responses, seed=0):
     """Transcripts, rewards and who is alive after each turn of an episode with these responses."""
     spaces = env.spec.action_space.spaces
     key, tokenizer = jax.random.key(seed), word_tokenizer(spaces[0][1].vocabulary.words)
-    state, step = jax.jit(env.reset)(None, key)
-    steps, take = [step], jax.jit(env.step)
+    reset, take = programs(env)
+    state, step = reset(None, key)
+    steps = [step]
     for seat, words in responses:
         action = {name: np.full((1, space.max_length), -1, "int32") for name, space in spaces}
         tokens = tokenizer.encode(words)

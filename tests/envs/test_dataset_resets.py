@@ -55,7 +55,13 @@ def chosen_dialogues(env: Any, num_dialogues: int) -> list[tuple[tuple[int, ...]
     ]
 
 
-@pytest.mark.parametrize("env", [DATA, TextEnv(Countdown(num_numbers=2, max_turns=1))], ids=["directions", "countdown"])
+@pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param(DATA, id="directions"),
+        pytest.param(TextEnv(Countdown(num_numbers=2, max_turns=1)), id="countdown", marks=pytest.mark.slow),
+    ],
+)
 def test_preferred_responses_are_the_chosen_ones_of_the_demonstrations(env):
     size = 40 if env is DATA else 600
     preferred = dataset_responses(env, size)
@@ -126,7 +132,7 @@ def test_the_rest_earns_what_the_whole_response_earns():
         row[: len(rest) + 1] = (*rest, end)
     padded[-1] = streets[0]
     step = jax.jit(jax.vmap(jax.vmap(lambda s, a: ENV.step(s, a, seed_key(0)), (None, 0)), (0, None)))
-    following, outcome = step(state, padded)
+    state, following, outcome = jax.tree.map(np.asarray, (state, *step(state, padded)))
     assert np.asarray(outcome.terminated).all()
     num_right = 0
     for i, prefix in enumerate(state.prefix):
