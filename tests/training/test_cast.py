@@ -88,3 +88,12 @@ def test_tiny_models_of_seats_are_pretrained_on_their_own_responses(tmp_path, mo
     assert len(list((tmp_path / "cache" / "thespis" / "tiny").iterdir())) == 2
     solver, critic = (run.states.by_group[seat] for seat in ("solver", "critic"))
     assert not np.array_equal(arrays(solver.model)[0], arrays(critic.model.model)[0])
+
+
+@pytest.mark.slow
+def test_a_method_in_all_seats_has_a_tiny_model_for_each(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = train(GRPO(**BLANK | {"model": "tiny", "num_pretrain_steps": 60}, feed=FEED), tmp_path / "run", 1)
+    assert len(list((tmp_path / "cache" / "thespis" / "tiny").iterdir())) == 2
+    solver, critic = (run.states.by_group[seat] for seat in ("solver", "critic"))
+    assert not np.array_equal(arrays(solver.model)[0], arrays(critic.model)[0])

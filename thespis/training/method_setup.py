@@ -116,24 +116,24 @@ def _require_env(model_init: ModelInit) -> None:
 
 
 def _pretrain_if_new(model_init: ModelInit, env: Any, environment: Any, group_name: str | None = None) -> None:
-    """Pretrain a tiny model that is not in the cache. Raises ``UserError`` for an environment without demonstrations.
+    """Pretrain tiny models that are not in the cache. Raises ``UserError`` for an environment without demonstrations.
 
     ``environment`` is an instance of ``env``, perhaps closed; ``group_name``: whose responses it learns from, by
-    default those of the first group.
+    default a model for each group, as each then learns for itself.
     """
     if not model_init.needs_pretraining:
         return
     from thespis.learners.multi_agent.independent_learners import agent_spec
     from thespis.training.demonstrations import collect_demonstrations, pretrain_tiny_model
 
-    spec = environment.spec
-    if spec.groups:
-        group = next((group for group in spec.groups if group.name == group_name), spec.groups[0])
-        spec = agent_spec(spec, group)
-    if isinstance(spec.action_space, Text) and not model_init.directory(spec).exists():
-        num_dialogues = model_init.pretrain_config.num_dialogues
-        demonstrations = collect_demonstrations(env, environment, num_dialogues, group_name)
-        pretrain_tiny_model(model_init, spec, demonstrations)
+    for group in environment.spec.groups or (None,):
+        if group_name is not None and group is not None and group.name != group_name:
+            continue
+        spec = environment.spec if group is None else agent_spec(environment.spec, group)
+        if isinstance(spec.action_space, Text) and not model_init.directory(spec).exists():
+            num_dialogues = model_init.pretrain_config.num_dialogues
+            demonstrations = collect_demonstrations(env, environment, num_dialogues, group and group.name)
+            pretrain_tiny_model(model_init, spec, demonstrations)
 
 
 def _with_time_limit(method: Method, env: Any) -> Method:
