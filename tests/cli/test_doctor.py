@@ -211,11 +211,13 @@ def test_a_method_that_treats_truncation_as_termination_is_caught(monkeypatch):
         return original(reward, value, next_value, ended, ended, discount, gae_lambda)
 
     monkeypatch.setattr(actor_critic, "gae", terminate_at_any_end)
+    jax.clear_caches()  # another test may have traced the update of an equal method
     method = dataclasses.replace(installation_checks.probe_cases()[0].method, discount=0.9)
     with pytest.raises(installation_checks.CheckFailure, match="worth 10; detects: a time limit"):
         installation_checks.describe_probe_result(
             method, "constant", train_and_evaluate(method, PROBES["constant"], 20_000)
         )
+    jax.clear_caches()  # no other test gets the trace of this one
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -60,10 +60,10 @@ from thespis.training.data_sources import demonstration_dataset
 from thespis.training.logged_loop import LoggedLoop
 
 _NUM_TURNS, _NUM_BLOCKS, _NUM_EVAL_BLOCKS = 1, 300, 20
-_SEEDS, _MIN_ACCURACY, _MIN_ACCURACY_OFFLINE = tuple(range(8)), 0.6, 0.75
+_SEEDS, _MIN_ACCURACY, _MIN_ACCURACY_OFFLINE = list(range(8)), 0.6, 0.75
 """Accuracy is the mean over seeds, which train together: with most methods some seed in eight settles on a wrong word,
 and which seed it is differs with the processor. Offline methods must beat the demonstrator, who is right in 62%."""
-_NUM_BLOCKS_OF_A_CRITIC, _SEEDS_OF_A_CRITIC, _MIN_ACCURACY_OF_A_CRITIC = 500, tuple(range(4)), 0.45
+_NUM_BLOCKS_OF_A_CRITIC, _SEEDS_OF_A_CRITIC, _MIN_ACCURACY_OF_A_CRITIC = 500, list(range(4)), 0.45
 """Where a critic must first learn which responses are right: more seeds settle on a wrong word, and all take longer."""
 _NUM_DEMONSTRATIONS, _NUM_UPDATES, _NUM_EPISODES = 256, 150, 64 * len(_SEEDS)
 _MIN_PRAISE = 0.2
@@ -108,7 +108,8 @@ def language_checks() -> list[tuple[str, Callable[[], str]]]:
         DirectAdvantagePolicyOptimization(**slow_offline_settings, critic=SuccessCritic(1.0, 50, 3e-3)),
     ]
     checks += [(f"{method.name} on echo", lambda method=method: _check_offline(method)) for method in offline_methods]
-    sweet = SWEET(**offline_settings | {"learning_rate": 2e-3}, critic=ImplicitReward(0.1, 50, 1e-3))
+    sweet_settings: dict[str, Any] = offline_settings | {"learning_rate": 2e-3}
+    sweet = SWEET(**sweet_settings, critic=ImplicitReward(0.1, 50, 1e-3))
     checks.append((f"{sweet.name} on echo", lambda: _check_offline(sweet, 2 * _NUM_UPDATES)))
     checks.append((f"{RM.name} on echo", _check_reward_model))
     checks.append((f"{AgentPRM.name} on echo", _check_agent_prm))
@@ -129,7 +130,7 @@ def _train_offline(
     environment: TextEnv,
     demonstrations: Transition,
     num_updates: int = _NUM_UPDATES,
-    seeds: Sequence[int] = _SEEDS,
+    seeds: list[int] = _SEEDS,
 ) -> Any:
     components = Components(method, EnvironmentReward(), FixedCurriculum())
     loop = LoggedLoop(components, environment.spec, demonstrations, seeds)
@@ -165,7 +166,7 @@ def _check_online(
     feedback: Any = _ENV_REWARD,
     num_blocks: int = _NUM_BLOCKS,
     min_accuracy: float = _MIN_ACCURACY,
-    seeds: Sequence[int] = _SEEDS,
+    seeds: list[int] = _SEEDS,
 ) -> str:
     env = TextEnv(Echo(max_turns=_NUM_TURNS))
     components = Components(method, feedback, FixedCurriculum())
