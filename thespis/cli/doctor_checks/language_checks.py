@@ -187,7 +187,7 @@ def _check_agent_prm() -> str:
         _save_reference(directory, env, noisy)
         feed = Episodes(_NUM_TURNS, group_size=8, num_envs=64)
         method = AgentPRM(model=directory, feed=feed, **small)
-        return _check_online(method, num_blocks=2 * _NUM_EVAL_BLOCKS)
+        return _check_online(method, num_blocks=2 * _NUM_EVAL_BLOCKS, seeds=_SEEDS_OF_A_CRITIC)
 
 
 def _check_reward_model() -> str:
