@@ -14,7 +14,6 @@ from thespis.data.feeds import Rollouts
 from thespis.learners.optim.optimizers import AdamW, gradient_step
 from thespis.papers.cpl.method import PIQLTables, SegmentCPL, SegmentPIQL
 from thespis.papers.oppo.losses import triplet_margin_loss, unit_length_penalty
-from thespis.papers.oppo.measures import preference_margin
 from thespis.papers.oppo.method import OPPO, ContextOptimizer, ReturnConditionedImitation, SegmentIQL
 from thespis.papers.oppo.mixed_quality import MixedQualitySegments, random_action_probs, simulate_pairs
 from thespis.papers.regret_preference_model.envs import DeliveryGrid
@@ -186,6 +185,11 @@ def test_q_learning_with_true_rewards_is_that_of_learned_rewards_which_are_right
     assert not np.asarray(a.rewards).any()
 
 
+def preference_margin(learner, params):
+    scores = learner.segment_scores(params, PAIRS, TABLES)
+    return scores[:, 0] - scores[:, 1]
+
+
 def test_margins_of_preferences_are_differences_of_returns_or_of_distances():
     zeros = jnp.zeros(TABLES.rewards.shape)
     params = PIQLTables(TABLES.rewards, jnp.asarray(0.5), zeros, zeros[:, 0], zeros)
@@ -195,19 +199,17 @@ def test_margins_of_preferences_are_differences_of_returns_or_of_distances():
             sum(float(TABLES.rewards[states[i, k, t], actions[i, k, t]]) if mask[i, k, t] else 0.5 for t in range(6))
             for k in range(2)
         ]
-        np.testing.assert_allclose(
-            preference_margin(SegmentPIQL(), params, PAIRS, TABLES)[i], scores[0] - scores[1], atol=1e-3
-        )
+        np.testing.assert_allclose(preference_margin(SegmentPIQL(), params)[i], scores[0] - scores[1], atol=1e-3)
     logits, log_probs = jax.random.normal(jax.random.key(5), TABLES.rewards.shape), []
     for k in range(2):
         steps = [np.asarray(logits)[states[0, k, t]] for t in range(6)]
         chosen = [x[actions[0, k, t]] - np.log(np.exp(x).sum()) for t, x in enumerate(steps)]
         log_probs.append(sum(x for t, x in enumerate(chosen) if mask[0, k, t]))
-    margin = preference_margin(SegmentCPL(), logits, PAIRS, TABLES)[0]
+    margin = preference_margin(SegmentCPL(), logits)[0]
     np.testing.assert_allclose(margin, log_probs[0] - log_probs[1], atol=1e-4)
     z = [embed(PARAMS, states[0, k], actions[0, k], mask[0, k]) - np.asarray(PARAMS.context) for k in range(2)]
     expected = np.linalg.norm(z[1]) - np.linalg.norm(z[0])
-    np.testing.assert_allclose(preference_margin(METHOD, PARAMS, PAIRS, TABLES)[0], expected, atol=1e-4)
+    np.testing.assert_allclose(preference_margin(METHOD, PARAMS)[0], expected, atol=1e-4)
 
 
 def test_behavior_policies_are_random_as_often_as_they_should_be():

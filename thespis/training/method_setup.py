@@ -126,13 +126,13 @@ def _pretrain_if_new(model_init: ModelInit, env: Any, environment: Any, group_na
     from thespis.learners.multi_agent.independent_learners import agent_spec
     from thespis.training.demonstrations import collect_demonstrations, pretrain_tiny_model
 
-    for group in environment.spec.groups or (None,):
-        if group_name is not None and group is not None and group.name != group_name:
-            continue
-        spec = environment.spec if group is None else agent_spec(environment.spec, group)
+    spec = environment.spec
+    groups = [group for group in spec.groups if group_name in (None, group.name)]
+    names_and_specs = [(group.name, agent_spec(spec, group)) for group in groups] if spec.groups else [(None, spec)]
+    for name, spec in names_and_specs:
         if isinstance(spec.action_space, Text) and not model_init.directory(spec).exists():
             num_dialogues = model_init.pretrain_config.num_dialogues
-            demonstrations = collect_demonstrations(env, environment, num_dialogues, group and group.name)
+            demonstrations = collect_demonstrations(env, environment, num_dialogues, name)
             pretrain_tiny_model(model_init, spec, demonstrations)
 
 

@@ -68,11 +68,11 @@ class ScriptedReflector(eqx.Module):
         return jnp.zeros(())
 
     def policy(self, state: Float[Array, ""], mode: Mode) -> Float[Array, ""]:
-        """The same."""
+        """The state, as there is nothing to choose a mode of."""
         return state
 
     def init_memory(self, policy: Float[Array, ""], n: int) -> tuple[()]:
-        """None."""
+        """No memory: a hint depends on the transcript alone."""
         return ()
 
     def act(self, policy: Float[Array, ""], memory: tuple[()], view: View, key: Key[Array, ""]) -> Any:

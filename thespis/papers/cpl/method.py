@@ -148,8 +148,7 @@ class SegmentPIQL(TableSegmentLearner):
     def loss(self, params: PIQLTables, pairs: SegmentPairs, tables: GridTables, progress: Number) -> Float[Array, ""]:
         """The sum of the losses of all tables; each leaves the others as they are."""
         fixed: PyTree = jax.lax.stop_gradient(params)
-        num_after_end = jnp.sum(~pairs.mask, axis=-1)
-        scores = pairs.sum_of(params.rewards) + num_after_end * params.end_reward
+        scores = self.segment_scores(params, pairs, tables)
         reward_loss = jnp.mean(bradley_terry_loss(scores[:, 0] - scores[:, 1], pairs.label))
         error = fixed.q_values - params.values[:, None]
         value_loss = jnp.where(error > 0, self.expectile, 1.0 - self.expectile) * jnp.square(error)
@@ -161,6 +160,12 @@ class SegmentPIQL(TableSegmentLearner):
         actor_loss = -weight * jax.nn.log_softmax(params.logits, axis=1)
         num_steps = jnp.maximum(jnp.sum(pairs.mask), 1)
         return reward_loss + jnp.sum(pairs.sum_of(value_loss + q_loss + actor_loss)) / num_steps
+
+    def segment_scores(
+        self, params: PIQLTables, pairs: SegmentPairs, tables: GridTables
+    ) -> Float[Array, "pair segment"]:
+        """Learned returns, with the reward of steps after an episode's end."""
+        return pairs.sum_of(params.rewards) + jnp.sum(~pairs.mask, axis=-1) * params.end_reward
 
     def policy_logits(self, params: PIQLTables, tables: GridTables) -> StateActionTable:
         """The logits that weighted cloning has learned."""

@@ -91,18 +91,13 @@ class ContextModel(eqx.Module):
     context: Float[Array, " context"]
 
     def embed(self, pairs: SegmentPairs) -> Float[Array, "pair 2 context"]:
-        """Contexts of segments."""
+        """The context of each segment of the pairs."""
         num_states = self.policy.body.layers[0].weight.shape[0] - len(self.context)
         num_actions = len(self.policy.head.bias)
         time = jnp.broadcast_to(jnp.arange(pairs.actions.shape[-1]), pairs.actions.shape)
         tokens = (pairs.states[..., :-1], num_states), (pairs.actions, num_actions), (time, time.shape[-1])
         steps = jnp.concatenate([jax.nn.one_hot(index, size) for index, size in tokens], axis=-1)
         return jax.vmap(jax.vmap(self.encoder))(steps, pairs.mask)
-
-    def is_nearer(self, pairs: SegmentPairs) -> Float[Array, " pair"]:
-        """By how much the first segment's context is nearer to the optimal one than the second's."""
-        distance = length(self.embed(pairs) - self.context)
-        return distance[:, 1] - distance[:, 0]
 
 
 def imitation_loss(
@@ -191,6 +186,12 @@ class OPPO(TableSegmentLearner):
             + jnp.mean(triplet_margin_loss(params.context, *fixed[1:], self.margin))
         )
 
+    def segment_scores(
+        self, params: ContextModel, pairs: SegmentPairs, tables: GridTables
+    ) -> Float[Array, "pair segment"]:
+        """How near the context of each segment is to the optimal one."""
+        return -length(params.embed(pairs) - params.context)
+
     def policy_logits(self, params: ContextModel, tables: GridTables) -> StateActionTable:
         """Logits in all cells, given the optimal context."""
         return params.policy(jnp.eye(len(tables.next_state)), params.context)
@@ -212,7 +213,7 @@ class ReturnConditionedImitation(TableSegmentLearner):
     citations: ClassVar[tuple[Citation, ...]] = (_DECISION_TRANSFORMER,)
 
     def init_params(self, tables: GridTables, key: Key[Array, ""]) -> ContextPolicy:
-        """An untrained network."""
+        """An untrained policy, whose context is a return."""
         num_states, num_actions = tables.next_state.shape
         return ContextPolicy(num_states, 1, num_actions, self.hidden_sizes, fold(key, "policy"))
 

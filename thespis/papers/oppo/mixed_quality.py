@@ -76,11 +76,11 @@ class MixedQualitySegments(eqx.Module):
 
     @property
     def feed(self) -> Rollouts:
-        """The learner's feed."""
+        """The feed of the learner, which collects one rollout."""
         return self.learner.feed
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SegmentLearnerState:
-        """The learner's state."""
+        """The initial state of the learner; the behavior policies have none."""
         return self.learner.init(spec, key)
 
     def policy(self, state: SegmentLearnerState, mode: Mode) -> TablePolicy:
@@ -90,7 +90,7 @@ class MixedQualitySegments(eqx.Module):
         return self.learner.policy(state, mode)
 
     def init_memory(self, policy: TablePolicy, n: int) -> tuple[()]:
-        """No memory."""
+        """No memory: actions depend on the cell alone."""
         return ()
 
     def act(self, policy: TablePolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
@@ -104,11 +104,11 @@ class MixedQualitySegments(eqx.Module):
         return jnp.where(is_random, actions, best), memory, extras
 
     def judge(self, state: SegmentLearnerState, episode: Transition) -> Critique:
-        """No critique."""
+        """What the learner says of an episode."""
         return self.learner.judge(state, episode)
 
     def update(
         self, state: SegmentLearnerState, batch: Batch, key: Key[Array, ""]
     ) -> tuple[SegmentLearnerState, Report]:
-        """The learner's update."""
+        """The update of the learner, on segments of the behavior policies."""
         return self.learner.update(state, batch, key)

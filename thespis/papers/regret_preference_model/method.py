@@ -80,6 +80,10 @@ class SegmentLearner(eqx.Module):
     def policy_logits(self, params: PyTree, tables: GridTables) -> StateActionTable:
         """Logits of actions that are played."""
 
+    def segment_scores(self, params: PyTree, pairs: SegmentPairs, tables: GridTables) -> Float[Array, "pair segment"]:
+        """What is learned of each segment, larger for the preferred one: by default how likely the policy makes it."""
+        return pairs.sum_of(jax.nn.log_softmax(self.policy_logits(params, tables)))
+
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> SegmentLearnerState:
         """Untrained parameters and no pairs. Raises ``UserError`` where the environment tells no tables."""
         if not isinstance(spec.params, GridTables):
