@@ -11,6 +11,7 @@ are worth to the same solver is known from a scripted critic.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -101,7 +102,9 @@ def with_critic(critic: Any) -> Any:
     return Cast({SOLVER: FrozenModel(**MODEL), CRITIC: critic})
 
 
+@functools.lru_cache(maxsize=64)
 def _report(run: Any) -> CriticReport:
+    """The report on a run's critic, which all measures of the run share."""
     return report_on_critic(make_compiled(run.config["env"]), run.method, run.states, NUM_PLAYED)
 
 
@@ -113,11 +116,6 @@ def final_accuracy() -> Measure:
 def repaired_share() -> Measure:
     """Share of wrong answers that are right after the critique."""
     return Measure("share of wrong answers repaired", lambda run: _report(run).repaired, bounds=(0.0, 1.0))
-
-
-def spoiled_share() -> Measure:
-    """Share of right answers that are wrong after the critique: lower is better."""
-    return Measure("share of right answers spoiled", lambda run: _report(run).spoiled, False, bounds=(0.0, 1.0))
 
 
 def judgment_accuracy() -> Measure:

@@ -11,18 +11,16 @@ from thespis.evidence.benches.trained_critics import (
     BENCH,
     EXACT_ARM,
     ONE_UPDATE,
-    RANDOM_ARM,
     SUPERVISED_ARM,
     TRAINED,
     judgment_accuracy,
     repaired_share,
-    spoiled_share,
     with_critic,
 )
 from thespis.evidence.comparisons import Comparison, NotApplicable
 from thespis.evidence.paper import Arm, Fidelity, Paper
 
-_RL4F, _SUPERVISED, _EXACT, _RANDOM = "RL4F", SUPERVISED_ARM.name, EXACT_ARM.name, RANDOM_ARM.name
+_RL4F, _SUPERVISED, _EXACT = "RL4F", SUPERVISED_ARM.name, EXACT_ARM.name
 _LIKELY = "supervised critic, most likely critiques"
 _MOST_LIKELY = dataclasses.replace(AS_PRETRAINED, temperature=0.05)
 
@@ -54,18 +52,16 @@ PAPER = Paper(
             SUPERVISED_ARM,
             Arm(_LIKELY, with_critic(_MOST_LIKELY), steps=ONE_UPDATE),
             EXACT_ARM,
-            RANDOM_ARM,
         ),
         headline=Comparison(_RL4F, _SUPERVISED, ACCURACY),
         mechanisms=(
             Comparison(_RL4F, _SUPERVISED, repaired_share()),
-            Comparison(_RL4F, _SUPERVISED, spoiled_share()),
+            Comparison(_RL4F, _SUPERVISED, judgment_accuracy()),
         ),
         context=(
             Comparison(_RL4F, _LIKELY, ACCURACY),
-            Comparison(_RL4F, _SUPERVISED, judgment_accuracy()),
             Comparison(_EXACT, _RL4F, ACCURACY),
-            Comparison(_SUPERVISED, _RANDOM, ACCURACY),
+            Comparison(_SUPERVISED, _LIKELY, ACCURACY),
             NotApplicable(
                 "scores in planning, summarization and alphabetization of words",
                 "a frozen model of GPT-3's size that can be prompted, and human critiques",
