@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +36,8 @@ def test_lenient_critiques_let_a_share_of_the_errors_pass():
 
 @pytest.mark.parametrize("critiques", ["exact", "random"])
 def test_the_scripted_critic_checks_every_sum(critiques):
-    rules, cases = CRITIQUED_SUMS.rules, list(itertools.product(range(2), range(2), range(2), range(2)))
+    rules: Any = CRITIQUED_SUMS.rules
+    cases = list(itertools.product(range(2), repeat=4))
     texts, known = [], []
     for start, subtracts, operand, value in cases:
         chain = Chain(jnp.int32(start), jnp.array([subtracts]), jnp.array([operand]), 2)
