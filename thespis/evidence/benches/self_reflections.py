@@ -92,7 +92,8 @@ def one_model(method: Any) -> Cast:
 
 TRAINED = GRPO(**MODEL, feed=FEED, learning_rate=3e-4, kl_penalty=K3(0.001))
 """GRPO on all three turns, with the reward of the last attempt."""
-_COPY = dataclasses.replace(TRAINED, learning_rate=3.0003e-4)
+_COPY = dataclasses.replace(TRAINED, num_pretrain_steps=MODEL["num_pretrain_steps"] + 1)
+"""The same from a model that was pretrained for one step more: all samples are others."""
 UNTRAINED_ARM = Arm("untrained", one_model(dataclasses.replace(TRAINED, learning_rate=0.0)), steps=NUM_ROWS * NUM_TURNS)
 """The model as it was pretrained, which reflects as it was shown."""
 TRAINED_ARM = Arm("GRPO on all turns", one_model(TRAINED))
@@ -117,6 +118,8 @@ BENCH = Bench(
     "0.62, 0.94 and 0.94 with 3e-4, and 0.89 and 0.92 with 1e-4. Its first tries succeed less often (0.22 with 3e-4) "
     "than those of the untrained model (0.29), as it names the middle digit: what is said of this tells the right one "
     "for sure, so that two tries can always succeed. The model, the task and the share of random hints are those of "
-    "the bench second-tries, and no others were looked at.",
+    "the bench second-tries, and no others were looked at. The copy of the negative control is pretrained for one "
+    "step more: one whose learning rate was larger by a ten-thousandth had the same scores in 6 of 20 trainings, and "
+    "the other controls, which stayed as they were, had passed.",
     looks=SHORT_LOOKS,
 )
