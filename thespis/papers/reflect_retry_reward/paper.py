@@ -74,6 +74,30 @@ PAPER = Paper(
             NotApplicable("other skills are hardly forgotten", "a model with other skills"),
         ),
     ),
+    remarks="One model names one of three digits, reads whether the right one is larger or smaller, writes a word of "
+    "reflection and tries again; a reflection names a rule in one environment, and a digit in the other. All "
+    "arms begin with the same pretrained model, and those that learn play 6,400 episodes. What was found: "
+    "with gradient on reflections alone 84% and 86% of the tasks are solved within two tries, before "
+    "training 75% and 78%; of the second tries 77% and 80% succeed, before 65% and 69%. First tries improve, "
+    "too, by 1.3 and 1.9 points (to 30% and 32%), though nothing in them is rewarded, and more where "
+    "reflections are digits as answers are. What speaks against it: this is no sign that the model has "
+    "become better at first tries. Before training they succeed less often (29%) than a uniform guess would "
+    "(33%), as all demonstrated first tries are wrong, so that weights that merely drift would bring them "
+    "nearer to chance; no arm that drifts without reward was run. Rewarding all tokens solves more within "
+    "two tries: GRPO on all turns comes to 93% and 96%. It names the middle digit first, after which the "
+    "feedback tells the right one, so that its first tries are worse (21%) than before training. That asks "
+    "less of reflections than the paper's tasks do. Whether second tries are learned, too, makes no "
+    "difference that was decided (1 point more with them), and neither do groups with other failures: that "
+    "reflections are compared on the same failed attempt brings nothing here, as it brought nothing on the "
+    "bench second-tries. Training on reflections alone is fragile: nothing holds the answers, which share "
+    "the weights. On tuning seeds 1,100 and 1,101 the success within two tries, for rules and digits, was "
+    "0.84 and 0.86 with a learning rate of 1e-4; 0.68 and 0.79 with 3e-4; 0.26 and 0.43 with 1e-3, where "
+    "second tries stopped succeeding; with a penalty of 0.04 on KL 0.85 and 0.86 (1e-4) and 0.84 and 0.84 "
+    "(3e-4). GRPO on all turns had three learning rates (see the bench) and was best with 3e-4; the arm with "
+    "second tries has the method's, and had 0.85 and 0.86 there. The rival of the headline has nothing to "
+    "tune. After all second tries the best possible is 1, so that much is left to learn here. Of the paper "
+    "the abstract, the introduction and accounts by others could be read, not the tables, and the authors' "
+    "code was not to be had.",
     fidelity=(
         Fidelity("learned tokens", "those of the reflection; all others are masked"),
         Fidelity("reward", "1 if the second try succeeds, else 0, by a verifier"),
