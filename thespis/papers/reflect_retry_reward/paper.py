@@ -85,19 +85,18 @@ PAPER = Paper(
     "(33%), as all demonstrated first tries are wrong, so that weights that merely drift would bring them "
     "nearer to chance; no arm that drifts without reward was run. Rewarding all tokens solves more within "
     "two tries: GRPO on all turns comes to 93% and 96%. It names the middle digit first, after which the "
-    "feedback tells the right one, so that its first tries are worse (21%) than before training. That asks "
-    "less of reflections than the paper's tasks do. Whether second tries are learned, too, makes no "
-    "difference that was decided (1 point more with them), and neither do groups with other failures: that "
-    "reflections are compared on the same failed attempt brings nothing here, as it brought nothing on the "
-    "bench second-tries. Training on reflections alone is fragile: nothing holds the answers, which share "
-    "the weights. On tuning seeds 1,100 and 1,101 the success within two tries, for rules and digits, was "
-    "0.84 and 0.86 with a learning rate of 1e-4; 0.68 and 0.79 with 3e-4; 0.26 and 0.43 with 1e-3, where "
-    "second tries stopped succeeding; with a penalty of 0.04 on KL 0.85 and 0.86 (1e-4) and 0.84 and 0.84 "
-    "(3e-4). GRPO on all turns had three learning rates (see the bench) and was best with 3e-4; the arm with "
-    "second tries has the method's, and had 0.85 and 0.86 there. The rival of the headline has nothing to "
-    "tune. After all second tries the best possible is 1, so that much is left to learn here. Of the paper "
-    "the abstract, the introduction and accounts by others could be read, not the tables, and the authors' "
-    "code was not to be had.",
+    "feedback tells the right one, so that two tries can always succeed, and its first tries are worse (21%) "
+    "than before training. That asks less of reflections than the paper's tasks do. Whether second tries are "
+    "learned, too, makes no difference that was decided (1 point more with them), and neither do groups with "
+    "other failures: that reflections are compared on the same failed attempt brings nothing here, as it "
+    "brought nothing on the bench second-tries. Training on reflections alone is fragile: nothing holds the "
+    "answers, which share the weights. On tuning seeds 1,100 and 1,101 the success within two tries, for "
+    "rules and digits, was 0.84 and 0.86 with a learning rate of 1e-4; 0.68 and 0.79 with 3e-4; 0.26 and "
+    "0.43 with 1e-3, where second tries stopped succeeding; with a penalty of 0.04 on KL 0.85 and 0.86 "
+    "(1e-4) and 0.84 and 0.84 (3e-4). GRPO on all turns had three learning rates (see the bench) and was "
+    "best with 3e-4; the arm with second tries has the method's, and had 0.85 and 0.86 there. The rival of "
+    "the headline has nothing to tune. Of the paper the abstract, the introduction and accounts by others "
+    "could be read, not the tables, and the authors' code was not to be had.",
     fidelity=(
         Fidelity("learned tokens", "those of the reflection; all others are masked"),
         Fidelity("reward", "1 if the second try succeeds, else 0, by a verifier"),
