@@ -85,7 +85,7 @@ def random_hint_success() -> Measure:
     return Measure("success within two tries if hints were random", success, bounds=(0.0, 1.0))
 
 
-def one_model(method: Any) -> Cast:
+def one_model(method: Any) -> Any:
     """The cast of one model, which attempts and reflects."""
     return Cast({ACTOR: method})
 

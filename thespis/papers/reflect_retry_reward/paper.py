@@ -62,6 +62,7 @@ PAPER = Paper(
             Arm(_RETRIES, one_model(_WITH_RETRIES)),
             Arm(_OTHERS, one_model(_OTHER_FAILURES)),
         ),
+        first_seed=20,
         headline=Comparison(_METHOD, _UNTRAINED, SUCCESS),
         mechanisms=(Comparison(_METHOD, _UNTRAINED, _SECOND), Comparison(_METHOD, _UNTRAINED, _FIRST)),
         context=(
