@@ -64,7 +64,7 @@ def test_prompts_can_be_read(num_topics):
     task = Persona(num_topics=num_topics, max_words=5)
     states, openings = jax.jit(jax.vmap(task.init))(jax.random.split(jax.random.key(0), 30))
     answers = jax.vmap(task.demonstrator_response)(states, jax.random.split(jax.random.key(1), 30))
-    values, topic = jax.vmap(task.read_prompt)(np.concatenate([openings, answers, np.full((30, 2), -1)], axis=1))
+    values, topic = jax.vmap(task.read_prompt)(jnp.concatenate([openings, answers, jnp.full((30, 2), -1)], axis=1))
     np.testing.assert_array_equal(values, states.values)
     np.testing.assert_array_equal(topic, states.topic)
     assert sorted({int(i) for i in states.topic}) == list(range(num_topics))
