@@ -24,6 +24,7 @@ from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.hidden_rule import HiddenRule
 from thespis.envs.text.household import Household
 from thespis.envs.text.kuhn import Kuhn, KuhnState
+from thespis.envs.text.persona import Persona
 from thespis.envs.text.questions import ANIMALS, Questions
 from thespis.envs.text.revision import Revision
 from thespis.envs.text.task import TextEnv, cut_at_eos, tokens_to_number
@@ -59,6 +60,9 @@ MIXED = {
     "revision by a critic who errs": Revision(base=5, critic_noise=0.3),
     "hidden-rule": HiddenRule(),
     "hidden-rule with four digits of five": HiddenRule(num_digits=4, base=5, demonstrator_noise=0.4),
+    "persona": Persona(demonstrator_noise=0.5),
+    "persona of four topics": Persona(num_topics=4, max_words=5, passive_weight=0.0),
+    "persona of two topics": Persona(num_topics=2, max_words=4),
     "kuhn": Kuhn(demonstrator_noise=0.8),
     "tictactoe": Tictactoe(demonstrator_noise=0.5),
 }

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from thespis.envs.text import household, questions, wordle
+from thespis.envs.text import household, persona, questions, wordle
 
 
 def text_before_end(text: str) -> str | None:
@@ -338,6 +338,26 @@ class HiddenRule(Rules):
         return "", float(response == str(self.right)), True
 
 
+class Persona(Rules):
+    def start(self, task, state):
+        topics = list(persona.TOPICS.items())[: task.num_topics]
+        attributes = [values for _, rows in topics for values in rows]
+        self.facts = [values[i] for values, i in zip(attributes, state.values, strict=True)]
+        self.rivals = [set(values) - {fact} for values, fact in zip(attributes, self.facts, strict=True)]
+        topic, rows = topics[state.topic]
+        self.relevant = {fact for values in rows for fact in self.facts if fact in values}
+        self.answer, self.passive_weight = " ".join(sorted(self.relevant)), task.passive_weight
+        self.other = next(fact for fact in self.facts if fact not in self.relevant)
+        self.lie = sorted(self.rivals[self.facts.index(self.other)])[0]
+        return " ".join([*(self.facts[i] for i in state.order), topic, ">"])
+
+    def respond(self, response):
+        said = set(response.split())
+        lies = [fact for fact, rivals in zip(self.facts, self.rivals, strict=True) if said & rivals]
+        active = len((said & self.relevant) - set(lies))
+        return "", (active - self.passive_weight * len(set(lies) - self.relevant)) / 3, True
+
+
 RULES = {
     "wordle": Wordle,
     "questions": Questions,
@@ -349,6 +369,7 @@ RULES = {
     "verification": Verification,
     "revision": Revision,
     "hidden-rule": HiddenRule,
+    "persona": Persona,
     "kuhn": Kuhn,
     "tictactoe": Tictactoe,
 }
@@ -457,6 +478,18 @@ WRITTEN_RESPONSES = {
         "{r.right} {r.right}",
         "<end> {r.right}",
         "{r.hint} <end>",
+        "<end>",
+    ],
+    "persona": [
+        "{r.answer} <end>",
+        "{r.answer} {r.other} <end>",
+        "{r.answer} {r.lie} <end>",
+        "{r.lie} {r.other} <end>",
+        "{r.lie} {r.lie} {r.other} {r.other} <end>",
+        "{r.answer}",
+        "<end> {r.answer}",
+        "work {r.other} <end>",
+        "baker pilot nurse judge <end>",
         "<end>",
     ],
     "kuhn": ["bet <end>", "pass <end>", "bet bet", "king <end>", "<end> bet", "bet"],

@@ -12,7 +12,7 @@ from thespis.envs.text.task import TextEnv
 _TASK_LIST = (
     *("echo", "maze", "wordle", "questions", "countdown", "calculator", "household", "correction", "review"),
     *("writing", "choice", "bandit", "recommendation", "derivation", "verification", "revision", "hidden-rule", "kuhn"),
-    "tictactoe",
+    *("persona", "tictactoe"),
 )
 _TASK_PATHS = {
     name: f"thespis.envs.text.{name.replace('-', '_')}:{''.join(map(str.capitalize, name.split('-')))}"
