@@ -62,13 +62,14 @@ BENCH = Bench(
     negative=Comparison("one reward for all principles", "one reward for all principles again", learning_curve_auc()),
     headroom=Headroom("one reward for all principles", "true reward", REWARD, untrained_reward()),
     symptoms=(Symptom("one reward for all principles", unmet_principles(), 0.3),),
-    tuning="By the true reward of sampled texts on seeds 1,100 to 1,104; before training 0.43. With a KL penalty of 0.1 "
-    "one reward for all principles came to 0.51, 0.02, 0.49, 0.87 and 0.83, and a reward model that reads the principles "
-    "to 0.96, 0.80, 0.67, 0.86 and 0.98; with 0.2 the latter to 0.94, 0.90, 0.69, 0.89 and 0.97. The penalty is that of "
-    "all arms. Other tasks were looked at before, on seeds 1,100 to 1,109, and not kept: with warm or cold adjectives no "
-    "reward model learned them in 1,200 steps, and with long or short texts PPO wrote short ones whatever the reward, so "
-    "that one reward for all was as good for short texts. With a penalty of 0.01 PPO ended at empty texts in eight of "
-    "ten seeds. A reward model that starts from the pretrained model learns the principles much later than one that "
-    "starts from random parameters (accuracy after 600 steps 0.60 and 0.76).",
+    tuning="By the true reward of sampled texts on seeds 1,100 to 1,104; before training 0.43. With a KL penalty of "
+    "0.1 one reward for all principles came to 0.51, 0.02, 0.49, 0.87 and 0.83, and a reward model that reads "
+    "the principles to 0.96, 0.80, 0.67, 0.86 and 0.98; with 0.2 to 0.59, 0.68, 0.64, 0.78 and 0.70, and "
+    "0.94, 0.90, 0.69, 0.89 and 0.97. The penalty is that of all arms. Other tasks were looked at before, on "
+    "seeds 1,100 to 1,109, and not kept: warm or cold adjectives were not learned by any reward model in "
+    "1,200 steps, and of long or short texts PPO wrote short ones whatever the reward, so that one reward for "
+    "all was as good for short texts. There, with a penalty of 0.01, PPO ended at empty texts in eight of ten "
+    "seeds. A reward model that starts from the pretrained model learns the principles much later than one "
+    "that starts from random parameters (accuracy after 600 steps 0.60 and 0.76).",
     looks=SHORT_LOOKS,
 )
