@@ -140,11 +140,12 @@ def test_a_reward_model_learns_who_won(tmp_path):
     """Dialogues of a maze in which the demonstrator strays: the better one arrives; held-out pairs are told apart."""
     method = RM(learning_rate=3e-3, feed=PreferencePairs(batch_size=16), **SMALL)
     run = thespis.train(
-        method, env=ENV, data="demonstrations:300", eval_data="demonstrations:50", steps=100, seeds=1, episodes=1,
+        method, env=ENV, data="demonstrations:300", eval_data="demonstrations:400", steps=100, seeds=4, episodes=1,
         out=tmp_path / "rm",
     )  # fmt: skip
     held_out = run.held_out_scores
-    assert held_out["accuracy"][0] > 0.9 and held_out["brier_score"][0] < 0.1
+    # seeds differ: 0.90 to 1.00 were seen, and a Brier score of 0.02 to 0.04
+    assert np.mean(held_out["accuracy"]) > 0.85 and np.mean(held_out["brier_score"]) < 0.08
     assert run.metrics()["loss"][0] > 0.5
 
 

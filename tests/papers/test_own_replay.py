@@ -30,13 +30,13 @@ def filled_store(num_envs, **settings):
     for start in range(0, TICKS, 4):
         block = jax.tree.map(lambda x, start=start: x[start : start + 4], steps)
         state = store.add(state, block, jnp.int32(start))
-    return store, state
+    return store, state, block
 
 
 @pytest.mark.parametrize("num_envs", [3, 6])
 def test_shares_come_uniformly_from_the_members_own_environments(num_envs):
-    store, state = filled_store(num_envs, batch_size=3_000)
-    batch = store.sample(state, None, (), jnp.int32(TICKS), jnp.int32(0), jax.random.key(0), ())
+    store, state, block = filled_store(num_envs, batch_size=3_000)
+    batch = store.sample(state, block, (), jnp.int32(TICKS), jnp.int32(0), jax.random.key(0), ())
     envs = np.floor(np.asarray(batch.steps.reward[0]) + 1e-4).astype(int)
     ticks = np.rint((np.asarray(batch.steps.reward[0]) - envs) * 100).astype(int)
     assert (envs.reshape(MEMBERS, -1) % MEMBERS == np.arange(MEMBERS)[:, None]).all()
