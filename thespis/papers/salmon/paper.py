@@ -80,6 +80,9 @@ PAPER = Paper(
             ),
         ),
     ),
+    remarks="What was known before the trial, from tuning seeds: with the chosen penalty a reward model that reads the "
+    "principles came to a true reward of 0.88 on average of five seeds, and one reward for all to 0.68. The other arms "
+    "were not run.",
     fidelity=(
         Fidelity(
             "input of the reward model",
