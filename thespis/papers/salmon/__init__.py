@@ -1,0 +1,1 @@
+"""SALMON: a reward model that reads principles, and reinforcement learning that is steered by choosing them."""
