@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from thespis.envs.text.task import TextEnv
 from thespis.evidence.benches.steered_text import (
     BASELINE_ARM,
     BENCH,
     PPO,
     REWARD,
-    STEERED,
     STEERED_ENV,
     TRUE_REWARD_ARM,
 )
@@ -30,7 +27,7 @@ _SHARE = PrincipleReward(
 OPPOSITE_TASK = PrincipledWriting(pace="lively", manner="plain")
 OPPOSITE = TextEnv(OPPOSITE_TASK, use_privileged=True)
 """The opposite principle of pace."""
-UNFORBIDDEN = TextEnv(dataclasses.replace(STEERED.task, manner="free"), use_privileged=True)
+UNFORBIDDEN = TextEnv(PrincipledWriting(pace="calm", manner="free"), use_privileged=True)
 """The chosen principles without the one against adverbs."""
 _OPPOSITE_ENV, _UNFORBIDDEN_ENV = f"{__name__}:OPPOSITE", f"{__name__}:UNFORBIDDEN"
 _SALMON, _ONE = "SALMON", BASELINE_ARM.name
