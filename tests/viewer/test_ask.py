@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -90,7 +92,8 @@ def test_open_questions_come_first_and_a_trained_on_run_gets_new_ones(trained, a
 
 def test_what_cannot_be_asked_is_refused_in_one_line(trained, tmp_path, capsys):
     with pytest.raises(UserError, match="do not make 500 pairs"):
-        ask_about_run(thespis.load(trained.path), SegmentSettings(500, 100, 1, 0), lambda line: None)
+        copy = shutil.copytree(trained.path, tmp_path / "run")  # episodes are recorded before they are too few
+        ask_about_run(thespis.load(copy), SegmentSettings(500, 100, 1, 0), lambda line: None)
     for words, message in (
         (["label", str(tmp_path / "nothing")], "nothing"),
         (["label", str(trained.path), "--pairs", "0"], "--pairs and --segment must be 1 or more"),
