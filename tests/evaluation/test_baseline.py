@@ -91,7 +91,8 @@ def test_baselines_stand_beside_the_final_result(game_run):
     assert "<td>random</td>" in page and "seat 2 against random" in page
 
 
-@pytest.mark.parametrize("moves", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("moves", [False, True])
 def test_language_models_stand_beside_the_untrained_one(moves, tmp_path):
     """With step size zero the model at the end is the untrained one, and plays the same episodes."""
     small = ["model=blank", "num_layers=1", "hidden_size=32", "feed.num_envs=8", "feed.group_size=4"]

@@ -335,7 +335,8 @@ def recover(feedback, seed):
     return float(report.metrics["reward_correlation"]), float(report.metrics["accuracy"])
 
 
-@pytest.mark.parametrize("selection", [DisagreementQueries(), pytest.param(UniformQueries(), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("selection", [DisagreementQueries(), UniformQueries()])
 def test_a_linear_reward_is_recovered_from_500_comparisons(selection):
     feedback = PreferenceReward(
         max_comparisons=500,
@@ -368,7 +369,8 @@ def make_loop(kind, name, feedback, env=None):
     return HostLoop(parts, HostEnvAdapter(env, ENVS, SEEDS), ENVS, SEEDS, 1_000, FixedLag(0))
 
 
-@pytest.mark.parametrize("name", ["sac", pytest.param("ppo", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sac", "ppo"])
 def test_both_loops_agree_and_resume_exactly(name, tmp_path):
     feedback = dataclasses.replace(SMALL, query_interval=2 if name == "sac" else 1, max_comparisons=20)
     compiled, host = (make_loop(kind, name, feedback) for kind in ("compiled", "host"))

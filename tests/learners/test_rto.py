@@ -106,6 +106,7 @@ def test_the_policy_is_trained_after_the_preference_model(parts):
         state = new
 
 
+@pytest.mark.slow
 def test_words_that_are_preferred_have_the_larger_reward(parts):
     """From returns of whole reviews, of random words, DPO learns which words they count."""
     method, update, state, _, sample = parts

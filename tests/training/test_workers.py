@@ -224,6 +224,7 @@ def drawn_in_process():
     return numpy_state(loop, loop.advance(loop.init(), BLOCKS))
 
 
+@pytest.mark.slow
 def test_two_workers_play_the_episodes_that_the_curriculum_draws_in_one_process(ray, drawn_in_process, tmp_path):
     """The same parameters and observations; only actions are sampled with other keys. Resumed runs end the same."""
     with contextlib.closing(drawing_workers(2)) as vector_env:
