@@ -59,17 +59,6 @@ def test_constraint_satisfaction_is_a_mean_over_relevance():
     assert constraint_satisfaction(*jnp.asarray([0.25, 0.6, 0.1])) == pytest.approx(0.25 * 0.6 + 0.75 * 0.9)
 
 
-@pytest.mark.parametrize("num_topics", [2, 3, 4])
-def test_prompts_can_be_read(num_topics):
-    task = Persona(num_topics=num_topics, max_words=5)
-    states, openings = jax.jit(jax.vmap(task.init))(jax.random.split(jax.random.key(0), 30))
-    answers = jax.vmap(task.demonstrator_response)(states, jax.random.split(jax.random.key(1), 30))
-    values, topic = jax.vmap(task.read_prompt)(jnp.concatenate([openings, answers, jnp.full((30, 2), -1)], axis=1))
-    np.testing.assert_array_equal(values, states.values)
-    np.testing.assert_array_equal(topic, states.topic)
-    assert sorted({int(i) for i in states.topic}) == list(range(num_topics))
-
-
 def test_the_demonstrator_says_what_is_typical_as_often_as_its_noise():
     """With noise only first values are said; a third of the words are about another topic."""
     transcripts, _, responses, _ = demonstration_returns(

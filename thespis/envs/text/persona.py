@@ -174,15 +174,6 @@ class Persona(eqx.Module):
         says_own, says_other = (is_said & is_own).any(axis=1), (is_said & ~is_own).any(axis=1)
         return jnp.where(says_other, CONTRADICTION, jnp.where(says_own, ENTAILMENT, NEUTRAL))
 
-    def read_prompt(self, transcript: Int[Array, " time"]) -> tuple[Int[Array, " attribute"], Int[Array, ""]]:
-        """The values and the topic of a prompt, of which the transcript may also hold a response."""
-        place = jnp.arange(transcript.shape[0])
-        index = transcript - self.task_spec.encode_word(self.fact_words[0])
-        is_fact = (index >= 0) & (place < self.num_facts)
-        attribute = jnp.where(is_fact, index // NUM_VALUES, self.num_facts)
-        values = jnp.zeros(self.num_facts, "int32").at[attribute].set(index % NUM_VALUES, mode="drop")
-        return values, transcript[self.num_facts] - self.task_spec.encode_word(self.topics[0])
-
     def demonstrator_response(self, state: PersonaState, key: Key[Array, ""]) -> Int[Array, " response"]:
         """The relevant facts; in a share of the words, what is typical, of which a third is about another topic.
 

@@ -87,7 +87,7 @@ class PrincipledWriting(Writing):
         return state, TaskStep(jnp.full(1, -1), self.true_reward(state, response), jnp.ones((), bool))
 
     def demonstrator_response(self, state: PrincipledState, key: Key[Array, ""]) -> Int[Array, " response"]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A random text."""
+        """A random text of right grammar."""
         return super().demonstrator_response(WritingState(state.topic, jnp.asarray(_NO_READER)), key)
 
     def hidden_tokens(self, state: PrincipledState) -> Int[Array, " tokens"]:  # pyright: ignore[reportIncompatibleMethodOverride]
