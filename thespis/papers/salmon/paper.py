@@ -77,9 +77,26 @@ PAPER = Paper(
             ),
         ),
     ),
-    remarks="What was known before the trial, from tuning seeds: with the chosen penalty a reward model that reads the "
-    "principles came to a true reward of 0.88 on average of five seeds, and one reward for all to 0.68. The other arms "
-    "were not run.",
+    remarks="A decoder of one layer writes up to two sentences about the sea. A judge compares 4,096 pairs of its "
+    "texts under principles that are drawn anew for each pair: lively, calm or no pace, and plain or not. "
+    "The judge's flaw is planted: unless the principles say plain, adverbs count in favour of a text, which "
+    "the true reward never wants. PPO then maximizes a reward model of these comparisons under calm and "
+    "plain. What was found, as means over seeds: the headline is undecided after 20 pairs. SALMON has a true "
+    "reward of 0.82 and one reward for all principles 0.74 (p = 0.096, where the last look asks for 0.025); "
+    "the true reward itself leads to 0.985, and before training texts have 0.43. SALMON is ahead in 16 pairs "
+    "of 20. On seed 3 its PPO ended at empty texts (0.02), as that of the rival did on seed 12 (0.17). On "
+    "tuning seeds SALMON had 0.88 against 0.68, was ahead in all five pairs, and neither collapsed. So five "
+    "seeds were too few to see that trainings are not safe with this learning rate and penalty; 54 pairs "
+    "would be needed. The mechanisms are shown: with the opposite pace chosen, the same reward model leads "
+    "to lively texts (a true reward of 0.86 under that principle, where SALMON's calm texts have 0.52 and "
+    "those of one reward for all 0.71), and the principle against adverbs stops the planted hack: 4% of the "
+    "sentences have an adverb, and 56% without that principle, where nine seeds of 15 always write one and "
+    "six hardly ever. What speaks against it: a reward model for the chosen principles alone, from a sixth "
+    "of the comparisons, leads to 0.89 (undecided, ten pairs), so that reading principles saves new "
+    "comparisons and is no better reward. The six sets of principles were all in the comparisons; whether a "
+    "new combination is understood was not tried. The authors found reward hacking after training, here it "
+    "was put in. SALMON and its rival had two trials each for the penalty on KL, which is that of all arms; "
+    "the other arms were not tuned.",
     fidelity=(
         Fidelity(
             "input of the reward model",
