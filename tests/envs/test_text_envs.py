@@ -62,7 +62,7 @@ MIXED = {
     "hidden-rule with four digits of five": HiddenRule(num_digits=4, base=5, demonstrator_noise=0.4),
     "persona": Persona(demonstrator_noise=0.5),
     "persona of four topics": Persona(num_topics=4, max_words=5, passive_weight=0.0),
-    "persona of two topics": Persona(num_topics=2, max_words=4),
+    "persona of two topics in any order": Persona(num_topics=2, is_shuffled=True),
     "kuhn": Kuhn(demonstrator_noise=0.8),
     "tictactoe": Tictactoe(demonstrator_noise=0.5),
 }

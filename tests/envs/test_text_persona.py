@@ -1,4 +1,4 @@
-"""Persona task: natural language inference by hand, prompts that can be read, and demonstrators."""
+"""Persona task: natural language inference by hand, and what demonstrators say."""
 
 import dataclasses
 

@@ -100,7 +100,7 @@ def test_other_dialogues_are_refused(num_turns, num_players):
 def hint(key, **settings):
     """A demonstrated hint after the wrong answer 4, where the right one is 7."""
     state = HiddenRuleState(jnp.asarray([4, 2, 7]), jnp.asarray(RULES.index("largest")))
-    return AnswerHints(HiddenRule(**settings)).demonstrator_critique(state, respond("4 <end>"), key)
+    return AnswerHints(**settings).demonstrator_critique(state, respond("4 <end>"), key)
 
 
 def respond(words):
@@ -120,7 +120,7 @@ def test_hints_name_the_digit_that_a_rule_picks(noise, shares):
 
 
 def test_the_demonstrator_repeats_the_hint():
-    task = AnswerHints(HiddenRule())
+    task = AnswerHints()
     state = HiddenRuleState(jnp.asarray([4, 2, 7]), jnp.asarray(0))
     keys = jax.random.split(jax.random.key(0), 100)
     for words, answers in [("2 <end>", {"2 <end>"}), ("<end>", {"4 <end>", "2 <end>", "7 <end>"})]:
@@ -129,7 +129,7 @@ def test_the_demonstrator_repeats_the_hint():
 
 
 def test_success_after_random_hints_at_digits():
-    task = AnswerHints(HiddenRule(base=5, demonstrator_noise=1.0, critic_noise=1.0))
+    task = AnswerHints(base=5, demonstrator_noise=1.0, critic_noise=1.0)
     env = ConversationEnv(RetryConversation(task, self_reflection=True, max_reflection_tokens=2))
     report = report_on_retries(env, num_episodes=1_000)
     assert report.first_success[0] == 0 and report.retry_success[0] == pytest.approx(RANDOM_HINT_SUCCESS, abs=0.06)

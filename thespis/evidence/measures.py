@@ -77,6 +77,11 @@ def play_in(
     return play_episodes(method, states, envs, seeds, mode, num_kept=num_kept, stream=stream)
 
 
+def once_per_run(report: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Decorator of a function of a finished run: computed once, as several measures of a trial read its result."""
+    return functools.lru_cache(maxsize=64)(report)
+
+
 def untrained_states(run: Run) -> PyTree:
     """States of the run's method before training, the same for all seeds: ``[seed, ...]``."""
     spec = make_compiled(run.config["env"]).spec

@@ -29,6 +29,8 @@ from thespis.training.demonstrations import demonstration_returns
 
 TASK = Persona()
 """Nine facts, three of them relevant."""
+_ACTIVE_TASK = dataclasses.replace(TASK, passive_weight=0.0)
+"""The same with a reward for relevant facts alone."""
 PERSONA = TextEnv(TASK)
 """The environment whose reward is the exact faithfulness."""
 GRADED = TextEnv(GradedPersona())
@@ -48,11 +50,6 @@ FEED = Episodes(max_steps=1, group_size=2, num_envs=NUM_ROWS)
 STEPS = NUM_UPDATES * NUM_ROWS
 
 
-def preference_optimization(learning_rate: float, beta: float) -> ReferenceSampledDPO:
-    """DPO on pairs of responses of the imitator, which the environment's reward orders."""
-    return ReferenceSampledDPO(**MODEL, feed=FEED, learning_rate=learning_rate, loss_type=SigmoidLoss(beta))
-
-
 def faithfulness(mode: Mode = Mode.SAMPLE) -> Measure:
     """Exact faithfulness of responses to some hundred questions; 1 is the best."""
     name = "faithfulness" if mode is Mode.SAMPLE else "faithfulness of greedy responses"
@@ -61,17 +58,15 @@ def faithfulness(mode: Mode = Mode.SAMPLE) -> Measure:
 
 def active_reward() -> Measure:
     """Share of the relevant facts that entail the response."""
-    task = dataclasses.replace(TASK, passive_weight=0.0)
     name = "share of relevant facts that are said"
-    return Measure(name, lambda run: _played(run, task, Mode.SAMPLE), bounds=(0.0, 1.0))
+    return Measure(name, lambda run: _played(run, _ACTIVE_TASK, Mode.SAMPLE), bounds=(0.0, 1.0))
 
 
 def passive_penalty() -> Measure:
     """Contradicted facts about other topics, for each relevant fact; lower is better."""
-    task = dataclasses.replace(TASK, passive_weight=0.0)
 
     def penalties(run: Any) -> Float[np.ndarray, " seed"]:
-        return _played(run, task, Mode.SAMPLE) - _played(run, TASK, Mode.SAMPLE)
+        return _played(run, _ACTIVE_TASK, Mode.SAMPLE) - _played(run, TASK, Mode.SAMPLE)
 
     return Measure("number of contradicted facts about other topics per relevant fact", penalties, False)
 
@@ -103,16 +98,14 @@ def _played(run: Any, task: Persona, mode: Mode) -> Float[np.ndarray, " seed"]:
 
 
 FAITHFULNESS = faithfulness()
-EXACT = preference_optimization(3e-4, 0.3)
-"""DPO on pairs that the reward orders."""
-BASELINE = preference_optimization(3e-4, 0.3)
-"""DPO on pairs that coarse grades order."""
+DPO = ReferenceSampledDPO(**MODEL, feed=FEED, learning_rate=3e-4, loss_type=SigmoidLoss(0.3))
+"""DPO on pairs of responses of the imitator, which the environment's reward orders: exact or coarse."""
 _COPY_ROWS = NUM_ROWS + 2
-_COPY = dataclasses.replace(BASELINE, feed=dataclasses.replace(FEED, num_envs=_COPY_ROWS))
+_COPY = dataclasses.replace(DPO, feed=dataclasses.replace(FEED, num_envs=_COPY_ROWS))
 _ON_POLICY = OnlineDPO(**MODEL, feed=FEED, learning_rate=1e-3, loss_type=SigmoidLoss(0.1))
-IMITATION_ARM = Arm("imitation", dataclasses.replace(EXACT, learning_rate=0.0), steps=NUM_ROWS)
+IMITATION_ARM = Arm("imitation", dataclasses.replace(DPO, learning_rate=0.0), steps=NUM_ROWS)
 """The model that has learned from demonstrations alone."""
-COARSE_ARM = Arm("coarse grade", BASELINE, env=GRADED_ENV)
+COARSE_ARM = Arm("coarse grade", DPO, env=GRADED_ENV)
 ON_POLICY_ARM = Arm("online DPO on the exact score", _ON_POLICY, steps=5 * STEPS)
 """As good as is known: its own pairs, and five times as many updates."""
 

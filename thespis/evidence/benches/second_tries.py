@@ -18,8 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from thespis.core.contracts import Mode
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import END
 from thespis.data.feeds import Episodes
 from thespis.envs.text.conversation import ConversationEnv
@@ -32,6 +30,7 @@ from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import Measure, learning_curve_auc
 from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm
+from thespis.evidence.scripted_seat import ScriptedSeat
 from thespis.learners.language.frozen_model import FrozenModel
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.ppo_lm import LanguagePPO
@@ -50,7 +49,7 @@ FEED = Episodes(max_steps=NUM_TURNS, num_envs=NUM_ROWS)
 STEPS = NUM_UPDATES * NUM_ROWS * NUM_TURNS
 
 
-class ScriptedReflector(eqx.Module):
+class ScriptedReflector(ScriptedSeat):
     """Scripted reflector of the hidden-rule task: it writes the best hint, a random one, or nothing, and never learns.
 
     The best hint is the one that is right most often, by Bayes' rule, after what the reflector reads.
@@ -60,41 +59,16 @@ class ScriptedReflector(eqx.Module):
     feed: Episodes = eqx.field(static=True, default=FEED)
 
     name: ClassVar[str] = "scripted-reflector"
-    citations: ClassVar[tuple[Citation, ...]] = ()
-    details: ClassVar[tuple[str, ...]] = ()
 
-    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> Float[Array, ""]:
-        """A state of nothing."""
-        return jnp.zeros(())
-
-    def policy(self, state: Float[Array, ""], mode: Mode) -> Float[Array, ""]:
-        """The state, as there is nothing to choose a mode of."""
-        return state
-
-    def init_memory(self, policy: Float[Array, ""], n: int) -> tuple[()]:
-        """No memory: a hint depends on the transcript alone."""
-        return ()
-
-    def act(self, policy: Float[Array, ""], memory: tuple[()], view: View, key: Key[Array, ""]) -> Any:
-        """A hint for each transcript; the log-probabilities that methods store are 0."""
-        rows = view.observation.shape[0]
-        accuracies = jax.vmap(_hint_accuracies)(view.observation)
+    def respond(self, transcripts: Int[Array, "row length"], key: Key[Array, ""]) -> Int[Array, "row 2"]:
+        """A hint for each transcript."""
+        accuracies = jax.vmap(_hint_accuracies)(transcripts)
         noise = jax.random.uniform(key, accuracies.shape)
         rule = jnp.argmax(noise + (jnp.round(accuracies, 4) * 1e3 if self.hints == "best" else 0.0), axis=1)
         word, end = TASK.task_spec.encode_word(RULES[0]), TASK.task_spec.encode_word(END)
         if self.hints == "none":
-            hints = jnp.tile(jnp.asarray([end, -1]), (rows, 1))
-        else:
-            hints = jnp.stack([word + rule, jnp.full_like(rule, end)], axis=1)
-        return hints.astype("int32"), memory, jnp.zeros(hints.shape)
-
-    def judge(self, state: Float[Array, ""], episode: Transition) -> Critique:
-        """Empty: there is no critic."""
-        return Critique()
-
-    def update(self, state: Float[Array, ""], batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, ""], Report]:
-        """The same state, and no metrics."""
-        return state, Report({})
+            return jnp.tile(jnp.asarray([end, -1]), (len(transcripts), 1))
+        return jnp.stack([word + rule, jnp.full_like(rule, end)], axis=1)
 
 
 def _hint_accuracies(transcript: Int[Array, " length"]) -> Float[Array, " rule"]:

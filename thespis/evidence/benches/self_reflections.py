@@ -23,7 +23,7 @@ from thespis.envs.text.retry import ACTOR, RetryConversation
 from thespis.evaluation.retry_report import RetryReport, report_on_retries
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import Measure, learning_curve_auc
+from thespis.evidence.measures import Measure, learning_curve_auc, once_per_run
 from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm
 from thespis.learners.language.policy_losses import K3
@@ -31,12 +31,13 @@ from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.grpo import GRPO
 from thespis.papers.reflect_retry_reward.envs import AnswerHints
 
-TASK = HiddenRule(base=5, demonstrator_noise=1.0, critic_noise=0.3)
+TASK: dict[str, Any] = {"base": 5, "demonstrator_noise": 1.0, "critic_noise": 0.3}
 """Three different digits of five; demonstrations fail at first, and three tenths of their hints are random."""
-RULE_HINTS = ConversationEnv(RetryConversation(TASK, self_reflection=True, max_reflection_tokens=2))
-"""Reflections name a rule."""
-DIGIT_HINTS = ConversationEnv(RetryConversation(AnswerHints(TASK), self_reflection=True, max_reflection_tokens=2))
-"""Reflections name a digit."""
+RULE_HINTS, DIGIT_HINTS = (
+    ConversationEnv(RetryConversation(task, self_reflection=True, max_reflection_tokens=2))
+    for task in (HiddenRule(**TASK), AnswerHints(**TASK))
+)
+"""Reflections name a rule, or a digit."""
 RULE_HINTS_ENV, DIGIT_HINTS_ENV = f"{__name__}:RULE_HINTS", f"{__name__}:DIGIT_HINTS"
 NUM_ROWS = 64
 NUM_UPDATES = 100
@@ -49,6 +50,7 @@ FEED = Episodes(max_steps=NUM_TURNS, num_envs=NUM_ROWS, group_size=16)
 STEPS = NUM_UPDATES * NUM_ROWS * NUM_TURNS
 
 
+@once_per_run
 def _report(run: Any) -> RetryReport:
     """A thousand sampled conversations for each seed of a run."""
     env = make_compiled(run.config["env"])

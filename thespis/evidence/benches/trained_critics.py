@@ -11,17 +11,14 @@ are worth to the same solver is known from a scripted critic.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
-from thespis.core.contracts import Mode
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
 from thespis.core.spaces import END
 from thespis.data.feeds import Episodes
 from thespis.envs.registry import make_compiled
@@ -30,9 +27,10 @@ from thespis.envs.text.derivation import RIGHT
 from thespis.evaluation.critic_report import CriticReport, report_on_critic
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import Measure, learning_curve_auc
+from thespis.evidence.measures import Measure, learning_curve_auc, once_per_run
 from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm
+from thespis.evidence.scripted_seat import ScriptedSeat
 from thespis.learners.language.frozen_model import FrozenModel
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.ppo_lm import LanguagePPO
@@ -54,47 +52,24 @@ MODEL: dict[str, Any] = {
 FEED = Episodes(max_steps=NUM_TURNS, num_envs=NUM_ROWS)
 
 
-class ScriptedCritic(eqx.Module):
+class ScriptedCritic(ScriptedSeat):
     """Scripted critic of sums of one step: its critiques are exact or random, and it never learns."""
 
     critiques: Literal["exact", "random"] = eqx.field(static=True, default="exact")
     feed: Episodes = eqx.field(static=True, default=FEED)
 
     name: ClassVar[str] = "scripted-critic"
-    citations: ClassVar[tuple[Citation, ...]] = ()
-    details: ClassVar[tuple[str, ...]] = ()
 
-    def init(self, spec: EnvSpec, key: Key[Array, ""]) -> Float[Array, ""]:
-        """A state of nothing."""
-        return jnp.zeros(())
-
-    def policy(self, state: Float[Array, ""], mode: Mode) -> Float[Array, ""]:
-        """The state, as there is nothing to choose a mode of."""
-        return state
-
-    def init_memory(self, policy: Float[Array, ""], n: int) -> tuple[()]:
-        """No memory: a critique depends on the transcript alone."""
-        return ()
-
-    def act(self, policy: Float[Array, ""], memory: tuple[()], view: View, key: Key[Array, ""]) -> Any:
-        """A critique of each transcript, ``1 + 0 1 >``; the log-probabilities that methods store are 0."""
-        spec, text = TASK.task_spec, view.observation
+    def respond(self, transcripts: Int[Array, "row length"], key: Key[Array, ""]) -> Int[Array, "row 3"]:
+        """A critique of each transcript, ``1 + 0 1 >``."""
+        spec, text = TASK.task_spec, transcripts
         zero, minus = spec.encode_word("0"), spec.encode_word("-")
         change = jnp.where(text[:, 1] == minus, -1, 1) * (text[:, 2] - zero)
         is_right = (text[:, 0] - zero + change) % TASK.base == text[:, 3] - zero
         if self.critiques == "random":
             is_right = jax.random.bernoulli(key, 0.5, is_right.shape)
         right, wrong = (jnp.asarray(spec.encode(words)) for words in (f"{RIGHT} {END}", f"step 1 {END}"))
-        critiques = jnp.where(is_right[:, None], jnp.pad(right, (0, 1), constant_values=-1), wrong)
-        return critiques.astype("int32"), memory, jnp.zeros(critiques.shape)
-
-    def judge(self, state: Float[Array, ""], episode: Transition) -> Critique:
-        """Empty: there is no critic of values."""
-        return Critique()
-
-    def update(self, state: Float[Array, ""], batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, ""], Report]:
-        """The same state, and no metrics."""
-        return state, Report({})
+        return jnp.where(is_right[:, None], jnp.pad(right, (0, 1), constant_values=-1), wrong)
 
 
 def with_critic(critic: Any) -> Any:
@@ -102,9 +77,9 @@ def with_critic(critic: Any) -> Any:
     return Cast({SOLVER: FrozenModel(**MODEL), CRITIC: critic})
 
 
-@functools.lru_cache(maxsize=64)
+@once_per_run
 def _report(run: Any) -> CriticReport:
-    """The report on a run's critic, which all measures of the run share."""
+    """The report on a run's critic."""
     return report_on_critic(make_compiled(run.config["env"]), run.method, run.states, NUM_PLAYED)
 
 

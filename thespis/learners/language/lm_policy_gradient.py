@@ -87,7 +87,8 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     rollout_transform: RolloutTransform | None = None
     """Transform of sampled dialogues before advantages are estimated.
 
-    None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RankFilter, RejectionSampling or TrajectoryRevision.
+    None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RankFilter, RejectionSampling, TrajectoryRevision or
+    ReflectionCredit.
     Rewards are the run's feedback (``--feedback``).
     """
     recompute_log_probs: bool = eqx.field(static=True, default=False)

@@ -7,7 +7,7 @@ from thespis.core.records import Citation
 from thespis.evidence.benches.persona_facts import (
     BENCH,
     COARSE_ARM,
-    EXACT,
+    DPO,
     FAITHFULNESS,
     IMITATION_ARM,
     ON_POLICY_ARM,
@@ -44,7 +44,7 @@ PAPER = Paper(
     command="thespis train online-dpo --env text:persona --model tiny --steps 6400 --set num_layers=2 hidden_size=64 "
     "num_pretrain_steps=2500 num_pretrain_dialogues=16384 learning_rate=3e-4 loss_type=SigmoidLoss loss_type.beta=0.3",
     miniature=BENCH.trial(
-        arms=(Arm(_APC, EXACT), COARSE_ARM, IMITATION_ARM, ON_POLICY_ARM),
+        arms=(Arm(_APC, DPO), COARSE_ARM, IMITATION_ARM, ON_POLICY_ARM),
         headline=Comparison(_APC, _COARSE, FAITHFULNESS),
         mechanisms=(
             Comparison(_APC, _IMITATION, FAITHFULNESS),

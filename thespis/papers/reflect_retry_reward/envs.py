@@ -4,57 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
 
 from thespis.envs.text.hidden_rule import HiddenRule, HiddenRuleState
-from thespis.envs.text.task import TaskSpec, TaskStep
+from thespis.envs.text.task import TaskSpec
 from thespis.runtime.keys import fold
 
 
-class AnswerHints(eqx.Module):
+class AnswerHints(HiddenRule):
     """Hidden-rule task whose demonstrator hints at a digit, in place of the rule that picks it.
 
     The hint after ``4 2 7 > 4 <end> more >`` is ``7 <end>``, and the second answer repeats it. So a hint is worth as
     much as the rule would be, but it is written as an answer is.
     """
 
-    task: HiddenRule
-
     @property
     def task_spec(self) -> TaskSpec:
         """The spec of the hidden-rule task, with another name."""
-        return dataclasses.replace(self.task.task_spec, name="text:answer-hints")
-
-    def init(self, key: Key[Array, ""]) -> tuple[HiddenRuleState, Int[Array, " opening"]]:
-        """Digits and a rule, as in the hidden-rule task."""
-        return self.task.init(key)
-
-    def step(
-        self, state: HiddenRuleState, response: Int[Array, " response"], key: Key[Array, ""]
-    ) -> tuple[HiddenRuleState, TaskStep]:
-        """The end, with 1 for the digit that the rule picks."""
-        return self.task.step(state, response, key)
-
-    def attempt_feedback(self, state: HiddenRuleState, answer: Int[Array, " response"]) -> Int[Array, " 1"]:
-        """Whether the right digit is larger or smaller."""
-        return self.task.attempt_feedback(state, answer)
-
-    def demonstrator_response(self, state: HiddenRuleState, key: Key[Array, ""]) -> Int[Array, " response"]:
-        """The right digit, at times another one."""
-        return self.task.demonstrator_response(state, key)
+        return dataclasses.replace(super().task_spec, name="text:answer-hints")
 
     def demonstrator_critique(
         self, state: HiddenRuleState, answer: Int[Array, " response"], key: Key[Array, ""]
     ) -> Int[Array, " hint"]:
         """The digit that the hinted rule picks, which is at times any rule."""
-        rule = self.task.demonstrator_critique(state, answer, fold(key, "rule"))
-        return self.task.demonstrator_revision(state, answer, rule, fold(key, "digit"))
+        rule = super().demonstrator_critique(state, answer, fold(key, "rule"))
+        return super().demonstrator_revision(state, answer, rule, fold(key, "digit"))
 
     def demonstrator_revision(
         self, state: HiddenRuleState, answer: Int[Array, " response"], critique: PyTree, key: Key[Array, ""]
     ) -> Int[Array, " response"]:
         """The digit of the hint; without one that of a random rule."""
-        guess = self.task.demonstrator_revision(state, answer, critique, key)  # no rule in it: a random one
-        return jnp.where(self.task.read_answer(critique) >= 0, critique, guess)
+        guess = super().demonstrator_revision(state, answer, critique, key)  # no rule in it: a random one
+        return jnp.where(self.read_answer(critique) >= 0, critique, guess)

@@ -67,23 +67,6 @@ def principle_scores(
     return jax.lax.map(scores, ensemble)
 
 
-def write_texts(
-    model: Decoder,
-    dialogue_spec: DialogueSpec,
-    task: Any,
-    num_prompts: int,
-    num_copies: int,
-    temperature: Number,
-    key: Key[Array, ""],
-) -> tuple[PyTree, Int[Array, "prompt opening"], Int[Array, "prompt copy token"]]:
-    """States of a task of one turn, its prompts, and a model's responses to each."""
-    states, prompts = jax.vmap(task.init)(indexed_keys(fold(key, "prompts"), num_prompts))
-    sampler = TemperatureSampler(jnp.asarray(temperature, "float32"))
-    repeated = jnp.repeat(prompts, num_copies, axis=0)
-    responses = generate_responses(model, sampler, dialogue_spec, repeated, fold(key, "texts"))
-    return states, prompts, responses.reshape(num_prompts, num_copies, -1)
-
-
 def fit_scorer(
     scorer: LMWithValueHead,
     loss: Callable[[LMWithValueHead, Int[Array, " chosen"]], Float[Array, ""]],
@@ -135,8 +118,7 @@ class PrincipleReward(LearnedReward):
 
     def init_state(self, spec: EnvSpec, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> LMWithValueHead:
         """The trained reward model, whose texts and labels are others for every seed."""
-        blank = dataclasses.replace(self, model=BLANK)
-        scorer = super(PrincipleReward, blank).init_state(spec, dialogue_spec, key)
+        scorer = LearnedReward.init_state(dataclasses.replace(self, model=BLANK), spec, dialogue_spec, key)
         pairs = self.label_pairs(self.initial_model(spec, key), dialogue_spec, fold(key, "preferences"))
 
         def loss(scorer: LMWithValueHead, rows: Int[Array, " chosen"]) -> Float[Array, ""]:
@@ -156,9 +138,11 @@ class PrincipleReward(LearnedReward):
     def label_pairs(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> LabelledPairs:
         """Pairs of texts of a model, compared by the judge of the environment."""
         env: Any = make_compiled(self.labelling_env)
-        states, prompts, responses = write_texts(
-            model, dialogue_spec, env.task, self.num_pairs, 2, self.text_temperature, key
-        )
+        states, prompts = jax.vmap(env.task.init)(indexed_keys(fold(key, "prompts"), self.num_pairs))
+        sampler = TemperatureSampler(jnp.asarray(self.text_temperature, "float32"))
+        doubled = jnp.repeat(prompts, 2, axis=0)
+        responses = generate_responses(model, sampler, dialogue_spec, doubled, fold(key, "texts"))
+        responses = responses.reshape(self.num_pairs, 2, -1)
         rewards = jax.vmap(lambda state, pair: jax.vmap(lambda text: env.task.judged_reward(state, text))(pair))(
             states, responses
         )

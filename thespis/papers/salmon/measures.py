@@ -36,12 +36,12 @@ def _mean_grades(run: Any, task: PrincipledWriting | None = None, states: PyTree
     states = run.states if states is None else states
     key = fold(seed_key(0), "texts")
     episodes, prompts = jax.vmap(principled.init)(indexed_keys(fold(key, "prompts"), NUM_TEXTS))
+    grade = jax.jit(jax.vmap(principled.aspects))
     means = []
     for i in range(len(run.config["seeds"])):
         policy = run.method.policy(jax.tree.map(lambda x, i=i: x[i], states), Mode.SAMPLE)
         texts = _write(policy, prompts, fold(key, "seed", run.config["seeds"][i]))
-        aspects = jax.jit(jax.vmap(principled.aspects))(episodes, texts)
-        means.append({name: float(values.mean()) for name, values in aspects.items()})
+        means.append({name: float(values.mean()) for name, values in grade(episodes, texts).items()})
     return {name: np.array([mean[name] for mean in means]) for name in means[0]}
 
 
