@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from thespis.arena.fixed_opponents import parse_opponents
-from thespis.core.contracts import FitsMethod, Method
+from thespis.core.contracts import FitsMethod, HasSeats, Method
 from thespis.core.errors import UserError
 from thespis.core.spaces import contains_text
-from thespis.envs.registry import with_env_args
+from thespis.envs.registry import make_compiled, with_env_args
+from thespis.envs.registry import resolve_env as resolve_kind
 from thespis.evaluation.run import Run, resolve_env
 from thespis.evaluation.run import load as load
 from thespis.feedback.combined import map_parts
@@ -27,8 +28,10 @@ from thespis.runs.stages_directory import has_stages
 from thespis.runs.state_addresses import From
 from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.trust import EVERYTHING, Trust, reading, trust_in
+from thespis.runtime.callbacks import raising_callback_errors
 from thespis.runtime.distributed import is_main_process, process_directory
 from thespis.runtime.interrupts import has_abandoned_work
+from thespis.runtime.keys import fold, seed_key
 from thespis.runtime.memory_budget import require_memory, tree_bytes
 from thespis.train_run import train_run
 from thespis.training.assembly import (
@@ -39,11 +42,17 @@ from thespis.training.assembly import (
     enable_compilation_cache,
     set_cpu_threads,
 )
+from thespis.training.cast_file import cast_env, with_endpoint
+from thespis.training.components import with_array_leaves
 from thespis.training.initial_states import read_initial_states, split_sources
 from thespis.training.method_setup import LMFeedback, LMMethod, prepare_feedback, prepare_method
 from thespis.training.options import RunOptions, options_from
-from thespis.training.run_config import make_feedback, resolve_config, run_metadata, split_settings
+from thespis.training.run_config import make_feedback, make_method, resolve_config, run_metadata, split_settings
 from thespis.training.stages import create_stages, open_stages, plan_stages, run_stages
+
+if TYPE_CHECKING:
+    from thespis.evaluation.report_card import ReportCard
+    from thespis.language.endpoint import EndpointUsage
 
 
 def train(
@@ -65,7 +74,8 @@ def train(
 ) -> Run:
     """Train a method and return its run.
 
-    ``method``: a name (``"sac"``), a class (``"my_module:MyMethod"``) or a configured method (``SAC(num_critics=5)``).
+    ``method``: a name (``"sac"``), a class (``"my_module:MyMethod"``), the file of a cast (``"critic.toml"``, which
+    also names the environment) or a configured method (``SAC(num_critics=5)``).
     ``env``: a name, an environment object (also a Gymnasium ``VectorEnv``), a class or a function that makes one.
     ``env_args``: keyword arguments of a named environment, recorded in its name. ``steps``: environment steps per seed
     (updates, when learning from a dataset); by default the preset's, else 100,000. ``seeds``: how many (3: seeds 0, 1,
@@ -82,7 +92,7 @@ def train(
     Raises:
         UserError: for whatever the user can mend, in one line.
     """
-    env = with_env_args(env, env_args)
+    env = with_env_args(cast_env(method, env), env_args)
     enable_compilation_cache()
     # before anything looks at the environment, which initializes XLA
     set_cpu_threads(options.get("cores", 0), options.get("devices", 1))
@@ -123,6 +133,62 @@ def _train_configured(
         return Run(RunDirectory.open(path, EVERYTHING), env)
     finally:
         _close(assembled)
+
+
+@dataclasses.dataclass(frozen=True)
+class CastEvaluation:
+    """Evaluation of a cast: its report card, and what its endpoints have used, by seat."""
+
+    env: str
+    card: ReportCard
+    usage: dict[str, EndpointUsage]
+
+
+def evaluate_cast(
+    cast: Any,
+    env: Any = None,
+    *,
+    settings: list[str] | dict[str, Any] | None = None,
+    episodes: int = 100,
+    scripted: Sequence[str] = (),
+    seed: int = 0,
+    endpoint: str | None = None,
+    cache: str | None = None,
+) -> CastEvaluation:
+    """Play conversations of a cast as it is, without training, and count what its rules define.
+
+    ``cast``: a file (``"critic.toml"``) or a :class:`~thespis.learners.multi_agent.cast.Cast`. ``env``: the
+    conversation, by default that of the file. ``settings``: such as ``critic.temperature=0.5``. ``scripted``: seats
+    that the environment's demonstrator plays. ``endpoint``: the address for seats that are played by an endpoint and
+    name none; ``cache``: a directory for their responses.
+
+    Raises:
+        UserError: for whatever the user can mend, in one line.
+    """
+    from thespis.evaluation.report_card import report_card
+    from thespis.learners.language.endpoint_model import EndpointModel
+
+    enable_compilation_cache()
+    env = cast_env(cast, env)
+    if env is None or resolve_kind(env).kind != "compiled":
+        raise UserError(f'{cast} needs the environment of a conversation: env = "text:critiqued-derivation"')
+    method: Any = make_method(cast, setting_texts(settings))
+    if not isinstance(method, HasSeats):
+        raise UserError(f"{method.name} is no cast: only a method for each seat is evaluated without a run")
+    method = prepare_method(_with_checkpoint(with_endpoint(method, endpoint, cache)), env)
+    environment = make_compiled(env)
+    state = jax.jit(lambda key: method.init(environment.spec, key))(fold(seed_key(seed), "method"))
+    states = jax.tree.map(lambda x: x[None], state)
+    with raising_callback_errors():
+        card = report_card(environment, with_array_leaves(method), states, episodes, scripted, [seed])
+    usage: dict[str, EndpointUsage] = {}
+
+    def note_usage(name: str, seat: Any) -> Any:
+        usage.update({name: seat.usage} if isinstance(seat, EndpointModel) else {})
+        return seat
+
+    method.map_seats(note_usage)
+    return CastEvaluation(environment.spec.name, card, usage)
 
 
 def train_stages(
@@ -166,7 +232,7 @@ def _configure(
     **options: Any,
 ) -> tuple[dict[str, Any], Any]:
     """The configuration and the environment for arguments of :func:`train`."""
-    env = with_env_args(env, env_args)
+    env = with_env_args(cast_env(method, env), env_args)
     return build_config(method, env, steps=steps, seeds=seeds, **options), env
 
 
@@ -220,7 +286,7 @@ def build_config(
     start = with_preset(preset, method, env, texts, steps=steps, num_envs=envs)
     chosen: Any = start.method
     check_ranges(chosen)
-    if isinstance(chosen, LMMethod):  # control runs import no language code
+    if isinstance(chosen, LMMethod | HasSeats):  # control runs import no language code
         chosen = _with_checkpoint(chosen)
     chosen = prepare_method(chosen, env)
     scoring = map_parts(make_feedback(feedback, feedback_texts), lambda part: _prepared_feedback(part, chosen, env))

@@ -22,6 +22,7 @@ from thespis.evaluation.value_range import ValueWatch
 from thespis.runs.events import EventBus
 from thespis.runs.store import RunDirectory
 from thespis.runs.system_info import describe_device
+from thespis.runtime.callbacks import raising_callback_errors
 from thespis.runtime.distributed import gather_arrays, is_main_process
 from thespis.runtime.interrupts import AbandonedError, InterruptWatch, catch_interrupts
 from thespis.training.assembly import AssembledRun, schedule_from
@@ -30,9 +31,13 @@ from thespis.training.driver import TrainingLoop, run_loop, save_best, save_chec
 from thespis.training.initial_states import INITIAL_SOURCES, InitialStates
 from thespis.training.options import options_from
 
+CARD_EPISODES = 10
+"""Conversations of a report card for each episode of an evaluation: shares need more of them than returns."""
+
 _NO_STATES = InitialStates({}, {}, [])
 
 
+@raising_callback_errors()
 def train_run(
     run: RunDirectory,
     assembled: AssembledRun,
@@ -85,7 +90,8 @@ def train_run(
             if make_envs is not None:
                 score = evaluate_policy(method, states, make_envs, config["seeds"], options.episodes)
                 greedy, sampled = (score[mode]["scores"] for mode in ("greedy", "sampled"))
-                run.write_json("final.json", {"step": step} | score | _baselines(run, make_envs, assembled.spec))
+                score |= _baselines(run, make_envs, assembled.spec) | _report_card(run, assembled, method, states)
+                run.write_json("final.json", {"step": step} | score)
                 _warn_of_values(watch, bus, step, score["calibration"], greedy)
                 if interval or run.best is not None:  # else the latest checkpoint is the only one with a score
                     save_best(run, step, greedy, states)
@@ -120,6 +126,19 @@ def _baselines(run: RunDirectory, make_envs: Callable[[int], HostEnvironment], s
     random = random_baseline(make_envs, run.config["seeds"], options_from(run.config).episodes)
     seats = results_against_random(run)
     return {"random": random} | ({"vs_random": seats} if seats else {})
+
+
+def _report_card(run: RunDirectory, assembled: AssembledRun, method: Method, states: PyTree) -> dict[str, Any]:
+    """The report card of a conversation whose rules define one; nothing for other environments."""
+    if not hasattr(assembled.compiled_env, "rules"):
+        return {}
+    from thespis.evaluation.report_card import has_report_card, report_card  # control runs import no language code
+
+    env = assembled.compiled_env
+    if not has_report_card(env):
+        return {}
+    episodes = CARD_EPISODES * options_from(run.config).episodes
+    return {"report_card": report_card(env, method, states, episodes, seeds=run.config["seeds"]).to_json()}
 
 
 def _warn_of_values(watch: ValueWatch, bus: EventBus, step: int, values: Any, returns: list[list[float]]) -> bool:

@@ -74,8 +74,8 @@ def test_a_cast_must_fit_its_conversation(tmp_path):
     judge = Cast({"solver": FrozenModel(**BLANK), "judge": GRPO(**BLANK, feed=FEED)})
     with pytest.raises(UserError, match="has the groups solver, critic, and the cast the seats solver, judge"):
         train(judge, tmp_path / "run")
-    with pytest.raises(ValueError, match="none of the seats solver, critic learns"):
-        Cast({"solver": FrozenModel(**BLANK), "critic": FrozenModel(**BLANK)})
+    with pytest.raises(UserError, match="nothing in cast learns"):
+        train(Cast({"solver": FrozenModel(**BLANK), "critic": FrozenModel(**BLANK)}), tmp_path / "run")
     with pytest.raises(ValueError, match="have different feeds"):
         Cast({"solver": GRPO(**BLANK), "critic": GRPO(**BLANK, feed=FEED)})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from thespis.arena.tournament import TournamentResult
     from thespis.evaluation.cross_play import MeanWithInterval
     from thespis.evaluation.ratings import Rating
+    from thespis.evaluation.report_card import ReportCard
 
 _MAX_PLAYERS_WITH_INTERVALS = 6  # a larger matrix has no room for intervals
 
@@ -36,6 +38,19 @@ def ratings_table(standings: TournamentResult) -> Table:
             [formatting.format_number(standings.exploitability[player], 3)] if has_exploitability else []
         )
         table.add_row(*map(Text, cells + exploitability_cells))
+    return table
+
+
+def report_card_table(card: ReportCard) -> Table:
+    """Report card of a conversation: shares of episodes and returns of seats, with their intervals over seeds."""
+    from thespis.evaluation import formatting
+
+    table = Table(title="Report card", title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("", "mean", "95% interval"):
+        table.add_column(name, justify="right" if name else "left")
+    for row in card.rows():
+        name, value, interval = formatting.format_card_row(row)
+        table.add_row(Text(name), Text(value, style="bold"), Text(interval))
     return table
 
 

@@ -110,6 +110,18 @@ class HasSeats(Protocol):
 
 
 @runtime_checkable
+class HasLearningSwitch(Protocol):
+    """A method that says whether updates change its state; one that does not say so learns."""
+
+    learns: bool
+
+
+def learns(method: Any) -> bool:
+    """Whether a method changes its state in updates."""
+    return not isinstance(method, HasLearningSwitch) or method.learns
+
+
+@runtime_checkable
 class Feedback(Protocol[State]):
     """The source of the reward that a method learns from: environment reward, bonus, discriminator, reward model."""
 

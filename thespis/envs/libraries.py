@@ -15,7 +15,7 @@ MULTI_AGENT_LIBRARIES = ("pettingzoo", "openspiel")
 TEXT_LIBRARIES = ("textarena", "textworld")
 LIBRARIES = (*COMPILED_LIBRARIES, "gymnasium", "envpool", *MULTI_AGENT_LIBRARIES, *TEXT_LIBRARIES)
 """Prefixes of compiled libraries, of multi-agent host libraries, of text-game libraries, and of all libraries."""
-FIXED_LIBRARIES = ("probe", "pgx", "text", "openspiel", *TEXT_LIBRARIES)
+FIXED_LIBRARIES = ("probe", "pgx", "openspiel", *TEXT_LIBRARIES)
 """Libraries whose environments take no options after a question mark (OpenSpiel has its own, in brackets)."""
 OWN_ENVS = {"maze": "thespis.envs.compiled.maze:Maze"}
 """Modules and classes of environments with a name ``thespis:NAME``."""
@@ -89,7 +89,7 @@ def has_env(library: str, name: str) -> bool:
         case "text":
             from thespis.envs.text.registry import ENV_NAMES
 
-            return name in ENV_NAMES
+            return name.partition("?")[0] in ENV_NAMES
     return True  # importing envpool takes seconds; the adapters of EnvPool and OpenSpiel check the name
 
 

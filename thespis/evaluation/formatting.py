@@ -109,6 +109,17 @@ def format_final_scores(final: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
+def format_card_row(row: tuple[str, float | None, Any, bool]) -> tuple[str, str, str]:
+    """A row of a report card as texts: its name, the mean, and the interval; shares as percentages."""
+    name, mean, interval, is_share = row
+    if mean is None:
+        return name, "–", "no such episodes"
+    if not is_share:
+        return name, format_number(mean), format_interval(interval)
+    bounds = "–" if interval is None else f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}%"
+    return name, f"{100 * mean:.1f}%", bounds
+
+
 def episode_lengths(result: dict[str, Any]) -> list[float]:
     """Episode lengths of greedy or sampled play in final.json, over all seeds."""
     return [float(x) for row in result.get("lengths") or [] for x in row if x is not None]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -30,6 +30,9 @@ from thespis.training.assembly import METHOD_STATE_PATH, enable_compilation_cach
 from thespis.training.components import with_array_leaves
 from thespis.training.method_setup import LMMethod
 from thespis.training.options import options_from
+
+if TYPE_CHECKING:
+    from thespis.evaluation.report_card import ReportCard
 
 
 def resolve_env(run: RunDirectory, env: Any) -> Any:
@@ -149,6 +152,30 @@ class Run:
         """Play greedily and by sampling; scores per seed, ``iqm`` and ``interval`` over seeds. Changes nothing."""
         score = evaluate_policy(self.method, self.states, self.make_envs, self.config["seeds"], episodes)
         return {"run": str(self.path), "step": self.step} | score
+
+    @property
+    def has_report_card(self) -> bool:
+        """Whether the run's environment is a conversation whose rules say what to report."""
+        if self.config["env"] is None:
+            return False
+        from thespis.evaluation.report_card import has_report_card
+
+        env = self._training_env()
+        return registry.resolve_env(env).kind == "compiled" and has_report_card(registry.make_compiled(env))
+
+    def report_card(self, episodes: int = 500, *, scripted: Sequence[str] = ()) -> ReportCard:
+        """Play ``episodes`` conversations per seed by sampling, and count (:mod:`thespis.evaluation.report_card`).
+
+        ``scripted``: seats that the environment's demonstrator plays. Raises ``UserError`` for an environment that is
+        no conversation.
+        """
+        from thespis.evaluation.report_card import report_card
+
+        env = self._training_env()
+        if registry.resolve_env(env).kind != "compiled":
+            raise UserError(f"{self.config['env']} is no conversation")
+        seeds = self.config["seeds"]
+        return report_card(registry.make_compiled(env), self.method, self.states, episodes, scripted, seeds)
 
     def evaluate_held_out(self, data: str) -> dict[str, list[float]]:
         """Loss, perplexity or accuracy on held-out data, named as for ``train(data=...)``: a value per seed by name.

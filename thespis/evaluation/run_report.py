@@ -15,6 +15,7 @@ from thespis.evaluation.comparison import GroupSummary
 from thespis.evaluation.figure_style import inline_svg
 from thespis.evaluation.learning_curve import LearningCurve, in_readable_units
 from thespis.evaluation.over_optimization import LEARNED, TRUE, OverOptimization, find_over_optimization
+from thespis.evaluation.report_card import ReportCard
 from thespis.evaluation.run_view import RunView
 
 _MAX_METRIC_CHARTS = 24
@@ -37,6 +38,7 @@ def render_run(run: RunView, number: int = 0) -> str:
             _verdict_box(run, fitted, reward),
             html_page.section("Learning", _learning_curve_figure(run, number)),
             html_page.section("Final play", _final_section(run), _film_figure(run)),
+            html_page.section("Report card", _report_card_section(run)),
             html_page.section("Held-out data", _held_out_section(run)),
             html_page.section("Conversations", conversation.conversations_html(run.conversations)),
             html_page.section("Critic calibration", _calibration_section(run, fitted)),
@@ -168,6 +170,18 @@ def _final_section(run: RunView) -> str:
     )
     note = "Dots: one training seed each, averaged over its episodes. Diamond: IQM. Bar: 95% interval."
     return summary + html_page.figure(svg, note=note, css_class="half") + _per_seed_table(run, available)
+
+
+def _report_card_section(run: RunView) -> str:
+    """Shares of episodes and returns of seats of a conversation."""
+    content = (run.final or {}).get("report_card")
+    if not content:
+        return ""
+    card = ReportCard.from_json(content)
+    header = ["", "mean", "95% interval over seeds"]
+    rows = [list(formatting.format_card_row(row)) for row in card.rows()]
+    note = f"{card.num_episodes:,} sampled conversations of each training seed."
+    return html_page.table(header, rows, numeric_columns=range(1, 3)) + html_page.paragraph(note, "note")
 
 
 def _held_out_section(run: RunView) -> str:

@@ -16,6 +16,7 @@ from thespis.data.feeds import Replay, Rollouts
 from thespis.methods.registry import METHODS
 from thespis.presets.preset import AUTO, NONE, Preset, find_preset
 from thespis.runs.config import apply_settings, qualified_name
+from thespis.runs.toml_files import setting_text
 from thespis.training.run_config import make_method
 
 DEFAULT_STEPS = 100_000
@@ -65,7 +66,7 @@ def with_preset(
     is_own = METHODS.get(base.name) == qualified_name(type(base))  # another package's method may have the same name
     selected = find_preset(preset, base.name, env) if is_own or preset != AUTO else None
     if selected is None:
-        return PresetRun(apply_settings(base, settings), usual, num_envs, None)
+        return PresetRun(make_method(base, settings), usual, num_envs, None)
     steps = selected.steps if steps is None and selected.steps else usual
     num_envs = num_envs or selected.num_envs
     # once to know the settings that the number of updates depends on, then with this number
@@ -86,10 +87,8 @@ def setting_texts(preset: Preset, num_updates: int, num_gradient_steps: int) -> 
                 texts += [f"{name}.init_value={start}", f"{name}.transition_steps={num_gradient_steps}"]
             case {"fraction": share}:
                 texts.append(f"{name}={max(round(share * num_updates), 1)}")
-            case list():
-                texts.append(f"{name}={','.join(map(str, value))}")
             case _:
-                texts.append(f"{name}={value}")
+                texts.append(setting_text(name, value))
     return texts
 
 

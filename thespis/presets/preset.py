@@ -27,17 +27,16 @@ import datetime
 import difflib
 import functools
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError
 from thespis.envs.registry import resolve_env
+from thespis.runs.toml_files import SUFFIX, flatten_table, read_toml
 from thespis.runtime import disk
 
 AUTO, NONE = "auto", "none"
 FILES = Path(__file__).parent
-SUFFIX = ".toml"
 MATCHED_LIBRARIES = ("gymnax", "gymnasium", "envpool")
 """Libraries that call an environment of Gymnasium by the same name."""
 
@@ -107,10 +106,7 @@ def method_presets(method: str) -> list[Preset]:
 @functools.cache
 def read_presets(path: Path) -> list[Preset]:
     """The presets in a file. Raises :class:`UserError` for a file that cannot be read, or that is no preset file."""
-    try:
-        content = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"preset file {path} cannot be read: {error}") from error
+    content = read_toml(path, "preset")
     tables = content.get("preset")
     if not isinstance(content.get("method"), str) or not isinstance(tables, list) or not tables:
         raise UserError(f'preset file {path} needs method = "NAME" and at least one [[preset]]')
@@ -132,7 +128,7 @@ def _read_table(path: Path, method: str, table: dict[str, Any]) -> Preset:
         name=name,
         method=method,
         envs=tuple(envs),
-        settings=_flatten(settings),
+        settings=flatten_table(settings, is_value=lambda value: set(value) <= {"linear_from", "fraction"}),
         source=table.get("source", str(path)),
         num_envs=table.get("num_envs"),
         steps=table.get("steps"),
@@ -140,17 +136,6 @@ def _read_table(path: Path, method: str, table: dict[str, Any]) -> Preset:
         differences=table.get("differences", ""),
         is_default="name" not in table,
     )
-
-
-def _flatten(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings with dotted names, which TOML reads as nested tables."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, dict) and not set(value) <= {"linear_from", "fraction"}:
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def _matching(presets: list[Preset], env: Any) -> Preset | None:

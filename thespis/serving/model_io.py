@@ -17,7 +17,7 @@ import numpy as np
 from thespis.actors.lm_policy import LMPolicy
 from thespis.core.contracts import HasSeats, Mode
 from thespis.core.errors import UserError
-from thespis.core.spaces import END, PAD
+from thespis.core.spaces import END, PAD, Vocabulary
 from thespis.evaluation.run import Run, load
 from thespis.language import hf_weights
 from thespis.language.adapters import merge_adapters, save_adapters
@@ -27,6 +27,7 @@ from thespis.language.engine import GenerationConfig
 from thespis.language.local_engine import LocalEngine, load_engine
 from thespis.language.templating import TemplateFormatter
 from thespis.language.tokenizer import word_tokenizer
+from thespis.learners.multi_agent.independent_learners import GroupStates, agent_spec
 from thespis.nets.decoder import Decoder
 from thespis.runtime import disk
 from thespis.runtime.cache import cache_path, write_once
@@ -58,31 +59,42 @@ def find_model(directory: Path | str) -> Path:
     )
 
 
-def engine_from_path(path: Path, *, dtype: str = "float32", batch_size: int = 8) -> LocalEngine:
-    """An engine for a path from :func:`find_model`; of a run, the first seed. Raises ``UserError``."""
+def engine_from_path(
+    path: Path, *, seat: str | None = None, dtype: str = "float32", batch_size: int = 8
+) -> LocalEngine:
+    """An engine for a path from :func:`find_model`; of a run, the first seed, and of a cast, a seat.
+
+    Raises ``UserError``.
+    """
     if (path / "config.json").exists():
+        if seat is not None:
+            raise UserError(f"{path} is a checkpoint and has no seats: leave --seat {seat} out")
         return load_engine(path, dtype=dtype, batch_size=batch_size)
-    return engine_from_run(load(path), dtype=dtype, batch_size=batch_size)[0]
+    return engine_from_run(load(path), seat=seat, dtype=dtype, batch_size=batch_size)[0]
 
 
-def export_checkpoint(run: Run, out: Path | str, seed: int | None = None, *, adapters_only: bool = False) -> Path:
+def export_checkpoint(
+    run: Run, out: Path | str, seed: int | None = None, *, seat: str | None = None, adapters_only: bool = False
+) -> Path:
     """Export one training seed (the first if ``None``) of a run at its newest checkpoint, as a Hugging Face checkpoint.
 
     The tokenizer and chat template are those of the run's initial model; an environment with a word vocabulary gets a
-    tokenizer of its words. ``adapters_only``: write LoRA adapters alone, in PEFT's format; else they are merged into
-    the model. Raises ``UserError`` for a run without a language model or without adapters, and for a directory that is
-    not empty or cannot be written.
+    tokenizer of its words. ``seat``: which of the models of a cast. ``adapters_only``: write LoRA adapters alone, in
+    PEFT's format; else they are merged into the model. Raises ``UserError`` for a run without a language model or
+    without adapters, and for a directory that is not empty or cannot be written.
     """
     out = Path(out)
     try:
         _require_empty(out)
         if adapters_only:
-            base = run.method.model_init.name_or_path  # pyright: ignore
-            save_adapters(_decoder(_lm_policy(run, seed)), out, base if is_gguf(base) or Path(base).is_dir() else "")
+            base = _seat_method(run, seat).model_init.name_or_path
+            save_adapters(
+                _decoder(_lm_policy(run, seed, seat)), out, base if is_gguf(base) or Path(base).is_dir() else ""
+            )
             return out
-        engine = engine_from_run(run, seed)[0]
+        engine = engine_from_run(run, seed, seat=seat)[0]
         hf_weights.save_pretrained(engine.model, out, max_length=engine.max_length)
-        _save_tokenizer(run, engine, out)
+        _save_tokenizer(vocabulary_of(run, seat), engine, out)
     except OSError as error:
         raise UserError(f"cannot write a checkpoint to {out}: {error.strerror or error}") from error
     return out
@@ -93,9 +105,9 @@ def _require_empty(out: Path) -> None:
         raise UserError(f"{out} is not empty: choose another directory")
 
 
-def _save_tokenizer(run: Run, engine: LocalEngine, out: Path) -> None:
+def _save_tokenizer(vocabulary: Vocabulary, engine: LocalEngine, out: Path) -> None:
     """Write the tokenizer, the chat template, and the stop tokens."""
-    source = run.spec.action_space.vocabulary.tokenizer_dir  # pyright: ignore
+    source = vocabulary.tokenizer_dir
     generation_config = {"eos_token_id": list(engine.tokenizer.stop_tokens), "pad_token_id": engine.tokenizer.pad_token}
     (out / "generation_config.json").write_text(json.dumps(generation_config))
     if source:
@@ -110,14 +122,19 @@ def _save_tokenizer(run: Run, engine: LocalEngine, out: Path) -> None:
 
 
 def engine_from_run(
-    run: Run, seed: int | None = None, *, dtype: str = "float32", batch_size: int = 8
+    run: Run,
+    seed: int | None = None,
+    *,
+    seat: str | None = None,
+    dtype: str = "float32",
+    batch_size: int = 8,
 ) -> tuple[LocalEngine, GenerationConfig]:
     """Engine of one training seed (the first if ``None``) of a run's newest checkpoint, and its generation settings.
 
-    Raises ``UserError`` for a run without a language model, or one whose generation is steered by a critic.
+    ``seat``: which of the models of a cast. Raises ``UserError`` for a run without a language model, or one whose
+    generation is steered by a critic.
     """
-    policy = _lm_policy(run, seed)
-    vocabulary = run.spec.action_space.vocabulary  # pyright: ignore
+    policy, vocabulary = _lm_policy(run, seed, seat), vocabulary_of(run, seat)
     model = jax.tree.map(lambda x: jnp.asarray(x, dtype), merge_adapters(_decoder(policy)))
     model = dataclasses.replace(model, compute_dtype=dtype)
     config = GenerationConfig(float(policy.sampler.temperature), max_tokens=policy.dialogue_spec.max_response_tokens)
@@ -134,13 +151,18 @@ def engine_from_run(
     return LocalEngine(model, tokenizer, template, max_length=max_length, batch_size=batch_size), config
 
 
-def _lm_policy(run: Run, seed: int | None) -> LMPolicy:
+def _lm_policy(run: Run, seed: int | None, seat: str | None = None) -> LMPolicy:
     """The language model policy of a run. Raises ``UserError`` as :func:`engine_from_run` does."""
     state = jax.tree.map(lambda x: x[0], run.states_for_seeds([run.config["seeds"][0] if seed is None else seed]))
     policy: Any = run.method.policy(state, Mode.SAMPLE)
+    if isinstance(policy, GroupStates):
+        policy = policy.by_group[_require_seat(run, seat)]
+    elif seat is not None:
+        raise UserError(f"{run.path} has one model and no seats: leave --seat {seat} out")
     if not isinstance(policy, LMPolicy):
+        name = run.method.name if seat is None else f"seat {seat}"
         raise UserError(
-            f"{run.path} was trained by {run.method.name}, whose policy is not a language model: to export a control "
+            f"{run.path} was trained by {name}, whose policy is not a language model: to export a control "
             "policy, give --format onnx, numpy or safetensors"
         )
     if policy.logits_processor is not None:
@@ -148,6 +170,44 @@ def _lm_policy(run: Run, seed: int | None) -> LMPolicy:
             f"{run.path} is steered by a critic, which engines do not support: use thespis record or evaluate"
         )
     return policy
+
+
+def _require_seat(run: Run, seat: str | None) -> str:
+    """The seat of a run with several. Raises ``UserError`` for none, or one that it does not have."""
+    seats = [group.name for group in run.spec.groups]
+    if seat not in seats:
+        problem = "has several models" if seat is None else f"has no seat {seat!r}"
+        raise UserError(f"{run.path} {problem}: choose one by --seat {' or '.join(seats)}, or {run.path}:{seats[-1]}")
+    return seat
+
+
+def _seat_method(run: Run, seat: str | None) -> Any:
+    """The method of a run, or of a seat of its cast."""
+    methods: dict[str | None, Any] = {None: run.method}
+    if isinstance(run.method, HasSeats):
+
+        def keep(name: str, method: Any) -> Any:
+            methods[name] = method
+            return method
+
+        run.method.map_seats(keep)
+    return methods[seat]
+
+
+def vocabulary_of(run: Run, seat: str | None) -> Vocabulary:
+    """The vocabulary of a run's responses, or of those of a seat."""
+    spec = run.spec
+    if seat is not None:
+        spec = agent_spec(spec, next(group for group in spec.groups if group.name == seat))
+    return spec.action_space.vocabulary  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def split_seat(source: Path | str) -> tuple[Path | str, str | None]:
+    """A checkpoint or run, and the seat in ``RUN:SEAT``; ``None`` without one."""
+    run, colon, seat = str(source).rpartition(":")
+    if colon and not Path(source).exists() and (Path(run) / "run.json").exists():
+        return run, seat
+    return source, None
 
 
 def _decoder(policy: LMPolicy) -> Decoder:
@@ -165,7 +225,7 @@ def resolve_initial_model(method: Any) -> Any:
         return method.map_seats(lambda name, part: resolve_initial_model(part))
     if not isinstance(method, LMMethod | LMFeedback):
         return method
-    if (Path(method.model_init.name_or_path) / "run.json").exists():
+    if (Path(split_seat(method.model_init.name_or_path)[0]) / "run.json").exists():
         model = str(cached_checkpoint(method.model_init.name_or_path))
         method = dataclasses.replace(method, model=model)  # pyright: ignore[reportArgumentType]
     if isinstance(method, HasReferenceModel) and method.reference_model:
@@ -175,19 +235,20 @@ def resolve_initial_model(method: Any) -> Any:
 
 
 def cached_checkpoint(source: Path | str) -> Path:
-    """The checkpoint in a directory; of a run, its first seed, exported to the cache.
+    """The checkpoint in a directory; of a run, its first seed, and of ``RUN:SEAT`` a seat, exported to the cache.
 
     Raises ``UserError`` as :func:`export_checkpoint` does, and if there is no model.
     """
-    path = find_model(source)
+    directory, seat = split_seat(source)
+    path = find_model(directory)
     if (path / "config.json").exists():
         return path
     run = load(path)
     digest = hashlib.sha256(run.spec.name.encode())
-    for leaf in jax.tree.leaves(merge_adapters(_decoder(_lm_policy(run, None)))):
+    for leaf in jax.tree.leaves(merge_adapters(_decoder(_lm_policy(run, None, seat)))):
         digest.update(np.asarray(leaf).tobytes())
     cached = cache_path("runs", digest.hexdigest()[:16])
-    write_once(cached, lambda directory: export_checkpoint(run, directory))
+    write_once(cached, lambda directory: export_checkpoint(run, directory, seat=seat))
     return cached
 
 

@@ -45,6 +45,8 @@ class AssembledRun:
     """Steps between evaluations during training; 0 for none."""
     held_out: HeldOutData | None = None
     """Held-out data, if the run has any."""
+    compiled_env: Any = None
+    """The environment, if it is compiled."""
 
 
 def enable_compilation_cache() -> None:
@@ -110,9 +112,8 @@ def _assemble(config: dict[str, Any], env: Any) -> AssembledRun:
         environment = registry.make_compiled(env)
         loop_args = (parts, environment, _envs_per_learner(envs, options), seeds, steps, options.devices)
         loops = [CompiledLoop(*loop_args)] * options.learners
-        return AssembledRun(
-            parts, _combine_loops(loops), environment.spec, make_envs, _timing_warnings(options.learners > 1)
-        )
+        notes, combined = _timing_warnings(options.learners > 1), _combine_loops(loops)
+        return AssembledRun(parts, combined, environment.spec, make_envs, notes, compiled_env=environment)
     share = _envs_per_learner(envs, options)
 
     def make_training_envs(n: int) -> HostEnvironment:

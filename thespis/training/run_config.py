@@ -15,6 +15,7 @@ from thespis.core.contracts import (
     Method,
     MultiAgentMethod,
     OpponentCurriculum,
+    learns,
 )
 from thespis.core.errors import UserError
 from thespis.core.renames import notice
@@ -28,6 +29,7 @@ from thespis.runs.ranges import check_ranges
 from thespis.runs.state_addresses import From
 from thespis.runs.store import RunDirectory
 from thespis.runs.trust import reading
+from thespis.training.cast_file import apply_seat_settings, is_cast_file, read_cast
 from thespis.training.options import RunOptions
 
 FROZEN_PREFIX = "frozen:"
@@ -37,12 +39,14 @@ _OLD_OPPONENTS = {"past": "uniform", "hard": "pfsp"}
 
 
 def make_method(method: str | Method, settings: list[str]) -> Method:
-    """A method, by name, as ``module:Class`` or as an object, with settings applied."""
+    """A method, by name, as ``module:Class``, as a cast's TOML file or as an object, with settings applied."""
+    if is_cast_file(method):
+        method = read_cast(str(method), lambda name: make_method(name, []))
     if isinstance(method, str):
         built = methods.REGISTRY.make(methods.current_name(method))
         require_contract(built, Method, method, "docs/writing-a-method.md")
         method = built
-    return apply_settings(method, settings)
+    return apply_seat_settings(method, settings) if isinstance(method, HasSeats) else apply_settings(method, settings)
 
 
 def require_contract(part: Any, contract: Any, name: str, page: str) -> None:
@@ -208,6 +212,8 @@ def resolve_config(
     """The content of run.json, except for :func:`run_metadata`. ``parse_opponents``: see :func:`make_curriculum`."""
     from thespis import __version__
 
+    if not learns(method):
+        raise UserError(f"nothing in {method.name} learns: give a seat a method that does, or use thespis evaluate")
     kind = loop_kind(method, env, options)
     feedback = make_feedback(feedback, feedback_settings)
     curriculum = make_curriculum(curriculum, parse_opponents, curriculum_settings)

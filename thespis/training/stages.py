@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from thespis.runs.events import Callback, Event
 from thespis.runs.stages_directory import STAGES_FILE, has_stages, read_stages_file, write_stages_file
 from thespis.runs.state_addresses import From, StateTable, table_of_shapes
 from thespis.runs.store import RunDirectory, lock_directory
+from thespis.runs.toml_files import flatten_table, read_toml
 from thespis.runtime import disk
 from thespis.training.assembly import AssembledRun, assemble_run
 from thespis.training.initial_states import check_fit, learner_shapes, read_initial_states
@@ -74,25 +74,15 @@ def read_stages_toml(path: str | Path) -> list[dict[str, Any]]:
 
     Raises :class:`UserError` for a file that cannot be read, or without stages.
     """
-    try:
-        content = tomllib.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"stages file {path} cannot be read: {error}") from error
+    content = read_toml(path, "stages")
     tables = content.pop("stage", None)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables) or not tables:
         raise UserError(f"stages file {path} needs at least one [[stage]] (docs/stages.md)")
     stages = [content | table for table in tables]
     return [
-        stage | {name: _flatten(stage[name]) for name in ("settings", "start") if name in stage} for stage in stages
+        stage | {name: flatten_table(stage[name]) for name in ("settings", "start") if name in stage}
+        for stage in stages
     ]
-
-
-def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values by dotted name, which TOML reads as nested tables."""
-    flat: dict[str, Any] = {}
-    for name, value in table.items():
-        flat |= _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat
 
 
 # -- plan -----------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ class ChatCommand:
     role: Literal["environment", "actor"] = "environment"
     """Your role: environment (you write observations, and the model responds), or actor (you respond in the run's own
     environment, and see the model's suggestions)."""
+    seat: Annotated[str | None, optional_arg("NAME")] = None
+    """The seat of a cast whose model it is: you write what is said to it."""
     greedy: bool = False
     """Decode greedily instead of sampling."""
     length: Annotated[Count | None, optional_arg("N")] = None
@@ -46,7 +48,7 @@ class ChatCommand:
         from thespis.arena.player_names import parse_run_name
         from thespis.cli.chat_session import ActorRoleChat, EnvironmentRoleChat, first_message, vocabulary_line
         from thespis.language.engine import GenerationConfig
-        from thespis.serving.model_io import engine_from_path, engine_from_run, find_model
+        from thespis.serving.model_io import engine_from_path, engine_from_run, find_model, vocabulary_of
         from thespis.training.assembly import enable_compilation_cache
 
         enable_compilation_cache()
@@ -55,11 +57,13 @@ class ChatCommand:
         run = None if (model_path / "config.json").exists() else api.load(model_path)
         if run is None and self.role == "actor":
             raise UserError(f"{path} is a checkpoint and has no environment: leave out --role actor, or give a run")
+        if self.seat and (run is None or self.role == "actor"):
+            raise UserError("--seat is of runs of casts, in which you are the environment")
         seed = secrets.randbits(31) if self.seed is None else self.seed
         engine, config = (
             (engine_from_path(model_path, batch_size=1), GenerationConfig())
             if run is None
-            else engine_from_run(run, seed_choice, batch_size=1)
+            else engine_from_run(run, seed_choice, seat=self.seat, batch_size=1)
         )
         overrides: dict[str, Any] = {"seed": seed, "max_tokens": self.length or config.max_tokens}
         config = dataclasses.replace(config, **overrides | ({"temperature": 0.0} if self.greedy else {}))
@@ -69,9 +73,9 @@ class ChatCommand:
         out.print(f"{self.directory}: {role_text} (--seed {seed}); Ctrl-D quits", markup=False)
         if run is not None and self.role == "actor":
             return self._chat_as_actor(ActorRoleChat(run, engine, config, out), out)
-        vocabulary = None if run is None else run.spec.action_space.vocabulary  # pyright: ignore
+        vocabulary = None if run is None else vocabulary_of(run, self.seat)
         if run is not None:
-            if run.config["env"] is not None:
+            if run.config["env"] is not None and self.seat is None:
                 out.print(f"the environment would start with: {first_message(run, seed)}", markup=False)
             out.print(vocabulary_line(vocabulary), markup=False)
         out.write_result({"seed": seed, "conversation": EnvironmentRoleChat(engine, config, vocabulary, out).run()})

@@ -33,6 +33,8 @@ class ExportCommand:
     needs NumPy alone; safetensors: the same, with named weights as safetensors."""
     seed: Annotated[int | None, optional_arg("N")] = None
     """The training seed; by default the first."""
+    seat: Annotated[str | None, optional_arg("NAME")] = None
+    """The seat of a cast whose model it is."""
     batch_size: Count = 1
     """Number of observations for which an exported control policy acts in one call."""
     observations: Count = 1_000
@@ -59,13 +61,15 @@ class ExportCommand:
             raise UserError("--batch-size is of exported control policies: add --format onnx, numpy or safetensors")
         if self.adapters and self.format != "checkpoint":
             raise UserError("--adapters are parts of language models: leave --format out")
+        if self.seat and self.format != "checkpoint":
+            raise UserError("--seat is of casts of language models: leave --format out")
         run = api.load(self.directory, checkpoint=self.checkpoint)
         return self._export_model(run, out) if self.format == "checkpoint" else self._export_policy(run, out)
 
     def _export_model(self, run: Run, out: CommandOutput) -> int:
         from thespis.serving.model_io import export_checkpoint
 
-        export_checkpoint(run, self.out, self.seed, adapters_only=self.adapters)
+        export_checkpoint(run, self.out, self.seed, seat=self.seat, adapters_only=self.adapters)
         out.print(f"model of {run.path} at step {run.step:,}: {self.out}")
         if (env := run.config["env"]) and not self.adapters:
             out.print(f"continue training: thespis train grpo --env {env} --model {self.out}")

@@ -41,6 +41,8 @@ class ServeCommand:
     """Time for which a first request waits for others to share its batch."""
     limit: Count = 0
     """Maximum number of unfinished requests: more get status 429; 0 for no limit."""
+    seat: Annotated[str | None, optional_arg("NAME")] = None
+    """The seat of a cast whose model it is."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Data type of weights and computation."""
     trust: TrustOption = ()
@@ -63,7 +65,7 @@ class ServeCommand:
             from thespis.training.assembly import enable_compilation_cache
 
             enable_compilation_cache()
-            engine = engine_from_path(model_path, dtype=self.dtype, batch_size=self.rows)
+            engine = engine_from_path(model_path, seat=self.seat, dtype=self.dtype, batch_size=self.rows)
             name = self.name or Path(self.directory).resolve().name
             host, port = listener.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"

@@ -86,6 +86,26 @@ class Conversation(Protocol):
         ...
 
 
+class EpisodeShare(eqx.Module):
+    """Share of episodes, as far as one of them tells: whether it counts, and whether it is among those that could.
+
+    Of many episodes, ``counts`` and ``among`` are numbers of them.
+    """
+
+    name: str = eqx.field(static=True)
+    counts: Bool[Array, ""] | Int[Array, ""]
+    among: Bool[Array, ""] | Int[Array, ""]
+
+
+@runtime_checkable
+class HasReportCard(Protocol):
+    """Conversation that says what to report of its episodes besides returns."""
+
+    def report_card(self, state: PyTree, rewards: dict[str, Float[Array, " turn"]]) -> tuple[EpisodeShare, ...]:
+        """Shares to which an episode belongs, by its last state and the rewards of each seat in its turns."""
+        ...
+
+
 class ConversationState(eqx.Module):
     """State of an episode: that of the rules, one transcript for each seat, and the number of finished turns."""
 
@@ -209,6 +229,17 @@ class HasCritiqueJudgments(Protocol):
 
     def critique_judgment(self, critique: Int[Array, " critique"]) -> Int[Array, ""]:
         """What a critique says of the answer: 1 that it is right, 0 that it is wrong, -1 if neither."""
+        ...
+
+
+@runtime_checkable
+class HasErrorLocations(Protocol):
+    """Task of one turn that knows where an answer goes wrong, and can tell whether a critique names the place."""
+
+    def names_error(
+        self, state: PyTree, answer: Int[Array, " response"], critique: Int[Array, " critique"]
+    ) -> Bool[Array, ""]:
+        """Whether a critique names the first error of an answer."""
         ...
 
 
@@ -338,6 +369,31 @@ class CritiqueConversation(eqx.Module):
         if not isinstance(self.task, HasCritiqueJudgments):
             return jnp.zeros((), bool)
         return self.task.critique_judgment(state.critique) == (state.answer_reward >= 1.0).astype("int32")
+
+    def report_card(
+        self, state: CritiqueConversationState, rewards: dict[str, Float[Array, " turn"]]
+    ) -> tuple[EpisodeShare, ...]:
+        """What critiques repair and spoil; whether they find errors, where the task can read what they say."""
+        task, always = self.task, jnp.ones((), bool)
+        is_right, is_right_after = state.answer_reward >= 1.0, rewards[SOLVER][-1] >= 1.0
+        shares = [
+            EpisodeShare("right before the critique", is_right, always),
+            EpisodeShare("right after the critique", is_right_after, always),
+            EpisodeShare("wrong answers repaired", is_right_after, ~is_right),
+            EpisodeShare("right answers spoiled", ~is_right_after, is_right),
+        ]
+        if isinstance(task, HasCritiqueJudgments):
+            calls_wrong = task.critique_judgment(state.critique) == 0
+            shares += [
+                EpisodeShare("judgments that are right", self.judges_rightly(state), always),
+                EpisodeShare("wrong answers called wrong (recall)", calls_wrong, ~is_right),
+                EpisodeShare("right answers called wrong (false alarms)", calls_wrong, is_right),
+                EpisodeShare("answers called wrong that are (precision)", ~is_right, calls_wrong),
+            ]
+        if isinstance(task, HasErrorLocations):
+            is_named = task.names_error(state.task_state, state.answer, state.critique)
+            shares += [EpisodeShare("wrong answers whose first error is named", is_named, ~is_right)]
+        return tuple(shares)
 
     def demonstrator_response(
         self, state: CritiqueConversationState, turn: Int[Array, ""], key: Key[Array, ""]

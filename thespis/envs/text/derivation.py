@@ -193,6 +193,13 @@ class Derivation(eqx.Module):
         verdict = read_verdict(self.task_spec, critique, self.num_steps)
         return jnp.where(verdict < 0, -1, (verdict == self.num_steps).astype("int32"))
 
+    def names_error(
+        self, state: Chain, answer: Int[Array, " response"], critique: Int[Array, " critique"]
+    ) -> Bool[Array, ""]:
+        """Whether a verdict names the first step that does not follow."""
+        error = first_error(state, read_values(self.task_spec, answer, self.num_steps))
+        return (error < self.num_steps) & (read_verdict(self.task_spec, critique, self.num_steps) == error)
+
     def demonstrator_revision(
         self, state: Chain, answer: Int[Array, " response"], critique: Int[Array, " critique"], key: Key[Array, ""]
     ) -> Int[Array, " response"]:

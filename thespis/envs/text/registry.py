@@ -7,7 +7,11 @@ import importlib
 from typing import Any
 
 from thespis.core.contracts import Environment
+from thespis.core.errors import UserError
+from thespis.envs.options import split_options
 from thespis.envs.text.task import TextEnv
+from thespis.runs.config import apply_settings
+from thespis.runs.toml_files import setting_text
 
 _TASK_LIST = (
     *("echo", "maze", "wordle", "questions", "countdown", "calculator", "household", "correction", "review"),
@@ -29,12 +33,24 @@ ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CRITIQUED_NAMES, *_RETRIED_NAMES, *_PR
 
 
 def make_text_env(name: str) -> Environment:
-    """Make the environment called ``name``, one of :data:`ENV_NAMES`."""
+    """Make the environment called ``name``, one of :data:`ENV_NAMES`, with options after a ``?``.
+
+    Options are fields of the task, ``derivation?num_steps=2``; of a conversation, also those of its rules.
+
+    Raises:
+        UserError: for an unknown option, or a value that does not fit.
+    """
+    from thespis.envs.text.conversation import ConversationEnv
+
+    name, options = split_options(name)
     if name in _GAME_NAMES:
+        if options:
+            raise UserError(f"text:{name} takes no options; leave out ?{'&'.join(options)}")
         return _make_game_env(name)
     if name in _CRITIQUED_NAMES + _RETRIED_NAMES:
-        return _make_conversation_env(name)
-    return TextEnv(_make_task(name.removesuffix("-told")), use_privileged=name in _PRIVILEGED_NAMES)
+        return ConversationEnv(_with_options(name, _make_rules(name), options))
+    task = _with_options(name, _make_task(name.removesuffix("-told")), options)
+    return TextEnv(task, use_privileged=name in _PRIVILEGED_NAMES)
 
 
 def _make_task(name: str) -> Any:
@@ -43,14 +59,21 @@ def _make_task(name: str) -> Any:
     return getattr(importlib.import_module(module), task)()
 
 
-def _make_conversation_env(name: str) -> Environment:
-    """The conversation of several seats about a single-agent task."""
-    from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
+def _make_rules(name: str) -> Any:
+    """The conversation of several seats about a single-agent task, with its default settings."""
+    from thespis.envs.text.conversation import CritiqueConversation
     from thespis.envs.text.retry import RetryConversation
 
     kind, _, task = name.partition("-")
-    rules = {"critiqued": CritiqueConversation, "retried": RetryConversation}[kind]
-    return ConversationEnv(rules(_make_task(task)))
+    return {"critiqued": CritiqueConversation, "retried": RetryConversation}[kind](_make_task(task))
+
+
+def _with_options(name: str, rules: Any, options: dict[str, Any]) -> Any:
+    """A task or a conversation with some fields changed; those of a conversation's task by their own names."""
+    try:
+        return apply_settings(rules, [setting_text(*option) for option in options.items()])
+    except UserError as error:
+        raise UserError(f"text:{name}: {error}") from error
 
 
 def _make_game_env(name: str) -> Environment:

@@ -22,6 +22,7 @@ from thespis.envs.text.conversation import (
     ConversationSpec,
     ConversationStep,
     CriticDemonstrator,
+    EpisodeShare,
     SeatSpec,
     pad_tokens,
     without_cue,
@@ -166,6 +167,16 @@ class RetryConversation(eqx.Module):
             ACTOR: jnp.where(is_attempt, -1, hint).astype("int32"),
             REFLECTOR: jnp.where(expects_reflection, report, -1).astype("int32"),
         }
+
+    def report_card(self, state: RetryState, rewards: dict[str, Float[Array, " turn"]]) -> tuple[EpisodeShare, ...]:
+        """Which attempts succeed, and which of those that fail at first succeed later."""
+        is_success, always = rewards[ACTOR] >= self.success_reward, jnp.ones((), bool)
+        is_first = is_success[0]
+        return (
+            EpisodeShare("first attempts that succeed", is_first, always),
+            EpisodeShare("failed ones that succeed after reflection", is_success.any(), ~is_first),
+            EpisodeShare("episodes that succeed", is_success.any(), always),
+        )
 
     def demonstrator_response(
         self, state: RetryState, turn: Int[Array, ""], key: Key[Array, ""]

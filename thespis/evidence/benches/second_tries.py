@@ -30,8 +30,8 @@ from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import Measure, learning_curve_auc
 from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm
-from thespis.evidence.scripted_seat import ScriptedSeat
 from thespis.learners.language.frozen_model import FrozenModel
+from thespis.learners.language.scripted_seat import ScriptedSeat
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.ppo_lm import LanguagePPO
 
@@ -59,6 +59,7 @@ class ScriptedReflector(ScriptedSeat):
     feed: Episodes = eqx.field(static=True, default=FEED)
 
     name: ClassVar[str] = "scripted-reflector"
+    learns: ClassVar[bool] = True  # so that a run can consist of it alone
 
     def respond(self, transcripts: Int[Array, "row length"], key: Key[Array, ""]) -> Int[Array, "row 2"]:
         """A hint for each transcript."""
@@ -128,9 +129,9 @@ _AS_PRETRAINED = LanguagePPO(**MODEL, feed=FEED, learning_rate=0.0)
 _ONE_UPDATE = NUM_ROWS * NUM_TURNS
 FROZEN_ARM = Arm("frozen reflector", with_reflector(_AS_PRETRAINED), steps=_ONE_UPDATE)
 """A reflector as it was pretrained, as in Reflexion (Shinn et al., 2023)."""
-BEST_HINTS_ARM = Arm("best hints", with_reflector(ScriptedReflector("best")), steps=_ONE_UPDATE)
-RANDOM_HINTS_ARM = Arm("random hints", with_reflector(ScriptedReflector("random")), steps=_ONE_UPDATE)
-BLIND_RETRY_ARM = Arm("blind retry", with_reflector(ScriptedReflector("none")), steps=_ONE_UPDATE)
+BEST_HINTS_ARM = Arm("best hints", with_reflector(ScriptedReflector(hints="best")), steps=_ONE_UPDATE)
+RANDOM_HINTS_ARM = Arm("random hints", with_reflector(ScriptedReflector(hints="random")), steps=_ONE_UPDATE)
+BLIND_RETRY_ARM = Arm("blind retry", with_reflector(ScriptedReflector(hints="none")), steps=_ONE_UPDATE)
 TRAINED_ARM = Arm("trained reflector", with_reflector(TRAINED))
 
 BENCH = Bench(

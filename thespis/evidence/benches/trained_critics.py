@@ -30,8 +30,8 @@ from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import Measure, learning_curve_auc, once_per_run
 from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm
-from thespis.evidence.scripted_seat import ScriptedSeat
 from thespis.learners.language.frozen_model import FrozenModel
+from thespis.learners.language.scripted_seat import ScriptedSeat
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.papers.rl4f.envs import LenientDerivation
@@ -59,6 +59,7 @@ class ScriptedCritic(ScriptedSeat):
     feed: Episodes = eqx.field(static=True, default=FEED)
 
     name: ClassVar[str] = "scripted-critic"
+    learns: ClassVar[bool] = True  # so that a run can consist of it alone
 
     def respond(self, transcripts: Int[Array, "row length"], key: Key[Array, ""]) -> Int[Array, "row 3"]:
         """A critique of each transcript, ``1 + 0 1 >``."""
@@ -120,8 +121,8 @@ AS_PRETRAINED = LanguagePPO(**MODEL, feed=FEED, learning_rate=0.0)
 ONE_UPDATE = NUM_ROWS * NUM_TURNS
 SUPERVISED_ARM = Arm("supervised critic", with_critic(AS_PRETRAINED), steps=ONE_UPDATE)
 """A critic after supervised learning of the demonstrator's critiques."""
-EXACT_ARM = Arm("exact critiques", with_critic(ScriptedCritic("exact")), steps=ONE_UPDATE)
-RANDOM_ARM = Arm("random critiques", with_critic(ScriptedCritic("random")), steps=ONE_UPDATE)
+EXACT_ARM = Arm("exact critiques", with_critic(ScriptedCritic(critiques="exact")), steps=ONE_UPDATE)
+RANDOM_ARM = Arm("random critiques", with_critic(ScriptedCritic(critiques="random")), steps=ONE_UPDATE)
 
 BENCH = Bench(
     name="trained-critics",

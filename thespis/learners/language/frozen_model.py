@@ -13,10 +13,11 @@ from jaxtyping import Array, Key, PyTree
 
 from thespis.actors.lm_policy import DialogueSpec, KVCacheState, LMPolicy
 from thespis.core.contracts import Mode
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Number, Report, Transition, View
+from thespis.core.records import EnvSpec, Number, View
 from thespis.data.feeds import Episodes
 from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.lm_agent import LMModelConfig
+from thespis.learners.language.never_learns import NeverLearns
 from thespis.nets.decoder import Decoder
 from thespis.runtime.keys import fold
 
@@ -28,7 +29,7 @@ class FrozenModelState(eqx.Module):
     dialogue_spec: DialogueSpec = eqx.field(static=True)
 
 
-class FrozenModel(LMModelConfig):
+class FrozenModel(LMModelConfig, NeverLearns):
     """Frozen language model: samples responses and never learns."""
 
     temperature: Number = 1.0
@@ -37,9 +38,6 @@ class FrozenModel(LMModelConfig):
     """Not used: the learning seats say what is collected."""
 
     name: ClassVar[str] = "frozen"
-    citations: ClassVar[tuple[Citation, ...]] = ()
-    details: ClassVar[tuple[str, ...]] = ()
-    learns: ClassVar[bool] = False
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> FrozenModelState:
         """The model that ``model`` names. Raises ``UserError`` for an environment without text."""
@@ -59,11 +57,3 @@ class FrozenModel(LMModelConfig):
     ) -> tuple[PyTree, Any, PyTree]:
         """Sample responses; extras are the log-probabilities of their tokens as sampled."""
         return policy.act(memory, view, key)
-
-    def judge(self, state: FrozenModelState, episode: Transition) -> Critique:
-        """Empty: there is no critic."""
-        return Critique()
-
-    def update(self, state: FrozenModelState, batch: Batch, key: Key[Array, ""]) -> tuple[FrozenModelState, Report]:
-        """The same state, and no metrics."""
-        return state, Report({})

@@ -9,12 +9,12 @@ counts for that response. A seat that does not learn has a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Key, PyTree
 
-from thespis.core.contracts import Mode
+from thespis.core.contracts import Mode, learns
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed
 from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
@@ -29,13 +29,6 @@ from thespis.learners.multi_agent.parameter_sharing import SharedParameters
 from thespis.runtime.keys import fold
 
 _SHARING = SharedParameters()
-
-
-@runtime_checkable
-class HasLearningSwitch(Protocol):
-    """A method that says whether updates change its state; one that does not say so learns."""
-
-    learns: ClassVar[bool]
 
 
 class Seat(eqx.Module):
@@ -60,18 +53,21 @@ class Cast(eqx.Module):
     multi_agent: ClassVar[bool] = True
 
     def __check_init__(self):
-        """Raise ``ValueError`` if no seat learns, or if those that do have different feeds."""
-        learning = [seat for seat in self.seats if _learns(seat.method)]
-        if not learning:
-            raise ValueError(f"none of the seats {self._names} learns: give one of them a method that does")
+        """Raise ``ValueError`` if seats that learn have different feeds."""
+        learning = [seat for seat in self.seats if learns(seat.method)]
         if len({seat.method.feed for seat in learning}) > 1:
             feeds = "; ".join(f"{seat.name}: {seat.method.feed}" for seat in learning)
             raise ValueError(f"seats that learn share their episodes, and these have different feeds: {feeds}")
 
     @property
+    def learns(self) -> bool:
+        """Whether a seat learns; a cast in which none does can only play."""
+        return any(learns(seat.method) for seat in self.seats)
+
+    @property
     def feed(self) -> Feed:
-        """Feed of the seats that learn."""
-        return next(seat.method.feed for seat in self.seats if _learns(seat.method))
+        """Feed of the seats that learn; that of the first one if none does."""
+        return next((seat.method.feed for seat in self.seats if learns(seat.method)), self.seats[0].method.feed)
 
     @property
     def citations(self) -> tuple[Citation, ...]:
@@ -139,13 +135,8 @@ class Cast(eqx.Module):
         states, metrics = dict(state.by_group), {}
         for group in state.groups:
             name, method = group.name, self.methods[group.name]
-            if not _learns(method):
+            if not learns(method):
                 continue
             states[name], report = _SHARING.update(method, states[name], group_batch(batch, group), fold(key, name))
             metrics |= {f"{name}_{metric}": value for metric, value in report.metrics.items()}
         return GroupStates(states, state.groups), Report(metrics)
-
-
-def _learns(method: Any) -> bool:
-    """Whether a method changes its state in updates."""
-    return not isinstance(method, HasLearningSwitch) or method.learns

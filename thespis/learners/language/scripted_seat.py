@@ -1,29 +1,31 @@
 """Scripted seat: the part of a conversation that a rule plays, as a method that never learns.
 
-A bench knows by it what the best responses of a seat are worth to the others, or random ones.
+So it is known what the best responses of a seat are worth to the others, or random ones.
 """
 
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from thespis.core.contracts import Mode
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
+from thespis.core.records import EnvSpec, View
+from thespis.data.feeds import Episodes
+from thespis.learners.language.never_learns import NeverLearns
 
 
-class ScriptedSeat(eqx.Module):
+class ScriptedSeat(NeverLearns):
     """Scripted seat of a conversation: responses by a rule that reads the transcript; no parameters, no learning.
 
-    A seat has a ``name``, a ``feed`` like those of the seats that learn, and the rule, :meth:`respond`.
+    A seat has a ``name`` and the rule, :meth:`respond`.
     """
 
-    citations: ClassVar[tuple[Citation, ...]] = ()
-    details: ClassVar[tuple[str, ...]] = ()
+    feed: Episodes = eqx.field(static=True, default=Episodes(), kw_only=True)
+    """Not used: the learning seats say what is collected."""
 
     @abc.abstractmethod
     def respond(self, transcripts: Array, key: Key[Array, ""]) -> Array:
@@ -45,11 +47,3 @@ class ScriptedSeat(eqx.Module):
         """A response to each transcript; the log-probabilities that methods store are 0."""
         responses = self.respond(view.observation, key)
         return responses.astype("int32"), memory, jnp.zeros(responses.shape)
-
-    def judge(self, state: Float[Array, ""], episode: Transition) -> Critique:
-        """Empty: there is no critic of values."""
-        return Critique()
-
-    def update(self, state: Float[Array, ""], batch: Batch, key: Key[Array, ""]) -> tuple[Float[Array, ""], Report]:
-        """The same state, and no metrics."""
-        return state, Report({})

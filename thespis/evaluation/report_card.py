@@ -1,0 +1,125 @@
+"""Report card of a conversation: the mean return of each seat, and shares of episodes that its rules define.
+
+Of a critic: which answers are right before and after its critiques, what it repairs and spoils, which errors it finds,
+and its false alarms. A share of episodes that never occur is not a number, ``None`` in JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key, PyTree
+
+from thespis.core.errors import UserError
+from thespis.envs.text.conversation import ConversationEnv, EpisodeShare, HasReportCard
+from thespis.evaluation.conversations import play_seats
+from thespis.evaluation.statistics import Interval, bootstrap_interval
+from thespis.runtime.keys import fold, seed_key
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportCard:
+    """Report card of a conversation, one number for each seed."""
+
+    num_episodes: int
+    """Episodes of each seed."""
+    returns: dict[str, list[float]]
+    """Mean returns by seat."""
+    shares: dict[str, list[float | None]]
+    """Shares of episodes by name, from 0 to 1."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The card as in final.json."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> ReportCard:
+        """The card of final.json."""
+        return cls(**content)
+
+    def rows(self) -> list[tuple[str, float | None, Interval | None, bool]]:
+        """Lines of the card: a name, the mean over seeds, its 95% interval, and whether it is a share."""
+        shares = [(name, values, True) for name, values in self.shares.items()]
+        returns = [(f"return of the {seat}", values, False) for seat, values in self.returns.items()]
+        return [(name, *_mean_and_interval(values, is_share), is_share) for name, values, is_share in shares + returns]
+
+
+def _mean_and_interval(values: Sequence[float | None], is_share: bool) -> tuple[float | None, Interval | None]:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None, None
+    return float(np.mean(known)), bootstrap_interval(known, bounds=(0.0, 1.0) if is_share else None)
+
+
+def has_report_card(env: Any) -> bool:
+    """Whether an environment is a conversation whose rules say what to report."""
+    return isinstance(env, ConversationEnv) and isinstance(env.rules, HasReportCard)
+
+
+def report_card(
+    env: Any,
+    method: Any = None,
+    states: PyTree = None,
+    num_episodes: int = 500,
+    scripted: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+) -> ReportCard:
+    """Play conversations by sampling, and count.
+
+    ``env``: an environment of a conversation. ``states``: ``[seed, ...]`` of the ``method``, as in ``run.states``.
+    ``scripted``: seats that the environment's demonstrator plays; without a method, all of them (one seed). ``seeds``:
+    those of the episodes of each state, by default 0, 1, ...
+
+    Raises:
+        UserError: for an environment that is no conversation, and for a seat that it does not have.
+    """
+    if not isinstance(env, ConversationEnv):
+        raise UserError(f"{env.spec.name} is no conversation")
+    seats = [group.name for group in env.spec.groups]
+    if unknown := [seat for seat in scripted if seat not in seats]:
+        raise UserError(f"{env.spec.name} has no seat {unknown[0]!r}: it has {', '.join(seats)}")
+    num_seeds = 1 if method is None else jax.tree.leaves(eqx.filter(states, eqx.is_array))[0].shape[0]
+    keys = jnp.stack([fold(seed_key(seed), "report card") for seed in seeds or range(num_seeds)])
+    returns, shares = _play(env, method, states, keys, num_episodes, tuple(scripted))
+    return ReportCard(
+        num_episodes,
+        {name: np.asarray(returns[name], float).tolist() for name in seats},
+        {share.name: _without_nan(np.asarray(share.counts / share.among, float).tolist()) for share in shares},
+    )
+
+
+def _without_nan(values: list[float]) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values]
+
+
+@eqx.filter_jit
+def _play(
+    env: ConversationEnv,
+    method: Any,
+    states: PyTree,
+    keys: Key[Array, " seed"],
+    num_episodes: int,
+    scripted: tuple[str, ...],
+) -> tuple[dict[str, Float[Array, " seed"]], tuple[EpisodeShare, ...]]:
+    """Returns by seat, and shares with the numbers of episodes ``[seed]``; compiled once for all runs of a method."""
+    rules: Any = env.rules
+
+    def play(state: PyTree, key: Key[Array, ""]) -> Any:
+        final, rewards = play_seats(env, num_episodes, key, method, state, scripted)
+        returns = {name: by_turn.sum(axis=0).mean() for name, by_turn in rewards.items()}
+        if not isinstance(rules, HasReportCard):
+            return returns, ()
+        by_episode = {name: by_turn.T for name, by_turn in rewards.items()}
+        shares = jax.vmap(rules.report_card)(final.inner, by_episode)
+        return returns, tuple(
+            EpisodeShare(share.name, (share.counts & share.among).sum(), share.among.sum()) for share in shares
+        )
+
+    return jax.vmap(play, in_axes=(None if method is None else 0, 0))(states, keys)
