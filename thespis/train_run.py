@@ -13,9 +13,12 @@ from thespis.core.contracts import HostEnvironment, Method
 from thespis.core.errors import UserError
 from thespis.core.records import EnvSpec
 from thespis.core.spaces import Text, contains_text
+from thespis.envs.text.conversation import ConversationEnv
 from thespis.evaluation.baseline import random_baseline, untrained_baseline
 from thespis.evaluation.conversation import sample_conversations
+from thespis.evaluation.conversations import sample_seats
 from thespis.evaluation.report import write_report
+from thespis.evaluation.report_card import has_report_card, report_card
 from thespis.evaluation.score import evaluate_policy, greedy_returns
 from thespis.evaluation.stagnation import describe_stagnation
 from thespis.evaluation.value_range import ValueWatch
@@ -130,10 +133,6 @@ def _baselines(run: RunDirectory, make_envs: Callable[[int], HostEnvironment], s
 
 def _report_card(run: RunDirectory, assembled: AssembledRun, method: Method, states: PyTree) -> dict[str, Any]:
     """The report card of a conversation whose rules define one; nothing for other environments."""
-    if not hasattr(assembled.compiled_env, "rules"):
-        return {}
-    from thespis.evaluation.report_card import has_report_card, report_card  # control runs import no language code
-
     env = assembled.compiled_env
     if not has_report_card(env):
         return {}
@@ -209,6 +208,11 @@ def _init(loop: TrainingLoop) -> Any:
 def _conversation_logger(run: RunDirectory, assembled: AssembledRun, method: Method) -> Callable[[int, PyTree], None]:
     """A function of step and states that stores sample conversations, or does nothing if the actions are no text."""
     make_envs, seeds = assembled.make_envs, run.config["seeds"]
+    env = assembled.compiled_env
+    if isinstance(env, ConversationEnv):
+        return lambda step, states: run.append_conversations(
+            step, sample_seats(env, method, gather_arrays(states), seeds[0])
+        )
     if make_envs is None or not isinstance(assembled.spec.action_space, Text):
         return lambda step, states: None
     return lambda step, states: run.append_conversations(

@@ -11,6 +11,7 @@ from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.registry import make_text_env
 from thespis.evaluation.critic_report import play_critiques, report_on_critic
+from thespis.evaluation.report_card import ReportCard, report_card
 from thespis.learners.language.frozen_model import FrozenModel
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.grpo import GRPO
@@ -92,3 +93,30 @@ def test_played_conversations_are_those_of_the_report():
     assert inner.answer.shape == (1, 300, 5) and rewards.shape == (1, 300)
     assert report.first_accuracy[0] == pytest.approx(np.asarray(inner.answer_reward).mean())
     assert report.final_accuracy[0] == pytest.approx(np.asarray(rewards).mean())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_lying_critic_is_found_in_every_run(seed):
+    """Its judgments are wrong, and the solver that believes it spoils right answers and repairs none."""
+    settings = {"num_steps": 1, "base": 4, "demonstrator_noise": 0.6, "revision_noise": 0.0}
+    honest, liar = (
+        report_card(
+            ConversationEnv(CritiqueConversation(Derivation(**settings, critic_lies=lies))), seeds=[seed]
+        ).shares
+        for lies in (0.0, 1.0)
+    )
+    assert honest["judgments that are right"] == [1.0] and liar["judgments that are right"] == [0.0]
+    assert honest["wrong answers called wrong (recall)"] == honest["answers called wrong that are (precision)"] == [1.0]
+    assert liar["wrong answers called wrong (recall)"] == [0.0]
+    assert liar["right answers called wrong (false alarms)"] == [1.0]
+    assert honest["wrong answers whose first error is named"] == [1.0]
+    assert honest["right answers spoiled"] == [0.0] and liar["wrong answers repaired"] == [0.0]
+
+
+def test_a_share_of_episodes_that_never_occur_is_unknown():
+    env = ConversationEnv(CritiqueConversation(Derivation(num_steps=1, demonstrator_noise=0.0)))
+    card = report_card(env, num_episodes=50)
+    assert card.shares["wrong answers repaired"] == [None]
+    rows = {name: (mean, interval) for name, mean, interval, _ in card.rows()}
+    assert rows["wrong answers repaired"] == (None, None) and rows["right before the critique"] == (1.0, None)
+    assert ReportCard.from_json(card.to_json()) == card and rows["return of the solver"][0] == 1.0

@@ -27,13 +27,17 @@ _LINE_WIDTH = 88
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """One turn of a dialogue: observation and response as text, reward, and the critic's value and advantage if any."""
+    """One turn of a dialogue: observation and response as text, reward, and the critic's value and advantage if any.
+
+    ``speaker``: the seat that responds, in a conversation of several.
+    """
 
     observation: str
     response: str
     reward: float
     value: float | None
     advantage: float | None
+    speaker: str = ""
 
     @property
     def score_line(self) -> str:
@@ -54,7 +58,7 @@ def episode_turns(spec: EnvSpec, transitions: Transition, critique: Critique) ->
     turns, start = [], 0
     for t in range(len(observations)):
         count = int((observations[t] >= 0).sum())
-        numbers = [None if column is None else float(column[t]) for column in critic_columns]
+        numbers: Any = [None if column is None else float(column[t]) for column in critic_columns]
         reward = float(np.asarray(transitions.reward)[t])
         turns.append(Turn(detokenize(observations[t, start:count]), detokenize(actions[t]), reward, *numbers))
         start = count + int((actions[t] >= 0).sum())
@@ -165,4 +169,5 @@ def _turn_texts(turn: dict[str, Any]) -> tuple[str, str, str]:
     scores = " · ".join(
         f"{name}\N{NO-BREAK SPACE}{formatting.format_number(round(number, 3), 2)}" for name, number in numbers.items()
     )
-    return turn["observation"].strip(), turn["response"].strip() or "(nothing)", scores
+    speaker = f"{turn['speaker']}: " if turn.get("speaker") else ""  # runs of earlier versions do not name it
+    return turn["observation"].strip(), speaker + (turn["response"].strip() or "(nothing)"), scores

@@ -1,18 +1,22 @@
-"""Play of conversations in which seats are models or the environment's demonstrator."""
+"""Play of conversations in which seats are models or the environment's demonstrator, also turn by turn as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Mode
-from thespis.core.records import View
+from thespis.core.records import TimeStep, View
 from thespis.envs.text.conversation import ConversationEnv, ConversationState
-from thespis.runtime.keys import fold, indexed_keys
+from thespis.evaluation.conversation import NUM_SAMPLES, Turn, make_detokenizer
+from thespis.runtime.keys import fold, indexed_keys, seed_key
 
 
 def play_conversations(
@@ -31,6 +35,55 @@ def play_conversations(
     return state, rewards[env.spec.groups[0].name]
 
 
+def sample_seats(env: ConversationEnv, method: Any, states: PyTree, seed: int) -> list[dict[str, Any]]:
+    """Sampled conversations of the first seed as JSON, like sample dialogues, with the speaker of each turn.
+
+    ``states`` have the leading axis ``[seed]``. A seat's reward that comes while others speak counts for its last turn.
+    """
+    state = jax.tree.map(lambda x: x[0], states)
+    key = fold(seed_key(seed), "talks")
+    steps = jax.tree.map(np.asarray, _recorded_turns(env, method, state, key))
+    spec = env.rules.conversation_spec
+    detokenize = make_detokenizer(spec.vocabulary)
+    samples = []
+    for i in range(NUM_SAMPLES):
+        turns, read = list[Turn](), dict.fromkeys((seat.name for seat in spec.seats), 0)
+        for t, speaker in enumerate(spec.schedule):
+            if steps.over[t, i]:
+                break
+            text, response = steps.transcripts[speaker][t, i], steps.responses[speaker][t, i]
+            count = int((text >= 0).sum())
+            later = next((u for u in range(t + 1, len(spec.schedule)) if spec.schedule[u] == speaker), None)
+            reward = float(steps.rewards[speaker][t:later, i].sum())
+            message = detokenize(text[read[speaker] : count])
+            turns.append(Turn(message, detokenize(response), reward, None, None, speaker))
+            read[speaker] = count + int((response >= 0).sum())
+        total = float(steps.rewards[spec.seats[0].name][:, i].sum())
+        samples.append({"return": total, "turns": [dataclasses.asdict(turn) for turn in turns]})
+    return samples
+
+
+class _RecordedTurns(eqx.Module):
+    """Turns of a few conversations ``[turn, episode, ...]``, by seat; ``over``: whether it had ended before."""
+
+    transcripts: dict[str, Int[Array, "turn episode time"]]
+    responses: dict[str, Int[Array, "turn episode response"]]
+    rewards: dict[str, Float[Array, "turn episode"]]
+    over: Bool[Array, "turn episode"]
+
+
+@eqx.filter_jit
+def _recorded_turns(env: ConversationEnv, method: Any, state: PyTree, key: Key[Array, ""]) -> _RecordedTurns:
+    turns: list[_RecordedTurns] = []
+
+    def note(step: Any, action: dict[str, Array], rewards: dict[str, Array], over: Array) -> None:
+        texts = {name: text[:, 0] for name, text in step.observation.items()}
+        turns.append(_RecordedTurns(texts, {name: said[:, 0] for name, said in action.items()}, rewards, over))
+
+    play_seats(env, NUM_SAMPLES, key, method, state, note=note)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *turns)
+
+
 def play_seats(
     env: ConversationEnv,
     num_episodes: int,
@@ -38,11 +91,13 @@ def play_seats(
     method: Any = None,
     state: PyTree = None,
     scripted: Sequence[str] = (),
+    note: Callable[[TimeStep, dict[str, Array], dict[str, Array], Array], None] | None = None,
 ) -> tuple[ConversationState, dict[str, Float[Array, "turn episode"]]]:
     """Play conversations by sampling; returns the last states and each seat's rewards, 0 after the end.
 
     ``method`` and ``state``: the models, a :class:`~thespis.learners.multi_agent.cast.Cast` and a state of it.
-    ``scripted``: seats that the environment's demonstrator plays; without a method, all of them.
+    ``scripted``: seats that the environment's demonstrator plays; without a method, all of them. ``note``: called in
+    each turn with what was read, what was said, the rewards, and which episodes had ended.
     """
     seats = [group.name for group in env.spec.groups]
     scripted_seats = set(seats if method is None else scripted)
@@ -59,9 +114,12 @@ def play_seats(
             view = View(step.observation, None, step.alive)
             sampled, memory, _ = method.act(policy, memory, view, fold(key, "act", turn))
             action = {name: action[name] if name in scripted_seats else sampled[name] for name in seats}
+        before = step
         env_state, step = jax.vmap(env.step)(env_state, action, indexed_keys(fold(key, "step", turn), num_episodes))
         outcomes: Any = step.agent_outcomes
         for name in seats:
             rewards[name].append(jnp.where(over, 0.0, outcomes[name].reward[:, 0]))
+        if note is not None:
+            note(before, action, {name: by_turn[-1] for name, by_turn in rewards.items()}, over)
         over = over | step.terminated
     return env_state, {name: jnp.stack(by_turn) for name, by_turn in rewards.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from thespis.evaluation.actor import Actor
 from thespis.evaluation.episode_recording import EpisodeRecording, record_episode, write_episode
 from thespis.evaluation.policy_film import Film, make_film, read_film, write_film
 from thespis.evaluation.report import write_report
+from thespis.evaluation.report_card import ReportCard, has_report_card, report_card
 from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.score import evaluate_policy
 from thespis.runs import checkpoint as checkpoints
@@ -30,9 +31,6 @@ from thespis.training.assembly import METHOD_STATE_PATH, enable_compilation_cach
 from thespis.training.components import with_array_leaves
 from thespis.training.method_setup import LMMethod
 from thespis.training.options import options_from
-
-if TYPE_CHECKING:
-    from thespis.evaluation.report_card import ReportCard
 
 
 def resolve_env(run: RunDirectory, env: Any) -> Any:
@@ -158,8 +156,6 @@ class Run:
         """Whether the run's environment is a conversation whose rules say what to report."""
         if self.config["env"] is None:
             return False
-        from thespis.evaluation.report_card import has_report_card
-
         env = self._training_env()
         return registry.resolve_env(env).kind == "compiled" and has_report_card(registry.make_compiled(env))
 
@@ -169,8 +165,6 @@ class Run:
         ``scripted``: seats that the environment's demonstrator plays. Raises ``UserError`` for an environment that is
         no conversation.
         """
-        from thespis.evaluation.report_card import report_card
-
         env = self._training_env()
         if registry.resolve_env(env).kind != "compiled":
             raise UserError(f"{self.config['env']} is no conversation")

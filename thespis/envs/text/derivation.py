@@ -136,7 +136,8 @@ class Derivation(eqx.Module):
     ``step_reward``: what a step earns that follows from the value before it. ``demonstrator_noise``: the share of the
     demonstrator's steps whose value is a random digit, from which it goes on. ``critic_noise``: the share of its
     critiques of a derivation that are random verdicts; the others are exact. ``revision_noise``: as
-    ``demonstrator_noise``, of the steps that are derived after a critique (``None``: the same).
+    ``demonstrator_noise``, of the steps that are derived after a critique (``None``: the same). ``critic_lies``: the
+    share of its critiques that are lies: that a right derivation has an error, or that a wrong one has none.
     """
 
     num_steps: int = eqx.field(static=True, default=4)
@@ -145,6 +146,7 @@ class Derivation(eqx.Module):
     demonstrator_noise: float = 0.2
     critic_noise: float = 0.0
     revision_noise: float | None = None
+    critic_lies: float = 0.0
 
     def __check_init__(self):
         """Raise ``ValueError`` where a step has no number of one digit."""
@@ -182,10 +184,12 @@ class Derivation(eqx.Module):
     def demonstrator_critique(
         self, state: Chain, answer: Int[Array, " response"], key: Key[Array, ""]
     ) -> Int[Array, " critique"]:
-        """The verdict on a derivation, at times any."""
+        """The verdict on a derivation, at times any, and at times a lie."""
         spec, count = self.task_spec, self.num_steps
         error = first_error(state, read_values(spec, answer, count))
         verdict = noisy_verdict(error, count, self.critic_noise, key)
+        lie = jnp.where(error == count, jax.random.randint(fold(key, "lie"), (), 0, count), count)
+        verdict = jnp.where(jax.random.uniform(fold(key, "lies")) < self.critic_lies, lie, verdict)
         return pack_tokens(3, write_verdict(spec, verdict, count), spec.encode(END))
 
     def critique_judgment(self, critique: Int[Array, " critique"]) -> Int[Array, ""]:

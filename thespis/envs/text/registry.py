@@ -27,8 +27,9 @@ TASK_NAMES = tuple(_TASK_PATHS)
 """Names of the single-agent tasks."""
 _CRITIQUED_NAMES = ["critiqued-derivation"]
 _RETRIED_NAMES = ["retried-hidden-rule"]
+_JUDGED_NAMES = ["judged-derivation", "debated-derivation"]
 _PRIVILEGED_NAMES = ["wordle-told", "questions-told"]
-ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CRITIQUED_NAMES, *_RETRIED_NAMES, *_PRIVILEGED_NAMES)
+ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CRITIQUED_NAMES, *_RETRIED_NAMES, *_JUDGED_NAMES, *_PRIVILEGED_NAMES)
 """All names after ``text:``."""
 
 
@@ -47,7 +48,7 @@ def make_text_env(name: str) -> Environment:
         if options:
             raise UserError(f"text:{name} takes no options; leave out ?{'&'.join(options)}")
         return _make_game_env(name)
-    if name in _CRITIQUED_NAMES + _RETRIED_NAMES:
+    if name in _CRITIQUED_NAMES + _RETRIED_NAMES + _JUDGED_NAMES:
         return ConversationEnv(_with_options(name, _make_rules(name), options))
     task = _with_options(name, _make_task(name.removesuffix("-told")), options)
     return TextEnv(task, use_privileged=name in _PRIVILEGED_NAMES)
@@ -62,10 +63,18 @@ def _make_task(name: str) -> Any:
 def _make_rules(name: str) -> Any:
     """The conversation of several seats about a single-agent task, with its default settings."""
     from thespis.envs.text.conversation import CritiqueConversation
+    from thespis.envs.text.debating import DebateConversation
+    from thespis.envs.text.judging import JudgedConversation
     from thespis.envs.text.retry import RetryConversation
 
     kind, _, task = name.partition("-")
-    return {"critiqued": CritiqueConversation, "retried": RetryConversation}[kind](_make_task(task))
+    rules = {
+        "critiqued": CritiqueConversation,
+        "retried": RetryConversation,
+        "judged": JudgedConversation,
+        "debated": DebateConversation,
+    }
+    return rules[kind](_make_task(task))
 
 
 def _with_options(name: str, rules: Any, options: dict[str, Any]) -> Any:

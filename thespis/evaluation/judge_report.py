@@ -1,0 +1,127 @@
+"""Report on a judge: how often it is right, alone and by the majority of several votes, and whether order moves it.
+
+For conversations of :class:`~thespis.envs.text.judging.JudgedConversation` about demonstrated answers. The judge reads
+the same pairs several times, and once in the other order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from thespis.core.contracts import Mode
+from thespis.core.errors import UserError
+from thespis.core.records import View
+from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.judging import JUDGE, JudgedConversation
+from thespis.runtime.keys import fold, indexed_keys, seed_key
+
+
+@dataclasses.dataclass(frozen=True)
+class JudgeReport:
+    """Shares of pairs of answers that differ, one number for each seed.
+
+    ``accuracy``: single verdicts that are right; ``majority_accuracy``: majorities of ``num_votes`` verdicts that are
+    right (a tie is half right). ``consistency``: pairs of which the judge prefers the same answer in both orders.
+    ``first_share``: verdicts for the first answer, half of them without a bias. ``undecided``: responses without a
+    verdict, which count as wrong.
+    """
+
+    num_votes: int
+    accuracy: Float[np.ndarray, " seed"]
+    majority_accuracy: Float[np.ndarray, " seed"]
+    consistency: Float[np.ndarray, " seed"]
+    first_share: Float[np.ndarray, " seed"]
+    undecided: Float[np.ndarray, " seed"]
+
+    @property
+    def sentence(self) -> str:
+        """The means over seeds in words."""
+        shares = (self.accuracy, self.majority_accuracy, self.consistency, self.first_share, self.undecided)
+        single, majority, same, first, undecided = (f"{100 * np.nanmean(share):.1f}%" for share in shares)
+        return (
+            f"{single} of the verdicts are right, and {majority} of the majorities of {self.num_votes}; in the other "
+            f"order {same} of the preferences are the same. {first} of the verdicts are for the first answer, and "
+            f"{undecided} of the responses have none."
+        )
+
+
+def report_on_judge(
+    env: Any,
+    method: Any = None,
+    states: PyTree = None,
+    num_pairs: int = 500,
+    num_votes: int = 5,
+    seeds: Sequence[int] = (),
+) -> JudgeReport:
+    """Let a judge read pairs of answers by sampling, several times and in both orders, and count.
+
+    ``env``: a conversation with a judge about demonstrated answers. ``states``: ``[seed, ...]`` of the ``method``, as
+    in ``run.states``; without a method the demonstrator judges (one seed). ``seeds``: those of the pairs of each state,
+    by default 0, 1, ...
+
+    Raises:
+        UserError: for another environment, and for fewer than one vote.
+    """
+    rules = getattr(env, "rules", None)
+    if not isinstance(rules, JudgedConversation) or rules.answers != "demonstrator":
+        raise UserError(f"{env.spec.name} is no conversation with a judge about demonstrated answers")
+    if num_votes < 1:
+        raise UserError(f"num_votes={num_votes}: at least 1")
+    num_seeds = 1 if method is None else jax.tree.leaves(eqx.filter(states, eqx.is_array))[0].shape[0]
+    keys = jnp.stack([fold(seed_key(seed), "judge report") for seed in seeds or range(num_seeds)])
+    verdicts, swapped, better = (np.asarray(x) for x in _verdicts(rules, method, states, keys, num_pairs, num_votes))
+    differs = better >= 0
+
+    def share(counts: np.ndarray, among: np.ndarray) -> np.ndarray:
+        axes = tuple(range(1, counts.ndim))
+        number = among.sum(axis=axes)
+        return np.where(number > 0, np.where(among, counts, 0).sum(axis=axes) / np.maximum(number, 1), np.nan)
+
+    num_right = (verdicts == better[:, None]).sum(axis=1)
+    num_wrong = (verdicts == 1 - better[:, None]).sum(axis=1)
+    majority = np.where(num_right == num_wrong, 0.5, num_right > num_wrong)
+    decided = (verdicts[:, 0] >= 0) & (swapped >= 0)
+    every = np.broadcast_to(differs[:, None], verdicts.shape)
+    return JudgeReport(
+        num_votes,
+        share(verdicts == better[:, None], every),
+        share(majority, differs),
+        share(swapped == 1 - verdicts[:, 0], differs & decided),
+        share(verdicts == 0, every & (verdicts >= 0)),
+        share(verdicts < 0, every),
+    )
+
+
+@eqx.filter_jit
+def _verdicts(
+    rules: JudgedConversation, method: Any, states: PyTree, keys: Key[Array, " seed"], num_pairs: int, num_votes: int
+) -> tuple[Int[Array, "seed vote pair"], Int[Array, "seed pair"], Int[Array, "seed pair"]]:
+    """Verdicts, one more on each pair in the other order, and the place of the better answer (-1: equal rewards)."""
+    envs = [ConversationEnv(dataclasses.replace(rules, is_swapped=swapped)) for swapped in (False, True)]
+
+    def judge_once(env: ConversationEnv, state: PyTree, key: Key[Array, ""], vote: Any) -> Int[Array, " pair"]:
+        env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "pairs"), num_pairs))
+        if method is None:
+            action = jax.vmap(env.demonstrator_action)(env_state, indexed_keys(fold(key, "say", vote), num_pairs))
+        else:
+            policy = method.policy(state, Mode.SAMPLE)
+            memory = jax.lax.optimization_barrier(method.init_memory(policy, num_pairs))
+            action, _, _ = method.act(policy, memory, View(step.observation, None, step.alive), fold(key, "act", vote))
+        return jax.vmap(lambda response: rules.read_verdict(response[0]))(action[JUDGE])
+
+    def judge(state: PyTree, key: Key[Array, ""]) -> Any:
+        pairs = jax.vmap(lambda key: rules.init(key)[0])(indexed_keys(fold(key, "pairs"), num_pairs))
+        rewards = jnp.where(pairs.is_first[:, None], pairs.rewards, pairs.rewards[:, ::-1])
+        better = jnp.where(rewards[:, 0] == rewards[:, 1], -1, jnp.argmax(rewards, axis=1))
+        votes = jax.lax.map(lambda vote: judge_once(envs[0], state, key, vote), jnp.arange(num_votes))
+        return votes, judge_once(envs[1], state, key, jnp.int32(num_votes)), better
+
+    return jax.vmap(judge, in_axes=(None if method is None else 0, 0))(states, keys)
