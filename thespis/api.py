@@ -181,14 +181,8 @@ def evaluate_cast(
     states = jax.tree.map(lambda x: x[None], state)
     with raising_callback_errors():
         card = report_card(environment, with_array_leaves(method), states, episodes, scripted, [seed])
-    usage: dict[str, EndpointUsage] = {}
-
-    def note_usage(name: str, seat: Any) -> Any:
-        usage.update({name: seat.usage} if isinstance(seat, EndpointModel) else {})
-        return seat
-
-    method.map_seats(note_usage)
-    return CastEvaluation(environment.spec.name, card, usage)
+    endpoints = {name: seat for name, seat in method.methods.items() if isinstance(seat, EndpointModel)}
+    return CastEvaluation(environment.spec.name, card, {name: seat.usage for name, seat in endpoints.items()})
 
 
 def train_stages(

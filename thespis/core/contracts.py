@@ -104,6 +104,11 @@ class MultiAgentMethod(Protocol):
 class HasSeats(Protocol):
     """A method made of one method for each seat of a conversation, where a seat is a group of one agent."""
 
+    @property
+    def methods(self) -> dict[str, Any]:
+        """The methods by the names of their seats."""
+        ...
+
     def map_seats(self, change: Callable[[str, Any], Any]) -> Any:
         """The method with ``change(name, method)`` as the method of each seat."""
         ...

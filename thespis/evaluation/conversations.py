@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Mode
-from thespis.core.records import TimeStep, View
+from thespis.core.records import View
 from thespis.envs.text.conversation import ConversationEnv, ConversationState
 from thespis.evaluation.conversation import NUM_SAMPLES, Turn, make_detokenizer
 from thespis.runtime.keys import fold, indexed_keys, seed_key
@@ -42,7 +42,7 @@ def sample_seats(env: ConversationEnv, method: Any, states: PyTree, seed: int) -
     """
     state = jax.tree.map(lambda x: x[0], states)
     key = fold(seed_key(seed), "talks")
-    steps = jax.tree.map(np.asarray, _recorded_turns(env, method, state, key))
+    steps = jax.tree.map(np.asarray, _few_turns(env, method, state, key))
     spec = env.rules.conversation_spec
     detokenize = make_detokenizer(spec.vocabulary)
     samples = []
@@ -73,15 +73,8 @@ class _RecordedTurns(eqx.Module):
 
 
 @eqx.filter_jit
-def _recorded_turns(env: ConversationEnv, method: Any, state: PyTree, key: Key[Array, ""]) -> _RecordedTurns:
-    turns: list[_RecordedTurns] = []
-
-    def note(step: Any, action: dict[str, Array], rewards: dict[str, Array], over: Array) -> None:
-        texts = {name: text[:, 0] for name, text in step.observation.items()}
-        turns.append(_RecordedTurns(texts, {name: said[:, 0] for name, said in action.items()}, rewards, over))
-
-    play_seats(env, NUM_SAMPLES, key, method, state, note=note)
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *turns)
+def _few_turns(env: ConversationEnv, method: Any, state: PyTree, key: Key[Array, ""]) -> _RecordedTurns:
+    return _play(env, NUM_SAMPLES, key, method, state, ())[1]
 
 
 def play_seats(
@@ -91,35 +84,44 @@ def play_seats(
     method: Any = None,
     state: PyTree = None,
     scripted: Sequence[str] = (),
-    note: Callable[[TimeStep, dict[str, Array], dict[str, Array], Array], None] | None = None,
 ) -> tuple[ConversationState, dict[str, Float[Array, "turn episode"]]]:
     """Play conversations by sampling; returns the last states and each seat's rewards, 0 after the end.
 
     ``method`` and ``state``: the models, a :class:`~thespis.learners.multi_agent.cast.Cast` and a state of it.
-    ``scripted``: seats that the environment's demonstrator plays; without a method, all of them. ``note``: called in
-    each turn with what was read, what was said, the rewards, and which episodes had ended.
+    ``scripted``: seats that the environment's demonstrator plays; without a method, all of them.
     """
+    final, turns = _play(env, num_episodes, key, method, state, scripted)
+    return final, turns.rewards
+
+
+def _play(
+    env: ConversationEnv, num_episodes: int, key: Key[Array, ""], method: Any, state: PyTree, scripted: Sequence[str]
+) -> tuple[ConversationState, _RecordedTurns]:
+    """The last states, and what happened in each turn; a turn is compiled once."""
     seats = [group.name for group in env.spec.groups]
     scripted_seats = set(seats if method is None else scripted)
     policy = None if method is None else method.policy(state, Mode.SAMPLE)
     # as constants, XLA would fold the empty caches at length when it compiles
     memory = None if method is None else jax.lax.optimization_barrier(method.init_memory(policy, num_episodes))
     env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "reset"), num_episodes))
-    rewards: dict[str, list[Array]] = {name: [] for name in seats}
-    over = jnp.zeros(num_episodes, bool)
-    for turn in range(len(env.rules.conversation_spec.schedule)):
+
+    def play_turn(carry: Any, turn: Int[Array, ""]) -> tuple[Any, _RecordedTurns]:
+        env_state, step, memory, over = carry
         keys = indexed_keys(fold(key, "say", turn), num_episodes)
         action = jax.vmap(env.demonstrator_action)(env_state, keys) if scripted_seats else {}
         if method is not None:
             view = View(step.observation, None, step.alive)
             sampled, memory, _ = method.act(policy, memory, view, fold(key, "act", turn))
             action = {name: action[name] if name in scripted_seats else sampled[name] for name in seats}
-        before = step
+        texts = {name: step.observation[name][:, 0] for name in seats}
         env_state, step = jax.vmap(env.step)(env_state, action, indexed_keys(fold(key, "step", turn), num_episodes))
         outcomes: Any = step.agent_outcomes
-        for name in seats:
-            rewards[name].append(jnp.where(over, 0.0, outcomes[name].reward[:, 0]))
-        if note is not None:
-            note(before, action, {name: by_turn[-1] for name, by_turn in rewards.items()}, over)
-        over = over | step.terminated
-    return env_state, {name: jnp.stack(by_turn) for name, by_turn in rewards.items()}
+        rewards = {name: jnp.where(over, 0.0, outcomes[name].reward[:, 0]) for name in seats}
+        spoken = {name: action[name][:, 0] for name in seats}
+        recorded = _RecordedTurns(texts, spoken, rewards, over)
+        return (env_state, step, memory, over | step.terminated), recorded
+
+    over = jnp.zeros(num_episodes, bool)
+    num_turns = len(env.rules.conversation_spec.schedule)
+    carry, turns = jax.lax.scan(play_turn, (env_state, step, memory, over), jnp.arange(num_turns))
+    return carry[0], turns

@@ -183,15 +183,7 @@ def _require_seat(run: Run, seat: str | None) -> str:
 
 def _seat_method(run: Run, seat: str | None) -> Any:
     """The method of a run, or of a seat of its cast."""
-    methods: dict[str | None, Any] = {None: run.method}
-    if isinstance(run.method, HasSeats):
-
-        def keep(name: str, method: Any) -> Any:
-            methods[name] = method
-            return method
-
-        run.method.map_seats(keep)
-    return methods[seat]
+    return run.method.methods[seat] if seat is not None and isinstance(run.method, HasSeats) else run.method
 
 
 def vocabulary_of(run: Run, seat: str | None) -> Vocabulary:

@@ -87,19 +87,16 @@ def apply_seat_settings(cast: HasSeats, settings: list[str]) -> Any:
 
     Raises :class:`UserError` for a setting of no seat.
     """
-    names: list[str] = []
+    prefixes = tuple(f"{name}." for name in cast.methods)
+    for text in settings:
+        if not text.startswith(prefixes):
+            raise UserError(f"setting {text} of a cast is that of a seat: {' or '.join(p + text for p in prefixes)}")
 
     def change(name: str, method: Any) -> Any:
-        names.append(name)
         own = [text.removeprefix(f"{name}.") for text in settings if text.startswith(f"{name}.")]
         return apply_settings(method, own, f"{name}.")
 
-    changed = cast.map_seats(change)
-    for text in settings:
-        if not text.startswith(tuple(f"{name}." for name in names)):
-            seats = " or ".join(f"{name}.{text}" for name in names)
-            raise UserError(f"setting {text} of a cast is that of a seat: {seats}")
-    return changed
+    return cast.map_seats(change)
 
 
 def with_endpoint(cast: HasSeats, url: str | None, cache: str | None) -> Any:
@@ -109,18 +106,16 @@ def with_endpoint(cast: HasSeats, url: str | None, cache: str | None) -> Any:
     """
     from thespis.learners.language.endpoint_model import EndpointModel
 
-    used: list[str] = []
+    needing = [m for m in cast.methods.values() if isinstance(m, EndpointModel) and not m.url]
+    if url and not needing:
+        raise UserError('no seat of the cast is played by an endpoint without an address: method = "endpoint"')
 
     def change(name: str, method: Any) -> Any:
         if not isinstance(method, EndpointModel):
             return method
-        used.extend([name] if url and not method.url else [])
         return dataclasses.replace(method, url=method.url or url or "", cache=method.cache or cache)
 
-    changed = cast.map_seats(change)
-    if url and not used:
-        raise UserError('no seat of the cast is played by an endpoint without an address: method = "endpoint"')
-    return changed
+    return cast.map_seats(change)
 
 
 def _read(path: str | Path) -> dict[str, Any]:
