@@ -290,8 +290,10 @@ def test_no_hidden_state():
 def test_no_host_callbacks():
     names = {"pure_callback", "io_callback", "debug.callback", "host_callback"}
     callbacks = [f"{name(p)} {f}" for p in FILES for f, c in calls(tree(p)) if f.endswith(tuple(names))]
-    # reads the parameters of a checkpoint in init, outside of all loops
-    allowed = ["thespis/learners/language/model_init.py jax.pure_callback"]
+    allowed = [
+        "thespis/learners/language/model_init.py jax.pure_callback",  # reads a checkpoint in init, outside of all loops
+        "thespis/runtime/callbacks.py io_callback",  # asks models behind endpoints, which no program can compute
+    ]
     assert callbacks == allowed
 
 

@@ -64,12 +64,15 @@ def sample_seats(env: ConversationEnv, method: Any, states: PyTree, seed: int) -
 
 
 class _RecordedTurns(eqx.Module):
-    """Turns of a few conversations ``[turn, episode, ...]``, by seat; ``over``: whether it had ended before."""
+    """A turn of conversations ``[episode, ...]``, or all turns ``[turn, episode, ...]``, by seat.
 
-    transcripts: dict[str, Int[Array, "turn episode time"]]
-    responses: dict[str, Int[Array, "turn episode response"]]
-    rewards: dict[str, Float[Array, "turn episode"]]
-    over: Bool[Array, "turn episode"]
+    ``over``: whether an episode had ended before.
+    """
+
+    transcripts: dict[str, Int[Array, "*turns episode time"]]
+    responses: dict[str, Int[Array, "*turns episode response"]]
+    rewards: dict[str, Float[Array, "*turns episode"]]
+    over: Bool[Array, "*turns episode"]
 
 
 @eqx.filter_jit
