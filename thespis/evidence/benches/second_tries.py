@@ -56,7 +56,7 @@ class ScriptedReflector(ScriptedSeat):
     """
 
     hints: Literal["best", "random", "none"] = eqx.field(static=True, default="best")
-    feed: Episodes = eqx.field(static=True, default=FEED)
+    feed: Episodes = eqx.field(static=True, default=FEED, kw_only=True)
 
     name: ClassVar[str] = "scripted-reflector"
     learns: ClassVar[bool] = True  # so that a run can consist of it alone

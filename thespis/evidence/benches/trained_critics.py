@@ -56,7 +56,7 @@ class ScriptedCritic(ScriptedSeat):
     """Scripted critic of sums of one step: its critiques are exact or random, and it never learns."""
 
     critiques: Literal["exact", "random"] = eqx.field(static=True, default="exact")
-    feed: Episodes = eqx.field(static=True, default=FEED)
+    feed: Episodes = eqx.field(static=True, default=FEED, kw_only=True)
 
     name: ClassVar[str] = "scripted-critic"
     learns: ClassVar[bool] = True  # so that a run can consist of it alone
