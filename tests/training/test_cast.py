@@ -55,6 +55,27 @@ def test_only_the_seats_that_learn_change(runs):
     assert not all(np.array_equal(a, b) for a, b in zip(*critics, strict=True))
 
 
+def test_conversations_are_kept_with_their_speakers_and_a_report_card(runs):
+    samples = runs[1].directory.conversations()
+    assert [sample["step"] for sample in samples] == [0, 96, 144]
+    for dialogue in samples[-1]["conversations"]:
+        turns = dialogue["turns"]
+        assert [turn["speaker"] for turn in turns] == ["solver", "critic", "solver"]
+        assert turns[1]["observation"].startswith(turns[0]["observation"].removesuffix(" >"))
+        assert dialogue["return"] == turns[0]["reward"] + turns[2]["reward"]
+    card = runs[1].final_scores["report_card"]
+    assert card["num_episodes"] == 20 and list(card["returns"]) == ["solver", "critic"]
+    page = (runs[1].path / "report.html").read_text()
+    assert "<h2>Report card</h2>" in page and "critic: " in page
+
+
+@pytest.mark.slow
+def test_a_recorded_conversation_names_its_speakers(runs):
+    recording = runs[0].record()
+    assert [turn.speaker for turn in recording.turns] == ["solver", "critic", "solver"]
+    assert sum(turn.reward for turn in recording.turns if turn.speaker == "solver") == recording.episode_return
+
+
 @pytest.mark.slow
 def test_a_run_that_goes_on_ends_with_the_same_bits(runs, tmp_path):
     shutil.copytree(runs[0].path, tmp_path / "copy")

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Float, Int, PyTree
 
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.records import Critique, EnvSpec, Transition
-from thespis.core.spaces import Text, Vocabulary
+from thespis.core.spaces import Text, Vocabulary, leaf_spaces
 from thespis.evaluation import formatting, html_page
 from thespis.evaluation.rollout import play_episodes
 
@@ -46,9 +46,18 @@ class Turn:
         return "  ".join(f"{name} {number:.3g}" for name, number in numbers.items() if number is not None)
 
 
+def has_turns(spec: EnvSpec) -> bool:
+    """Whether all actions are responses in words: of one actor, or of the seats of a conversation."""
+    if isinstance(spec.action_space, Text):
+        return True
+    has_seats = bool(spec.groups) and all(group.num_agents == 1 for group in spec.groups)
+    return has_seats and all(isinstance(space, Text) for space in leaf_spaces(spec.action_space))
+
+
 def episode_turns(spec: EnvSpec, transitions: Transition, critique: Critique) -> list[Turn]:
     """Turns of one episode ``[time]`` of a text environment."""
-    assert isinstance(spec.action_space, Text)
+    if not isinstance(spec.action_space, Text):
+        return _turns_of_seats(spec, transitions)
     detokenize, observations, actions = (
         make_detokenizer(spec.action_space.vocabulary),
         np.asarray(transitions.view.observation),
@@ -62,6 +71,45 @@ def episode_turns(spec: EnvSpec, transitions: Transition, critique: Critique) ->
         reward = float(np.asarray(transitions.reward)[t])
         turns.append(Turn(detokenize(observations[t, start:count]), detokenize(actions[t]), reward, *numbers))
         start = count + int((actions[t] >= 0).sum())
+    return turns
+
+
+def _turns_of_seats(spec: EnvSpec, transitions: Transition) -> list[Turn]:
+    alive: Any = transitions.view.alive
+    outcomes: Any = transitions.agent_outcomes
+    names = [group.name for group in spec.groups]
+    speakers = [next(name for name in names if alive[name][t, 0]) for t in range(len(transitions.reward))]
+    transcripts, responses = (
+        {name: np.asarray(tree[name])[:, 0] for name in names}
+        for tree in (transitions.view.observation, transitions.action)
+    )
+    rewards = {name: np.asarray(outcomes[name].reward)[:, 0] for name in names}
+    space = leaf_spaces(spec.action_space)[0]
+    assert isinstance(space, Text)
+    return seat_turns(space.vocabulary, speakers, transcripts, responses, rewards)
+
+
+def seat_turns(
+    vocabulary: Vocabulary,
+    speakers: Sequence[str],
+    transcripts: Mapping[str, Int[np.ndarray, "turn time"]],
+    responses: Mapping[str, Int[np.ndarray, "turn response"]],
+    rewards: Mapping[str, Float[np.ndarray, " turn"]],
+) -> list[Turn]:
+    """Turns of a conversation of several seats, from what each had read and said in each turn.
+
+    A seat's reward that comes while others speak counts for its last turn.
+    """
+    detokenize, read = make_detokenizer(vocabulary), dict.fromkeys(transcripts, 0)
+    turns = []
+    for t, speaker in enumerate(speakers):
+        text, response = transcripts[speaker][t], responses[speaker][t]
+        count = int((text >= 0).sum())
+        later = next((u for u in range(t + 1, len(speakers)) if speakers[u] == speaker), len(speakers))
+        reward = float(rewards[speaker][t:later].sum())
+        message = detokenize(text[read[speaker] : count])
+        turns.append(Turn(message, detokenize(response), reward, None, None, speaker))
+        read[speaker] = count + int((response >= 0).sum())
     return turns
 
 
@@ -84,9 +132,9 @@ def format_conversation(turns: list[Turn]) -> list[str]:
     """A dialogue as lines of text for the terminal."""
     lines = []
     for turn in turns:
-        lines += textwrap.wrap(turn.observation, _LINE_WIDTH) + textwrap.wrap(
-            f"  {turn.response}", _LINE_WIDTH, subsequent_indent="  "
-        )
+        spoken = f"{turn.speaker}: {turn.response}" if turn.speaker else turn.response
+        lines += textwrap.wrap(turn.observation, _LINE_WIDTH)
+        lines += textwrap.wrap(f"  {spoken}", _LINE_WIDTH, subsequent_indent="  ")
         lines.append(f"    [{turn.score_line}]")
     return lines
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from thespis.core.contracts import Mode
 from thespis.core.records import View
 from thespis.envs.text.conversation import ConversationEnv, ConversationState
-from thespis.evaluation.conversation import NUM_SAMPLES, Turn, make_detokenizer
+from thespis.evaluation.conversation import NUM_SAMPLES, seat_turns
 from thespis.runtime.keys import fold, indexed_keys, seed_key
 
 
@@ -38,26 +38,18 @@ def play_conversations(
 def sample_seats(env: ConversationEnv, method: Any, states: PyTree, seed: int) -> list[dict[str, Any]]:
     """Sampled conversations of the first seed as JSON, like sample dialogues, with the speaker of each turn.
 
-    ``states`` have the leading axis ``[seed]``. A seat's reward that comes while others speak counts for its last turn.
+    ``states`` have the leading axis ``[seed]``.
     """
     state = jax.tree.map(lambda x: x[0], states)
     key = fold(seed_key(seed), "talks")
     steps = jax.tree.map(np.asarray, _few_turns(env, method, state, key))
     spec = env.rules.conversation_spec
-    detokenize = make_detokenizer(spec.vocabulary)
     samples = []
     for i in range(NUM_SAMPLES):
-        turns, read = list[Turn](), dict.fromkeys((seat.name for seat in spec.seats), 0)
-        for t, speaker in enumerate(spec.schedule):
-            if steps.over[t, i]:
-                break
-            text, response = steps.transcripts[speaker][t, i], steps.responses[speaker][t, i]
-            count = int((text >= 0).sum())
-            later = next((u for u in range(t + 1, len(spec.schedule)) if spec.schedule[u] == speaker), None)
-            reward = float(steps.rewards[speaker][t:later, i].sum())
-            message = detokenize(text[read[speaker] : count])
-            turns.append(Turn(message, detokenize(response), reward, None, None, speaker))
-            read[speaker] = count + int((response >= 0).sum())
+        length = int((~steps.over[:, i]).sum())
+        trees = steps.transcripts, steps.responses, steps.rewards
+        columns = ({name: x[:length, i] for name, x in tree.items()} for tree in trees)
+        turns = seat_turns(spec.vocabulary, spec.schedule[:length], *columns)
         total = float(steps.rewards[spec.seats[0].name][:, i].sum())
         samples.append({"return": total, "turns": [dataclasses.asdict(turn) for turn in turns]})
     return samples

@@ -24,7 +24,7 @@ from jaxtyping import PyTree
 from thespis.core.contracts import HostEnvironment, Method, Mode
 from thespis.core.errors import UserError
 from thespis.core.records import Critique, EnvSpec, Transition
-from thespis.core.spaces import Box, Text, unscale_action
+from thespis.core.spaces import Box, unscale_action
 from thespis.envs import registry
 from thespis.envs.host.factory import is_preprocessed, make_registered
 from thespis.envs.host.formatters import TokenizedEnv
@@ -55,7 +55,7 @@ class EpisodeRecording:
         """The turns of the dialogue in a text environment; else an empty list."""
         return (
             conversation.episode_turns(self.spec, self.transitions, self.critique)
-            if isinstance(self.spec.action_space, Text)
+            if conversation.has_turns(self.spec)
             else []
         )
 
@@ -150,7 +150,7 @@ def _render_fallback(
         except UserError as error:
             reason = str(error)
     title = f"{spec.name}: return {float(np.sum(transitions.reward)):.5g} in {len(transitions.reward)} steps"
-    if isinstance(spec.observation_space, Text):
+    if conversation.has_turns(spec):
         return (
             conversation.render_conversation(title, conversation.episode_turns(spec, transitions, critique)),
             1.0,

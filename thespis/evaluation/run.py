@@ -14,9 +14,9 @@ from jaxtyping import PyTree
 from thespis.core.contracts import Method, Mode
 from thespis.core.errors import DamagedCheckpointWarning, UserError
 from thespis.core.records import EnvSpec
-from thespis.core.spaces import Text
 from thespis.envs import registry
 from thespis.evaluation.actor import Actor
+from thespis.evaluation.conversation import has_turns
 from thespis.evaluation.episode_recording import EpisodeRecording, record_episode, write_episode
 from thespis.evaluation.policy_film import Film, make_film, read_film, write_film
 from thespis.evaluation.report import write_report
@@ -246,7 +246,7 @@ class Run:
         if self.config["env"] is None:
             return None
         try:
-            if isinstance(self.spec.action_space, Text):
+            if has_turns(self.spec):
                 return None  # the report shows what was said
             seed = self._typical_seed()
             recording = self.record(seed)
