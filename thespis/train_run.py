@@ -34,8 +34,8 @@ from thespis.training.driver import TrainingLoop, run_loop, save_best, save_chec
 from thespis.training.initial_states import INITIAL_SOURCES, InitialStates
 from thespis.training.options import options_from
 
-CARD_EPISODES = 10
-"""Conversations of a report card for each episode of an evaluation: shares need more of them than returns."""
+CARD_EPISODES = 500
+"""Conversations of a report card: at most ten for each episode of an evaluation, as shares need more than returns."""
 
 _NO_STATES = InitialStates({}, {}, [])
 
@@ -136,7 +136,8 @@ def _report_card(run: RunDirectory, assembled: AssembledRun, method: Method, sta
     env = assembled.compiled_env
     if not has_report_card(env):
         return {}
-    episodes = CARD_EPISODES * options_from(run.config).episodes
+    episodes = options_from(run.config).episodes
+    episodes = max(episodes, min(10 * episodes, CARD_EPISODES))
     return {"report_card": report_card(env, method, states, episodes, seeds=run.config["seeds"]).to_json()}
 
 
