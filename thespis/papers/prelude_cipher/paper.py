@@ -78,26 +78,28 @@ PAPER = Paper(
             NotApplicable("summaries and emails for a user whom GPT-4 plays", "GPT-4 as writer and as user"),
         ),
     ),
-    remarks="Made-up documents of five types are edited by a user who wants a style for each of five attributes, which "
-    "depends on the type; agents learn within sixty rounds by memory alone. What was found: the user edits 183 words "
-    "in an episode with CIPHER, 266 with the edits of the seven nearest contexts as examples, 378 with one preference "
-    "of all edits whatever the context, 409 with one of the first ten edits, 497 without learning and 160 if CIPHER "
-    "read edits without errors. In the last half CIPHER asks for the style that the user wants for 88% of the "
-    "attributes; with edits as examples it is 77%, with one preference 54%, and 90% without errors of reading. One "
-    "neighbor in place of four costs 18 words: the majority outvotes errors of reading. What speaks against it: who "
-    "infers and who writes are rules, not language models, and the lead is as large as two of their settings make it. "
-    "Examples are copied to the letter, so that they say something only where the document has the same of four "
-    "wordings of an attribute. With one wording for all an example says more than an inferred preference: on tuning "
-    "seeds edits of one neighbor cost 152, and CIPHER 183. The trial has seven neighbors there too, 192, which is not "
-    "their best; so that comparison, which says that CIPHER leads, is not to be trusted. With two wordings edits of "
-    "five neighbors cost 204 on tuning seeds, and the lead is small. And preferences are read from an edit with an "
-    "accuracy of 80%: on tuning seeds CIPHER costs 202 with 70%, 226 with 60% and 266 with 50%, which is what "
-    "retrieved edits cost, and with 40% it is worse than they (309). So what is tested is the retrieval and the "
-    "aggregation of preferences by context; that a model reads edits well, and applies examples badly, is assumed. "
-    "The lead over one preference for all contexts needs neither assumption, only wishes that depend on the context, "
-    "as the users of the paper have them. Preferences are choices of a fixed list, in place of free text, so that the "
-    "share of right styles takes the place of the similarity of descriptions. Of the paper the abstract and the "
-    "authors' code could be read, not the tables.",
+    remarks="Made-up documents of five types are edited by a user who wants a style for each of five attributes, "
+    "which depends on the type; agents learn within sixty rounds by memory alone. What was found: the user "
+    "edits 183 words in an episode with CIPHER, 266 with the edits of the seven nearest contexts as "
+    "examples, 378 with one preference of all edits whatever the context, 409 with one of the first ten "
+    "edits, 497 without learning and 160 if CIPHER read edits without errors. In the last half CIPHER asks "
+    "for the style that the user wants for 88% of the attributes; with edits as examples it is 77%, with one "
+    "preference 54%, and 90% without errors of reading. One neighbor in place of four costs 18 words: the "
+    "majority outvotes errors of reading. What speaks against it: who infers and who writes are rules, not "
+    "language models, and the lead is as large as two of their settings make it. Examples are copied to the "
+    "letter, so that they say something only where the document has the same of four wordings of an "
+    "attribute. With one wording for all an example says more than an inferred preference: on tuning seeds "
+    "edits of one neighbor cost 152, and CIPHER 183. The trial has seven neighbors there too, 192, which is "
+    "not their best; so that comparison, which says that CIPHER leads, is not to be trusted. With two "
+    "wordings edits of five neighbors cost 204 on tuning seeds, and the lead is small. And preferences are "
+    "read from an edit with an accuracy of 80%: on tuning seeds CIPHER costs 202 with 70%, 226 with 60% and "
+    "266 with 50%, which is what retrieved edits cost, and with 40% it is worse than they (309). So what is "
+    "tested is the retrieval and the aggregation of preferences by context; that a model reads edits well, "
+    "and applies examples badly, is assumed. The lead over one preference for all contexts needs neither "
+    "assumption, only wishes that depend on the context, as the users of the paper have them. Preferences "
+    "are choices of a fixed list, in place of free text, so that the share of right styles takes the place "
+    "of the similarity of descriptions. Of the paper the abstract and the authors' code could be read, not "
+    "the tables.",
     fidelity=(
         Fidelity("cost", "Levenshtein's distance of draft and edited text, in words", "the same, on made-up words"),
         Fidelity("user", "GPT-4, which is asked first whether the text is good, and revises it if not", "a rule"),
