@@ -6,7 +6,7 @@ from played_conversations import play
 
 from thespis.core.errors import UserError
 from thespis.core.laws.components import check_environment
-from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.conversation import ConversationEnv, SoloConversationEnv
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown
 from thespis.envs.text.derivation import Derivation
@@ -99,6 +99,34 @@ def test_one_model_reflects_on_its_own_attempt():
     assert play(env, responses[:1])[0][1]["actor"] == f"{prompt} {wrong} <end> {word} >"
 
 
+def test_raw_attempts_are_told_to_the_actor_who_tries_again_at_once():
+    env = retry_env(memory="attempts", num_retries=2)
+    prompt, right, wrong, word = episode(env)
+    attempt = ("actor", f"{wrong} <end>")
+    texts, rewards, speakers, _ = play(env, [attempt, attempt, ("actor", f"{right} <end>")])
+    transcript = f"{prompt} {wrong} <end> {word} > {wrong} <end> {word} > {right} <end>"
+    assert [group.name for group in env.spec.groups] == ["actor"] and texts[3] == {"actor": transcript}
+    assert [r["actor"] for r in rewards] == [0.0, 0.0, 0.0, 1.0] and speakers == [["actor"]] * 3 + [[]]
+    assert not play(env, [attempt] * 2)[3][-1].terminated and play(env, [attempt] * 3)[3][-1].terminated
+
+
+@pytest.mark.parametrize("memory", ["reflections", "attempts"])
+def test_a_conversation_of_one_seat_is_an_environment_of_one_agent(memory):
+    """The same dialogues as in the environment of groups, by the same demonstrator."""
+    rules = RetryConversation(HiddenRule(critic_noise=0.5), num_retries=2, self_reflection=True, memory=memory)
+    solo = SoloConversationEnv(rules)
+    check_environment(solo, num_envs=3, num_steps=7)
+    for ours, theirs in zip(
+        sample_demonstrations(solo, 50), sample_demonstrations(ConversationEnv(rules), 50), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_conversation_of_several_seats_needs_a_cast():
+    with pytest.raises(ValueError, match="actor and reflector needs"):
+        SoloConversationEnv(RetryConversation(HiddenRule()))
+
+
 def test_a_reflection_that_is_cut_counts_as_empty():
     env = retry_env(max_reflection_tokens=2)
     prompt, _, wrong, word = episode(env)
@@ -107,9 +135,9 @@ def test_a_reflection_that_is_cut_counts_as_empty():
     assert texts[2]["reflector"] == f"{prompt.removesuffix(' >')} {wrong} {word} > largest largest <end>"
 
 
-@pytest.mark.parametrize("self_reflection", [False, True])
-def test_second_tries_keep_the_contract_of_environments(self_reflection):
-    env = retry_env(num_retries=2, self_reflection=self_reflection)
+@pytest.mark.parametrize("settings", [{"self_reflection": False}, {"self_reflection": True}, {"memory": "attempts"}])
+def test_second_tries_keep_the_contract_of_environments(settings):
+    env = retry_env(num_retries=2, **settings)
     check_environment(env, num_envs=3, num_steps=7)
 
 

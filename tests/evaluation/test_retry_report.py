@@ -1,19 +1,26 @@
 """Report on second tries: scripted actors and reflectors, whose success is known by enumeration."""
 
+import dataclasses
 import itertools
+from typing import ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from thespis.core.errors import UserError
+from thespis.core.spaces import END
 from thespis.data.feeds import Episodes
-from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.conversation import ConversationEnv, SoloConversationEnv
+from thespis.envs.text.correction import Correction
 from thespis.envs.text.hidden_rule import HiddenRule
 from thespis.envs.text.registry import make_text_env
 from thespis.envs.text.retry import RetryConversation
-from thespis.evaluation.retry_report import report_on_retries
+from thespis.envs.text.task import TextEnv
+from thespis.evaluation.retry_report import report_on_retries, success_by_try
+from thespis.evidence.scripted_seat import ScriptedSeat
 from thespis.learners.language.frozen_model import FrozenModel
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.grpo import GRPO
@@ -71,3 +78,41 @@ def test_a_models_reflections_in_the_place_of_the_scripts():
 def test_other_environments_are_refused():
     with pytest.raises(UserError, match="no conversation with second tries"):
         report_on_retries(make_text_env("kuhn-duel"))
+
+
+class ScriptedSpeaker(ScriptedSeat):
+    """Says a random digit of the prompt ``4 2 7 >`` in all its turns."""
+
+    feed: Episodes = eqx.field(static=True, default=Episodes())
+    name: ClassVar[str] = "scripted-speaker"
+
+    def respond(self, transcripts, key):
+        digits = jax.random.randint(key, (len(transcripts),), 0, 3)
+        spoken = jnp.take_along_axis(transcripts, digits[:, None], axis=1)[:, 0]
+        return jnp.stack([spoken, jnp.full_like(spoken, HiddenRule().task_spec.encode_word(END))], axis=1)
+
+
+@pytest.mark.parametrize("memory", ["attempts", "reflections", "none"])
+def test_success_by_number_of_tries_of_who_guesses(memory):
+    """A guess among three digits is right in a third of the tries, whatever was tried before."""
+    rules = RetryConversation(HiddenRule(), num_retries=2, self_reflection=True, max_reflection_tokens=2)
+    env = TextEnv(HiddenRule())
+    if memory != "none":
+        env = SoloConversationEnv(dataclasses.replace(rules, memory=memory))
+    success = success_by_try(env, ScriptedSpeaker(), jnp.zeros(2), 3_000, num_tries=3 if memory == "none" else None)
+    np.testing.assert_allclose(success, np.tile(1 - (2 / 3) ** np.arange(1, 4), (2, 1)), atol=0.04)
+    assert (np.diff(success, axis=1) > 0).all()
+
+
+def test_tries_as_if_the_task_were_new():
+    """The first attempt of a conversation, again and again."""
+    rules = RetryConversation(HiddenRule(), num_retries=1, memory="attempts")
+    success = success_by_try(SoloConversationEnv(rules), ScriptedSpeaker(), jnp.zeros(1), 3_000, num_tries=4)
+    np.testing.assert_allclose(success[0], 1 - (2 / 3) ** np.arange(1, 5), atol=0.04)
+
+
+def test_success_by_tries_is_refused_where_there_are_none():
+    with pytest.raises(UserError, match="num_tries=N"):
+        success_by_try(TextEnv(HiddenRule()), ScriptedSpeaker(), jnp.zeros(1))
+    with pytest.raises(UserError, match="several turns"):
+        success_by_try(TextEnv(Correction()), ScriptedSpeaker(), jnp.zeros(1), num_tries=2)

@@ -1,7 +1,8 @@
 """Conversations of several seats: each reads its own transcript, and a schedule says who speaks.
 
 :class:`Conversation` defines the rules, :class:`ConversationEnv` is the environment: a group of one agent for each
-seat, of which one at a time is alive. A seat reads what was said to it and its own responses, nothing else.
+seat, of which one at a time is alive. A seat reads what was said to it and its own responses, nothing else. A
+conversation of one seat is also an environment of one agent, :class:`SoloConversationEnv`.
 
 :class:`CritiqueConversation` makes a conversation of a task of one turn: a solver answers, a critic responds to the
 answer, and the solver answers again.
@@ -199,6 +200,55 @@ class ConversationEnv(eqx.Module):
             alive={name: ((speaker == i) & ~over)[None] for i, name in enumerate(names)},
             agent_outcomes={name: AgentOutcome(rewards[name][None], over[None]) for name in names},
         )
+
+
+class SoloConversationEnv(eqx.Module):
+    """Environment of a conversation of one seat, for methods of one agent: observations are its transcript.
+
+    It is :class:`ConversationEnv` without groups of agents, so that a method needs no cast.
+    """
+
+    rules: Conversation
+
+    def __check_init__(self):
+        """Raise ``ValueError`` for several seats."""
+        names = [seat.name for seat in self.rules.conversation_spec.seats]
+        if len(names) > 1:
+            raise ValueError(f"a conversation of {' and '.join(names)} needs a ConversationEnv and a Cast")
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Observations are the seat's transcript, actions its responses."""
+        spec: Any = self._env.spec
+        (_, observation), (_, action) = spec.observation_space.spaces[0], spec.action_space.spaces[0]
+        return EnvSpec(spec.name, observation, action, time_limit=spec.time_limit)
+
+    def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[ConversationState, TimeStep]:
+        """Start a conversation with the first message."""
+        state, step = self._env.reset(params, key)
+        return state, self._without_groups(step)
+
+    def step(
+        self, state: ConversationState, action: Int[Array, " response"], key: Key[Array, ""]
+    ) -> tuple[ConversationState, TimeStep]:
+        """Append the response and the message after it."""
+        state, step = self._env.step(state, {self._name: action[None]}, key)
+        return state, self._without_groups(step)
+
+    def demonstrator_action(self, state: ConversationState, key: Key[Array, ""]) -> Int[Array, " response"]:
+        """The scripted response in this turn."""
+        return self._env.demonstrator_action(state, key)[self._name][0]
+
+    @property
+    def _env(self) -> ConversationEnv:
+        return ConversationEnv(self.rules)
+
+    @property
+    def _name(self) -> str:
+        return self.rules.conversation_spec.seats[0].name
+
+    def _without_groups(self, step: TimeStep) -> TimeStep:
+        return TimeStep(step.observation[self._name][0], step.reward, step.terminated, step.truncated)
 
 
 def pad_tokens(tokens: Int[Array, " token"], length: int) -> Int[Array, " length"]:

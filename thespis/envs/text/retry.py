@@ -3,6 +3,7 @@
 :class:`RetryConversation` makes a conversation of a task of one turn. The actor attempts the task. If that succeeds,
 the episode ends. If not, the reflector reads the task, the attempt and what the task says of it, and writes a
 reflection; the actor reads it and tries again. Both seats may also be one model, which reflects on its own attempt.
+Further tries remember all that was said: reflections, or with ``memory="attempts"`` the failed attempts themselves.
 
 Sources: Reflexion (Shinn et al., 2023) for the loop; Retroformer (Yao et al., 2023) for a frozen actor and a reflector
 that is paid the gain of the next attempt; Reflect, Retry, Reward (Bensal et al., 2025) for one model.
@@ -42,12 +43,24 @@ class HasAttemptFeedback(Protocol):
         ...
 
 
+@runtime_checkable
+class ReflectionDemonstrator(Protocol):
+    """Task of one turn whose demonstrator reflects on all failed attempts, not on the last one alone."""
+
+    def demonstrator_reflection(
+        self, state: PyTree, answers: Int[Array, "attempt response"], key: Key[Array, ""]
+    ) -> Int[Array, " reflection"]:
+        """A reflection with its end token; ``answers``: the attempts so far, all -1 where there was none yet."""
+        ...
+
+
 class RetryState(eqx.Module):
-    """State of a conversation: that of the task, its first message, the last attempt and reflection, and rewards."""
+    """State of a conversation: that of the task, its first message, attempts, the last reflection, and rewards."""
 
     task_state: PyTree
     opening: Int[Array, "*episodes opening"]
-    answer: Int[Array, "*episodes response"]
+    answers: Int[Array, "*episodes attempt response"]
+    """All attempts so far."""
     reflection: Int[Array, "*episodes reflection"]
     reward: Float[Array, "*episodes"]
     """Reward of the last attempt."""
@@ -59,8 +72,9 @@ class RetryConversation(eqx.Module):
     An attempt fails if its reward is less than ``success_reward``. The actor earns the reward of the last attempt.
     ``reflector_reward``: for each reflection the reflector earns how much better the next attempt is than the one
     before (``gain``), or its reward (``outcome``). ``num_retries``: attempts after the first one. With
-    ``self_reflection`` there is one seat, which attempts and reflects, and earns as the actor.
-    ``max_reflection_tokens``: tokens of a reflection, its end token included.
+    ``self_reflection`` there is one seat, which attempts and reflects, and earns as the actor. ``memory``: what the
+    actor reads of its failures. With ``attempts`` nobody reflects: the actor is told what the task says of its attempt,
+    and tries again at once. ``max_reflection_tokens``: tokens of a reflection, its end token included.
     """
 
     task: Task
@@ -69,6 +83,7 @@ class RetryConversation(eqx.Module):
     num_retries: int = eqx.field(static=True, default=1)
     self_reflection: bool = eqx.field(static=True, default=False)
     max_reflection_tokens: int = eqx.field(static=True, default=3)
+    memory: Literal["reflections", "attempts"] = eqx.field(static=True, default="reflections")
 
     def __check_init__(self):
         """Raise ``ValueError`` for a task of several turns, or for no second attempt."""
@@ -81,11 +96,19 @@ class RetryConversation(eqx.Module):
             raise ValueError(f"num_retries={self.num_retries}: at least 1")
 
     @property
+    def reflects(self) -> bool:
+        """Whether there are reflections."""
+        return self.memory == "reflections"
+
+    @property
     def conversation_spec(self) -> ConversationSpec:
         """The words of the task; actor and reflector, or the actor alone."""
         spec, feedback = self.task.task_spec, self._num_feedback_tokens
         settings = changed_fields(self.task) + changed_fields(self, ignored=("task",))
         name = f"text:retried-{spec.name.removeprefix('text:')}{settings}"
+        if not self.reflects:
+            seats = (SeatSpec(ACTOR, spec.max_opening_tokens, feedback + 1, spec.max_response_tokens),)
+            return ConversationSpec(name, spec.vocabulary, seats, (ACTOR,) * (1 + self.num_retries))
         if self.self_reflection:
             longest = max(spec.max_response_tokens, self.max_reflection_tokens)
             seats = (SeatSpec(ACTOR, spec.max_opening_tokens, feedback + 1, longest),)
@@ -103,28 +126,29 @@ class RetryConversation(eqx.Module):
         state = RetryState(
             task_state,
             opening.astype("int32"),
-            jnp.full(spec.max_response_tokens, -1, "int32"),
+            jnp.full((1 + self.num_retries, spec.max_response_tokens), -1, "int32"),
             jnp.full(self.max_reflection_tokens, -1, "int32"),
             jnp.zeros(()),
         )
-        openings = {ACTOR: opening} | ({} if self.self_reflection else {REFLECTOR: jnp.full(1, -1, "int32")})
+        has_reflector = self.reflects and not self.self_reflection
+        openings = {ACTOR: opening} | ({REFLECTOR: jnp.full(1, -1, "int32")} if has_reflector else {})
         return state, openings
 
     def step(
         self, state: RetryState, turn: Int[Array, ""], response: Int[Array, " response"], key: Key[Array, ""]
     ) -> tuple[RetryState, ConversationStep]:
         """A failed attempt goes to the reflector, a reflection to the actor; success or the last attempt ends."""
-        spec, is_attempt, is_first = self.task.task_spec, turn % 2 == 0, turn == 0
+        spec, (attempt, is_attempt), is_first = self.task.task_spec, self._attempt(turn), turn == 0
         answer, reflection = (
             pad_tokens(response, spec.max_response_tokens),
             pad_tokens(response, self.max_reflection_tokens),
         )
         reward = self.task.step(state.task_state, answer, fold(key, "task"))[1].reward
-        is_over = is_attempt & ((reward >= self.success_reward) | (turn >= 2 * self.num_retries))
+        is_over = is_attempt & ((reward >= self.success_reward) | (attempt >= self.num_retries))
         next_state = RetryState(
             state.task_state,
             state.opening,
-            jnp.where(is_attempt, answer, state.answer),
+            jnp.where(is_attempt, state.answers.at[attempt].set(answer, mode="drop"), state.answers),
             jnp.where(is_attempt, state.reflection, reflection),
             jnp.where(is_attempt, reward, state.reward),
         )
@@ -154,7 +178,7 @@ class RetryConversation(eqx.Module):
             self._feedback(state.task_state, answer),
             is_attempt & ~is_over,
         )
-        if self.self_reflection:
+        if self.self_reflection or not self.reflects:
             size = self._num_feedback_tokens + 1
             to_reflect, to_retry = pack_tokens(size, feedback, cue), pack_tokens(size, cue)
             message = jnp.where(expects_reflection, to_reflect, jnp.where(is_attempt, -1, to_retry))
@@ -181,17 +205,30 @@ class RetryConversation(eqx.Module):
     def demonstrator_response(
         self, state: RetryState, turn: Int[Array, ""], key: Key[Array, ""]
     ) -> Int[Array, " response"]:
-        """The task's demonstrator in all turns, in both seats. Raises ``UserError`` if it cannot reflect."""
+        """The task's demonstrator in all turns, in both seats. Raises ``UserError`` if it cannot reflect.
+
+        Where nobody reflects, it tries again as if it had.
+        """
         spec = self.task.task_spec
         if not isinstance(self.task, CriticDemonstrator):
             raise UserError(f"the demonstrator of {spec.name} does not reflect: --model blank or a checkpoint")
         width = max(spec.max_response_tokens, self.max_reflection_tokens)
-        attempt = self.task.demonstrator_response(state.task_state, fold(key, "answer"))
-        retry = self.task.demonstrator_revision(state.task_state, state.answer, state.reflection, fold(key, "revision"))
-        reflection = self.task.demonstrator_critique(state.task_state, state.answer, fold(key, "critique"))
-        attempt, retry, reflection = (pad_tokens(tokens, width) for tokens in (attempt, retry, reflection))
-        spoken = jnp.where(turn % 2 == 1, reflection, jnp.where(turn == 0, attempt, retry))
+        attempt, is_attempt = self._attempt(turn)
+        answer = state.answers[jnp.maximum(attempt - is_attempt, 0)]
+        if isinstance(self.task, ReflectionDemonstrator):
+            reflection = self.task.demonstrator_reflection(state.task_state, state.answers, fold(key, "reflection"))
+        else:
+            reflection = self.task.demonstrator_critique(state.task_state, answer, fold(key, "critique"))
+        memory = state.reflection if self.reflects else reflection
+        first = self.task.demonstrator_response(state.task_state, fold(key, "answer"))
+        retry = self.task.demonstrator_revision(state.task_state, answer, memory, fold(key, "revision"))
+        first, retry, reflection = (pad_tokens(tokens, width) for tokens in (first, retry, reflection))
+        spoken = jnp.where(is_attempt, jnp.where(turn == 0, first, retry), reflection)
         return spoken.astype("int32")
+
+    def _attempt(self, turn: Int[Array, ""]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+        """The number of the attempt, from 0, that is made or reflected on in a turn; and whether it is made."""
+        return (turn // 2, turn % 2 == 0) if self.reflects else (turn, turn >= 0)
 
     def _feedback(self, task_state: PyTree, answer: Int[Array, " response"]) -> Int[Array, " feedback"]:
         """What the task says of an attempt."""
