@@ -1,0 +1,89 @@
+"""RLUF: a model of users' binary reactions as one of several rewards, and what its weight does."""
+
+from __future__ import annotations
+
+from thespis.evidence.benches.user_reactions import (
+    BASELINE_ARM,
+    BENCH,
+    PPO,
+    RATE,
+    TRUE_LOVE_ARM,
+    weighted_rewards,
+)
+from thespis.evidence.comparisons import Comparison, NotApplicable
+from thespis.evidence.paper import Arm, Fidelity, Paper
+from thespis.papers.rluf.feedback import LoveReward
+from thespis.papers.rluf.measures import helpfulness, overestimated_love, predicted_love_rate
+
+MODERATE, LARGE = 0.25, 0.5
+"""Weights of P[Love]; the weight of helpfulness is what is missing to 1."""
+_MODERATE, _LARGE, _LOVE = "moderate weight of love", "large weight of love", "love only"
+_HELP = BASELINE_ARM.name
+
+PAPER = Paper(
+    id="rluf",
+    name="RLUF",
+    citation=LoveReward.citations[0],
+    family="preference-rlhf",
+    summary="A reward model of users' binary reactions, P[Love], is one of several rewards of policy optimization, "
+    "beside helpfulness and safety; its weight decides how far users' reactions are pursued.",
+    claim="28% more love reactions in live tests than the policy that is trained without them; with larger weights "
+    "reward hacking, at the cost of helpfulness.",
+    parts=(
+        "thespis.papers.rluf.feedback:LoveReward",
+        "thespis.feedback.fitted_reward:ComparisonReward",
+        "thespis.papers.rluf.envs:ReactedWriting",
+        "thespis.feedback.combined:AddedFeedback",
+    ),
+    command="thespis train ppo-lm --env thespis.papers.rluf.envs:REACTIONS --feedback "
+    "thespis.papers.rluf.feedback:LoveReward --model tiny --steps 6400 --set num_layers=1 hidden_size=32 "
+    "num_pretrain_steps=1500 learning_rate=1e-3 feed.max_steps=1",
+    miniature=BENCH.trial(
+        arms=(
+            Arm(_LARGE, PPO, weighted_rewards(LARGE)),
+            BASELINE_ARM,
+            Arm(_MODERATE, PPO, weighted_rewards(MODERATE)),
+            Arm(_LOVE, PPO, weighted_rewards(1.0)),
+            TRUE_LOVE_ARM,
+        ),
+        headline=Comparison(_LARGE, _HELP, RATE),
+        mechanisms=(
+            Comparison(_LOVE, _LARGE, predicted_love_rate()),
+            Comparison(_LARGE, _LOVE, helpfulness()),
+            Comparison(_LARGE, _LOVE, overestimated_love()),
+        ),
+        context=(
+            Comparison(_MODERATE, _HELP, RATE),
+            Comparison(_LARGE, _MODERATE, RATE),
+            Comparison(_LARGE, _LOVE, RATE),
+            Comparison(_HELP, _LARGE, helpfulness()),
+            Comparison(TRUE_LOVE_ARM.name, _LARGE, RATE),
+            NotApplicable("28% more love reactions in live tests", "users in production"),
+        ),
+    ),
+    fidelity=(
+        Fidelity(
+            "signal",
+            "love reactions of users in production to a deployed model: binary, sparse, at times adversarial",
+            "drawn with a known probability, at most 0.54; one user in ten reacts to what is not liked",
+        ),
+        Fidelity(
+            "reward model of reactions",
+            "a language model that predicts the probability of a love reaction, P[Love]",
+            "a decoder of the policy's size, from random parameters, by cross-entropy on 8,192 texts",
+        ),
+        Fidelity(
+            "other rewards",
+            "helpfulness and safety, from experts' preferences",
+            "helpfulness, from 4,096 comparisons of a scripted judge; nothing is unsafe",
+        ),
+        Fidelity(
+            "combination",
+            "a weighted sum in multi-objective policy optimization; a moderate and an aggressive weight of P[Love]",
+            "a weighted sum of standardized rewards, with weights of 0.25 and 0.5, and 1 for love alone",
+        ),
+        Fidelity("evaluation", "live A/B tests with users, judges of helpfulness", "the exact probability and value"),
+        Fidelity("optimizer", "of large language models, with judges that constrain", "PPO with a KL penalty of 0.2"),
+        Fidelity("model", "a large language model in production", "a decoder of one layer and 32 units"),
+    ),
+)
