@@ -7,17 +7,17 @@ from thespis.evidence.benches.user_reactions import (
     BENCH,
     PPO,
     RATE,
-    TRUE_LOVE_ARM,
     weighted_rewards,
 )
 from thespis.evidence.comparisons import Comparison, NotApplicable
+from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm, Fidelity, Paper
 from thespis.papers.rluf.feedback import LoveReward
 from thespis.papers.rluf.measures import helpfulness, overestimated_love, predicted_love_rate
 
-MODERATE, LARGE = 0.25, 0.5
+LOVE_WEIGHT, SMALL_WEIGHT = 0.5, 0.25
 """Weights of P[Love]; the weight of helpfulness is what is missing to 1."""
-_MODERATE, _LARGE, _LOVE = "moderate weight of love", "large weight of love", "love only"
+_RLUF, _SMALL, _LOVE = "RLUF", "RLUF with a small weight", "love only"
 _HELP = BASELINE_ARM.name
 
 PAPER = Paper(
@@ -40,26 +40,26 @@ PAPER = Paper(
     "num_pretrain_steps=1500 learning_rate=1e-3 feed.max_steps=1",
     miniature=BENCH.trial(
         arms=(
-            Arm(_LARGE, PPO, weighted_rewards(LARGE)),
+            Arm(_RLUF, PPO, weighted_rewards(LOVE_WEIGHT)),
             BASELINE_ARM,
-            Arm(_MODERATE, PPO, weighted_rewards(MODERATE)),
             Arm(_LOVE, PPO, weighted_rewards(1.0)),
-            TRUE_LOVE_ARM,
+            Arm(_SMALL, PPO, weighted_rewards(SMALL_WEIGHT)),
         ),
-        headline=Comparison(_LARGE, _HELP, RATE),
+        headline=Comparison(_RLUF, _HELP, RATE),
         mechanisms=(
-            Comparison(_LOVE, _LARGE, predicted_love_rate()),
-            Comparison(_LARGE, _LOVE, helpfulness()),
-            Comparison(_LARGE, _LOVE, overestimated_love()),
+            Comparison(_LOVE, _RLUF, predicted_love_rate()),
+            Comparison(_RLUF, _LOVE, helpfulness()),
+            Comparison(_RLUF, _LOVE, overestimated_love()),
         ),
         context=(
-            Comparison(_MODERATE, _HELP, RATE),
-            Comparison(_LARGE, _MODERATE, RATE),
-            Comparison(_LARGE, _LOVE, RATE),
-            Comparison(_HELP, _LARGE, helpfulness()),
-            Comparison(TRUE_LOVE_ARM.name, _LARGE, RATE),
+            Comparison(_RLUF, _LOVE, RATE),
+            Comparison(_SMALL, _HELP, RATE),
+            Comparison(_RLUF, _SMALL, RATE),
+            Comparison(_SMALL, _RLUF, helpfulness()),
+            Comparison(_HELP, _RLUF, helpfulness()),
             NotApplicable("28% more love reactions in live tests", "users in production"),
         ),
+        looks=plan_looks((10,)),
     ),
     fidelity=(
         Fidelity(
@@ -80,7 +80,7 @@ PAPER = Paper(
         Fidelity(
             "combination",
             "a weighted sum in multi-objective policy optimization; a moderate and an aggressive weight of P[Love]",
-            "a weighted sum of standardized rewards, with weights of 0.25 and 0.5, and 1 for love alone",
+            "a weighted sum of standardized rewards, each with weights of 0.5, or 0.25 for P[Love]; and P[Love] alone",
         ),
         Fidelity("evaluation", "live A/B tests with users, judges of helpfulness", "the exact probability and value"),
         Fidelity("optimizer", "of large language models, with judges that constrain", "PPO with a KL penalty of 0.2"),
