@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from thespis.core.errors import UserError
 from thespis.evidence.measures import Measure
 from thespis.evidence.text_aspects import mean_aspect, untrained_aspect
 
@@ -49,6 +50,9 @@ def overestimated_love() -> Measure:
 
 
 def _predicted_love(run: Any) -> Float[np.ndarray, " seed"]:
+    """Mean of the last updates. Raises ``UserError`` for a run without P[Love]."""
     table = run.metrics()
+    if "feedback_love_reward" not in table:
+        raise UserError(f"{run.path} has no P[Love] among its rewards")
     rows = [table["feedback_love_reward"][table["seed"] == seed][-NUM_LAST_UPDATES:] for seed in run.config["seeds"]]
     return np.mean(np.asarray(rows, np.float64), axis=1)
