@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ NUM_TEXTS = 1_000
 """Sampled texts of each seed; their prompts are the same for all arms."""
 
 
+@runtime_checkable
 class HasAspects(Protocol):
     """Single-turn text task whose responses have several values besides the reward."""
 

@@ -72,15 +72,16 @@ BENCH = Bench(
     negative=Comparison("helpfulness only", "helpfulness only again", learning_curve_auc()),
     headroom=Headroom("helpfulness only", "true love", RATE, untrained_love_rate()),
     symptoms=(Symptom("helpfulness only", missed_love(), 0.3),),
-    tuning="By the love rate of sampled texts on seeds 1,100 to 1,102; before training 0.19. Helpfulness only "
-    "has 0.29, 0.34 and 0.33, and with half of the weight on P[Love] 0.33, 0.39 and 0.37: the first trial"
-    " of both on this task. Learning rate, KL penalty and model are those of the bench steered-text. "
-    "Other tasks were looked at before and not kept. With three topics no reward model learned which "
-    "nouns belong to the topic. With love at most half as frequent (0.27 of the best texts), and more of "
-    "it for warm and short ones, P[Love] was too poor: love alone led to 0.12, 0.05 and 0.11, less than "
-    "helpfulness only (0.14, 0.12, 0.13), which was then a quarter of the way to what the true "
-    "probability of love leads to (0.27). A learning rate of 3e-3 of the reward models was less reliable "
-    "than 1e-3 (correlation of P[Love] with the true probability 0.87 and 0.39, and 0.79 and 0.82; 0.93 "
-    "with love twice as frequent); batches of 128 and four times as many texts changed little.",
+    tuning="By the love rate of sampled texts on seeds 1,100 to 1,102; before training 0.19. Helpfulness "
+    "only has 0.29, 0.34 and 0.33, and with half of the weight on P[Love] 0.33, 0.39 and 0.37: the "
+    "first trial of both on this task. Learning rate, KL penalty and model are those of the bench "
+    "steered-text. Other tasks were looked at before and not kept. With three topics no reward "
+    "model learned which nouns belong to the topic. With love at most half as frequent (0.27 of the "
+    "best texts), and more of it for warm and short ones, P[Love] was too poor: love alone led to "
+    "0.12, 0.05 and 0.11, less than helpfulness only (0.14, 0.12, 0.13), which was then a quarter "
+    "of the way to what the true probability of love leads to (0.27). A learning rate of 3e-3 of "
+    "the reward models was less reliable than 1e-3 (correlation of P[Love] with the true "
+    "probability 0.87 and 0.39, and 0.79 and 0.82; 0.93 with love twice as frequent); batches of "
+    "128 and four times as many texts changed little.",
     looks=SHORT_LOOKS,
 )

@@ -61,6 +61,27 @@ PAPER = Paper(
         ),
         looks=plan_looks((10,)),
     ),
+    remarks="A decoder of one layer writes up to two sentences about the sea, which help the more the "
+    "longer they are, and are loved if they are warm and short; both want the topic and variety. "
+    "P[Love] is learned from 8,192 texts, each of which one user loves or not: a fifth of them are "
+    "loved. What was found, as means over ten seeds: with half of the weight on P[Love] texts are "
+    "loved in 0.390 of the cases and with helpfulness only in 0.310, a quarter more (the authors: "
+    "28%), on every seed. A weight of 0.25 has nearly all of that, 0.378, for a helpfulness of 0.91 "
+    "where helpfulness only has 0.92. More weight costs helpfulness: 0.79 with a weight of 0.5, "
+    "where three seeds of ten write short texts (0.50 to 0.59) and the others do not (0.87 to "
+    "0.93), and 0.51 with P[Love] alone. The true reactions do not rise with it: 0.391 with P[Love] "
+    "alone. Seven of its seeds are loved more than RLUF (0.42 to 0.51), but one has 0.36, and two "
+    "trainings (seeds 5 and 9) end at faulty texts with 0.18 and 0.19 true love, for which P[Love] "
+    "predicts 0.42 and 0.55. That is reward hacking, of a reward model that knows few faulty texts. "
+    "What speaks against the claims: as means, the proxy and its excess over the truth do not grow "
+    "with the weight for certain (0.45 and 0.47 predicted; 0.06 and 0.08 too much): both are "
+    "undecided after ten pairs, so hacking is seen in two seeds of ten and is not shown. The fall "
+    "in helpfulness is shown, but it is mostly wanted by users here, who love short texts, and no "
+    "error of P[Love]. The lead is what is to be expected of a reward for the measure itself; that "
+    "sparse, partly adversarial reactions are enough is what it shows, with love rates of a fifth, "
+    "not of a thousandth. With rarer reactions P[Love] was too poor (see the bench). Ten pairs were "
+    "the only look. Neither RLUF nor its rival was tuned on this task; learning rate and penalty "
+    "are those of the bench steered-text.",
     fidelity=(
         Fidelity(
             "signal",
