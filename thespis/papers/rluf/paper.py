@@ -63,7 +63,7 @@ PAPER = Paper(
     ),
     remarks="A decoder of one layer writes up to two sentences about the sea, which help the more the "
     "longer they are, and are loved if they are warm and short; both want the topic and variety. "
-    "P[Love] is learned from 8,192 texts, each of which one user loves or not: a fifth of them are "
+    "P[Love] is learned from 8,192 texts, each of which one user loves or not: about a fifth of them are "
     "loved. What was found, as means over ten seeds: with half of the weight on P[Love] texts are "
     "loved in 0.390 of the cases and with helpfulness only in 0.310, a quarter more (the authors: "
     "28%), on every seed. A weight of 0.25 has nearly all of that, 0.378, for a helpfulness of 0.91 "
