@@ -16,7 +16,9 @@ from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.laws.environments import check_environment
 from thespis.core.records import Batch, Transition, View
 from thespis.envs.text.writing import TOPICS
+from thespis.evidence import text_aspects
 from thespis.evidence.benches.steered_text import STEERED
+from thespis.feedback.fitted_reward import fit_scorer
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.objectives.preferences import bradley_terry_loss
 from thespis.papers.salmon import measures
@@ -27,7 +29,7 @@ from thespis.papers.salmon.envs import (
     PrincipledState,
     PrincipledWriting,
 )
-from thespis.papers.salmon.feedback import PrincipleReward, fit_scorer
+from thespis.papers.salmon.feedback import PrincipleReward
 from thespis.runtime.keys import indexed_keys, seed_key
 
 TASK = PrincipledWriting()
@@ -174,7 +176,7 @@ def test_measures_are_of_texts_of_the_models_of_all_seeds(monkeypatch):
         is_first = all(map(jnp.array_equal, jax.tree.leaves(policy.model), jax.tree.leaves(first)))
         return jnp.tile(texts[0 if is_first else 1], (len(prompts), 1))
 
-    monkeypatch.setattr(measures, "_write", write)
+    monkeypatch.setattr(text_aspects, "sample_texts", write)
     np.testing.assert_allclose(measures.adverbs().compute(run), [0.5, 1.0], rtol=1e-5)
     np.testing.assert_allclose(measures.unmet_principles().compute(run), [1.5 / 2, 1 / 2], rtol=1e-5)
     own, other = (measures.true_reward(task).compute(run) for task in (None, PrincipledWriting(pace="lively")))

@@ -19,28 +19,26 @@ apart that it never met.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key
 
-from thespis.actors.lm_policy import DialogueSpec, generate_responses, response_features
+from thespis.actors.lm_policy import DialogueSpec, response_features
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Rewards
 from thespis.envs.registry import make_compiled
 from thespis.envs.text.task import append_tokens
+from thespis.feedback.fitted_reward import fit_scorer, write_pairs
 from thespis.feedback.learned_reward import LearnedReward
-from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.dialogues import Dialogues
-from thespis.learners.language.lm_agent import LMWithValueHead, init_opt_state, trainable_gradient_step
+from thespis.learners.language.lm_agent import LMWithValueHead
 from thespis.learners.language.model_init import BLANK
-from thespis.learners.optim.optimizers import Adam
 from thespis.nets.decoder import Decoder
 from thespis.objectives.preferences import bradley_terry_loss
 from thespis.papers.salmon.envs import RANDOM_PRINCIPLES_ENV
-from thespis.runtime.keys import fold, indexed_keys
+from thespis.runtime.keys import fold
 
 
 class LabelledPairs(eqx.Module):
@@ -65,26 +63,6 @@ def principle_scores(
         return scorer.value(features)[0].mean(axis=-1)
 
     return jax.lax.map(scores, ensemble)
-
-
-def fit_scorer(
-    scorer: LMWithValueHead,
-    loss: Callable[[LMWithValueHead, Int[Array, " chosen"]], Float[Array, ""]],
-    num_rows: int,
-    batch_size: int,
-    num_steps: int,
-    learning_rate: Number,
-    key: Key[Array, ""],
-) -> LMWithValueHead:
-    """A reward model after steps of Adam on minibatches of rows, which are drawn with replacement."""
-    optimizer = Adam(learning_rate, 1.0)
-
-    def step(carry: tuple[LMWithValueHead, PyTree], tick: Array) -> tuple[tuple[LMWithValueHead, PyTree], None]:
-        rows = jax.random.randint(fold(key, "rows", tick), (batch_size,), 0, num_rows)
-        scorer, opt_state, _, _ = trainable_gradient_step(optimizer, lambda x: (loss(x, rows), ()), *carry)
-        return (scorer, opt_state), None
-
-    return jax.lax.scan(step, (scorer, init_opt_state(optimizer, scorer)), jnp.arange(num_steps))[0][0]
 
 
 class PrincipleReward(LearnedReward):
@@ -138,11 +116,9 @@ class PrincipleReward(LearnedReward):
     def label_pairs(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> LabelledPairs:
         """Pairs of texts of a model, compared by the judge of the environment."""
         env: Any = make_compiled(self.labelling_env)
-        states, prompts = jax.vmap(env.task.init)(indexed_keys(fold(key, "prompts"), self.num_pairs))
-        sampler = TemperatureSampler(jnp.asarray(self.text_temperature, "float32"))
-        doubled = jnp.repeat(prompts, 2, axis=0)
-        responses = generate_responses(model, sampler, dialogue_spec, doubled, fold(key, "texts"))
-        responses = responses.reshape(self.num_pairs, 2, -1)
+        states, prompts, responses = write_pairs(
+            model, env.task, self.num_pairs, self.text_temperature, dialogue_spec, key
+        )
         rewards = jax.vmap(lambda state, pair: jax.vmap(lambda text: env.task.judged_reward(state, text))(pair))(
             states, responses
         )
