@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from thespis.evidence.scripted_seat import ScriptedSeat
 
 from thespis.core.errors import UserError
 from thespis.core.spaces import END
@@ -22,6 +21,7 @@ from thespis.envs.text.retry import RetryConversation
 from thespis.envs.text.task import TextEnv
 from thespis.evaluation.retry_report import report_on_retries, success_by_try
 from thespis.learners.language.frozen_model import FrozenModel
+from thespis.learners.language.scripted_seat import ScriptedSeat
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.grpo import GRPO
 
