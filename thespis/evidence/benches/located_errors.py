@@ -3,9 +3,9 @@
 Lists of digits whose successors are asked for (:mod:`thespis.papers.refcritic.envs`), as a conversation of a critic and
 a solver. The first answer is the demonstrator's and part of the task; it has at most one error. The frozen solver
 changes the step that the critique names, and nothing else: a critique that finds an error and names another step is of
-no use to it. The lessons of the critic are superficial: a quarter are random verdicts, three fifths of
-the others call the answer right, whatever it is, and of the rest that find an error three fifths name the first step. What exact critiques are worth to the same
-solver is known from a scripted critic.
+no use to it. The lessons of the critic are superficial: a quarter are random verdicts, three fifths of the others call
+the answer right, whatever it is, and of the rest that find an error three fifths name the first step. What exact
+critiques are worth to the same solver is known from a scripted critic.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ JUDGING_ARM = Arm("critic trained for verdicts", with_critic(TRAINED), env=JUDGE
 EXACT_ARM = Arm("exact critiques", with_critic(LocatingCritic("exact")), steps=ONE_UPDATE)
 RANDOM_ARM = Arm("random critiques", with_critic(LocatingCritic("random")), steps=ONE_UPDATE)
 NO_CRITIC_ARM = Arm("everything called right", with_critic(LocatingCritic("lenient")), steps=ONE_UPDATE)
-_COPY = dataclasses.replace(TRAINED, learning_rate=1.0001e-3)
+_COPY = dataclasses.replace(TRAINED, learning_rate=1.001e-3)
 
 BENCH = Bench(
     name="located-errors",
@@ -122,15 +122,17 @@ BENCH = Bench(
     negative=Comparison(JUDGING_ARM.name, "critic trained for verdicts again", learning_curve_auc()),
     headroom=Headroom(JUDGING_ARM.name, EXACT_ARM.name, ACCURACY, first_accuracy()),
     symptoms=(Symptom(JUDGING_ARM.name, unlocated_share(), 0.2),),
-    tuning="By the accuracy after the critique of 1,000 answers, which is 0.405 before it, on seeds 1,100 to 1,102. GRPO "
-    "for 60 updates, two trials for each reward. Verdicts alone: 0.622 with a learning rate of 1e-3 and 0.624 with 3e-4; "
-    "verdicts and refinements: 0.873 and 0.830. So both have 1e-3. The supervised critic has 0.514, with 0.606 of its "
-    "verdicts right, and exact critiques 0.912. Four tasks were looked at before and not kept. Where a wrong digit was "
-    "any other one, so that it had to be compared with the list, critics of this size did not learn to check: at 2,000 "
-    "to 4,000 steps of pretraining, with two or three digits modulo 2, 3 or 5, verdicts on wrong answers stayed near "
-    "those on right ones, or steps were not found. With a solver of one layer the solver did not heed which step was "
-    "named. And without random verdicts in the lessons, steps that it had never seen misnamed made it repair errors "
-    "elsewhere: GRPO on both rewards found that, and came to 0.907, beyond exact critiques (0.875), while 0.31 to 0.64 "
-    "of the errors were located.",
+    tuning="By the accuracy after the critique of 1,000 answers, which is 0.405 before it, on seeds 1,100 to "
+    "1,102. GRPO for 60 updates, two trials for each reward. Verdicts alone: 0.622 with a learning rate "
+    "of 1e-3 and 0.624 with 3e-4; verdicts and refinements: 0.873 and 0.830. So both have 1e-3. The "
+    "supervised critic has 0.514, with 0.606 of its verdicts right, and exact critiques 0.912. Four tasks "
+    "were looked at before and not kept. Where a wrong digit was any other one, so that it had to be "
+    "compared with the list, critics of this size did not learn to check: at 2,000 to 4,000 steps of "
+    "pretraining, with two or three digits modulo 2, 3 or 5, verdicts on wrong answers stayed near those "
+    "on right ones, or steps were not found. With a solver of one layer the solver did not heed which "
+    "step was named. And without random verdicts in the lessons, steps that it had never seen misnamed "
+    "made it repair errors elsewhere: GRPO on both rewards found that, and came to 0.907, beyond exact "
+    "critiques (0.875), while 0.31 to 0.64 of the errors were located. In the negative control the copy's "
+    "learning rate differs by a thousandth: by a ten-thousandth half of the scores were equal.",
     looks=SHORT_LOOKS,
 )
