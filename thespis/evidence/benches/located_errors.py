@@ -101,7 +101,7 @@ JUDGING_ARM = Arm("critic trained for verdicts", with_critic(TRAINED), env=JUDGE
 EXACT_ARM = Arm("exact critiques", with_critic(LocatingCritic("exact")), steps=ONE_UPDATE)
 RANDOM_ARM = Arm("random critiques", with_critic(LocatingCritic("random")), steps=ONE_UPDATE)
 NO_CRITIC_ARM = Arm("everything called right", with_critic(LocatingCritic("lenient")), steps=ONE_UPDATE)
-_COPY = dataclasses.replace(TRAINED, learning_rate=1.001e-3)
+_COPY = dataclasses.replace(TRAINED, learning_rate=1.02e-3)
 
 BENCH = Bench(
     name="located-errors",
@@ -133,6 +133,6 @@ BENCH = Bench(
     "step was named. And without random verdicts in the lessons, steps that it had never seen misnamed "
     "made it repair errors elsewhere: GRPO on both rewards found that, and came to 0.907, beyond exact "
     "critiques (0.875), while 0.31 to 0.64 of the errors were located. In the negative control the copy's "
-    "learning rate differs by a thousandth: by a ten-thousandth half of the scores were equal.",
+    "learning rate is 2% larger: with a ten-thousandth 5 of 10 scores were equal, with a thousandth 2.",
     looks=SHORT_LOOKS,
 )
