@@ -127,7 +127,7 @@ BENCH = Bench(
     "of 1e-3 and 0.624 with 3e-4; verdicts and refinements: 0.873 and 0.830. So both have 1e-3. The "
     "supervised critic has 0.514, with 0.606 of its verdicts right, and exact critiques 0.912. Four tasks "
     "were looked at before and not kept. Where a wrong digit was any other one, so that it had to be "
-    "compared with the list, critics of this size did not learn to check: at 2,000 to 4,000 steps of "
+    "compared with the list, critics of this size did not learn to check: at 1,500 to 4,000 steps of "
     "pretraining, with two or three digits modulo 2, 3 or 5, verdicts on wrong answers stayed near those "
     "on right ones, or steps were not found. With a solver of one layer the solver did not heed which "
     "step was named. And without random verdicts in the lessons, steps that it had never seen misnamed "

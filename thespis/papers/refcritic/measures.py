@@ -99,7 +99,8 @@ def judge_answers(
 
     task_keys = jnp.repeat(indexed_keys(fold(key, "tasks"), num_tasks), num_answers, axis=0)
     inner, texts = jax.vmap(draw)(task_keys, indexed_keys(fold(key, "answers"), num_tasks * num_answers))
-    length = dict(env.spec.observation_space.spaces)[CRITIC].max_length
+    spaces: Any = env.spec.observation_space
+    length = dict(spaces.spaces)[CRITIC].max_length
     texts = jax.vmap(lambda text: pad_tokens(text, length))(texts)
     critic = method.methods[CRITIC]
     policy = critic.policy(state.by_group[CRITIC], Mode.SAMPLE)
