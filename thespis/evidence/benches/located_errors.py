@@ -100,7 +100,6 @@ SUPERVISED_ARM = Arm("supervised critic", with_critic(AS_PRETRAINED), steps=ONE_
 JUDGING_ARM = Arm("critic trained for verdicts", with_critic(TRAINED), env=JUDGED_LISTS_ENV)
 EXACT_ARM = Arm("exact critiques", with_critic(LocatingCritic("exact")), steps=ONE_UPDATE)
 RANDOM_ARM = Arm("random critiques", with_critic(LocatingCritic("random")), steps=ONE_UPDATE)
-NO_CRITIC_ARM = Arm("everything called right", with_critic(LocatingCritic("lenient")), steps=ONE_UPDATE)
 _COPY = dataclasses.replace(TRAINED, learning_rate=1.02e-3)
 
 BENCH = Bench(
