@@ -29,8 +29,8 @@ from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import learning_curve_auc
 from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm
-from thespis.evidence.scripted_seat import ScriptedSeat
 from thespis.learners.language.frozen_model import FrozenModel
+from thespis.learners.language.scripted_seat import ScriptedSeat
 from thespis.learners.multi_agent.cast import Cast
 from thespis.methods.language.grpo import GRPO
 from thespis.papers.refcritic.envs import Successors
@@ -67,9 +67,10 @@ class LocatingCritic(ScriptedSeat):
     """Scripted critic of lists of digits: critiques are exact, random, or call everything right; it never learns."""
 
     critiques: Literal["exact", "random", "lenient"] = eqx.field(static=True, default="exact")
-    feed: Episodes = eqx.field(static=True, default=FEED)
+    feed: Episodes = eqx.field(static=True, default=FEED, kw_only=True)
 
     name: ClassVar[str] = "locating-critic"
+    learns: ClassVar[bool] = True  # so that a run can consist of it alone
 
     def respond(self, transcripts: Int[Array, "row length"], key: Key[Array, ""]) -> Int[Array, "row 3"]:
         """A critique of each transcript, ``4 0 2 0 1 3 >``."""
