@@ -75,6 +75,7 @@ LONG = {
     "adding-a-paper",
     "arena",
     "casts",
+    "second-tries",
     "coming-from",
     "concepts",
     "deployment",

@@ -35,6 +35,7 @@ from thespis.learners.language.response_critics import ResponseCritic
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.methods.online.sac import SAC
 from thespis.methods.registry import METHODS, load_method
+from thespis.papers.prelude_cipher.method import StyleRule
 from thespis.papers.regret_preference_model.method import SegmentLearner
 from thespis.runs.config import apply_settings, describe_settings, from_config, setting_paths, to_config
 from thespis.runs.settings import type_hints, union_members
@@ -330,6 +331,7 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
         path(StateValue),
         path(PairJudge),
         path(SegmentLearner),
+        path(StyleRule),
     }
     assert set(SLOTS) - filled == others
     nft = ["objective=NegativeAwareLoss", "objective.weighting=own_slots:OwnPromptWeight"]

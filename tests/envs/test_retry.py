@@ -110,7 +110,7 @@ def test_raw_attempts_are_told_to_the_actor_who_tries_again_at_once():
     assert not play(env, [attempt] * 2)[3][-1].terminated and play(env, [attempt] * 3)[3][-1].terminated
 
 
-@pytest.mark.parametrize("memory", ["reflections", "attempts"])
+@pytest.mark.parametrize("memory", ["reflections", pytest.param("attempts", marks=pytest.mark.slow)])
 def test_a_conversation_of_one_seat_is_an_environment_of_one_agent(memory):
     """The same dialogues as in the environment of groups, by the same demonstrator."""
     rules = RetryConversation(HiddenRule(critic_noise=0.5), num_retries=2, self_reflection=True, memory=memory)

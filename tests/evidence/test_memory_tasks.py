@@ -75,6 +75,7 @@ def north_probs(method, state, env, north):
     return np.asarray(walk(state, jnp.asarray(north)))
 
 
+@pytest.mark.slow
 def test_shares_are_those_of_a_walk_by_hand(tmp_path):
     env = TMaze(3, 12)
     run = thespis.train(

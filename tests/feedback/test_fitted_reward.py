@@ -61,6 +61,7 @@ def test_losses_are_of_pairs_and_of_single_texts():
     np.testing.assert_allclose(LoveReward().reward(scores), probability, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_fitted_reward_tells_better_texts_standardized_and_is_another_for_every_seed(monkeypatch):
     monkeypatch.setattr(fitted_reward, "make_compiled", lambda name: ENV)
     feedback = ComparisonReward(**SIZES, labelling_env="labelled", num_reward_steps=300, reward_learning_rate=1e-2)

@@ -384,6 +384,7 @@ def test_both_loops_agree_and_resume_exactly(name, tmp_path):
     assert_same_bits(compiled.learner_state(compiled.advance(restored, 10)), ours, "resumed")
 
 
+@pytest.mark.slow
 def test_every_comparison_is_a_pair_of_stored_segments_with_the_right_label():
     """In a run, each comparison is traced back to consecutive transitions of one environment, and compared again."""
     loop = make_loop("compiled", "sac", dataclasses.replace(SMALL, max_comparisons=20))

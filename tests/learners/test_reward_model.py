@@ -209,9 +209,8 @@ def test_best_of_n_says_what_the_reward_prefers():
     assert means[1][0] - means[0][0] > 4 * max(means[0][1], means[1][1])
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, pytest.param({"num_members": 2, "trainable": LoRA(2)}, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"num_members": 2, "trainable": LoRA(2)}])
 def test_a_trained_reward_model_is_the_reward_of_another_run(tmp_path, settings):
     """The other run starts with the trained state, never changes it, and needs the first run no longer."""
     method = RM(feed=PreferencePairs(batch_size=4), **settings, **SMALL)

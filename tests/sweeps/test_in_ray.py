@@ -50,6 +50,7 @@ def test_method_and_environment_objects(tmp_path):
     assert result.best.summary.iqm == max(row.summary.iqm for row in result.rows)
 
 
+@pytest.mark.slow
 def test_a_study_in_a_cluster_gets_its_runs_back(tmp_path):
     from thespis import api
 

@@ -40,6 +40,7 @@ def runs(tmp_path_factory):
     return [train(CRITIC_LEARNS, directory / str(updates), updates) for updates in (1, 3)]
 
 
+@pytest.mark.slow
 def test_a_frozen_seat_costs_its_parameters_alone(runs):
     fresh = eqx.filter_jit(lambda key: runs[0].method.init(CONVERSATION.spec, key))(jax.random.key(0))
     solver, critic = (runs[0].states.by_group[seat] for seat in ("solver", "critic"))
@@ -49,12 +50,14 @@ def test_a_frozen_seat_costs_its_parameters_alone(runs):
     assert "critic_policy_loss" in runs[0].metrics() and "solver_policy_loss" not in runs[0].metrics()
 
 
+@pytest.mark.slow
 def test_only_the_seats_that_learn_change(runs):
     solvers, critics = ([arrays(run.states.by_group[seat]) for run in runs] for seat in ("solver", "critic"))
     assert all(np.array_equal(a, b) for a, b in zip(*solvers, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(*critics, strict=True))
 
 
+@pytest.mark.slow
 def test_conversations_are_kept_with_their_speakers_and_a_report_card(runs):
     samples = runs[1].directory.conversations()
     assert [sample["step"] for sample in samples] == [0, 96, 144]

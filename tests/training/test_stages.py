@@ -112,7 +112,8 @@ EVERYWHERE += [("2", "metrics", 3), ("2", "done")]
 SEVERAL_TIMES = [("1", "metrics", 2), ("1", "done"), ("2", "metrics", 3)]
 
 
-@pytest.mark.parametrize("moments", [SEVERAL_TIMES, pytest.param(EVERYWHERE, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.slow
+@pytest.mark.parametrize("moments", [SEVERAL_TIMES, EVERYWHERE], ids=len)
 def test_an_experiment_interrupted_several_times_comes_to_the_same_bits(moments, experiments, data, tmp_path):
     """Before the first checkpoint of a stage, in it, and at its end, one after another."""
     whole = experiments[FAST][0].path.parent

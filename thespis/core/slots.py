@@ -137,6 +137,9 @@ _TABLE = {
     "thespis.papers.gmah.subgoals:LowLevelReward": "SubgoalReward TaskReward",
     "thespis.papers.mac.method:TrajectoryLength": "FixedTrajectoryLength MultiLevelMonteCarlo",
     "thespis.papers.outer_value_function_meta_gradient.meta_gradient:OuterCritic": "SharedCritic SeparateCritic",
+    "thespis.papers.prelude_cipher.method:StyleRule": (
+        "PlainStyle NearestPreferences RetrievedEdits RecentPreference FirstPreference"
+    ),
     "thespis.papers.regret_preference_model.method:SegmentLearner": """
         PreferencePlanner
         thespis.papers.cpl.method:SegmentCPL
