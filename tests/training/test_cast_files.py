@@ -5,6 +5,7 @@ import pytest
 from thespis import api
 from thespis.core.errors import UserError
 from thespis.envs.registry import make_compiled
+from thespis.evaluation.run_view import repeat_commands
 from thespis.learners.language.endpoint_model import EndpointModel
 from thespis.learners.language.frozen_model import FrozenModel
 from thespis.methods.language.grpo import GRPO
@@ -69,6 +70,18 @@ def test_the_environment_of_a_file_has_options_of_task_and_rules(cast_file):
     config = api.build_config(path, cast_env(path, None), steps=48, seeds=1)
     assert config["env"] == "text:critiqued-derivation?num_steps=1&base=2&judgment_reward=0.5"
     assert config["method_name"] == "cast" and config["loop"] == "compiled"
+
+
+def test_a_report_writes_the_file_of_its_cast(cast_file):
+    changed = ["critic.learning_rate=0.5", "critic.advantage_estimator=TrajectoryReturn", "critic.feed.max_steps=3"]
+    cast = make_method(cast_file(), changed)
+    config = api.build_config(cast, "text:critiqued-derivation", steps=48, seeds=1)
+    commands = repeat_commands(config)
+    assert commands.startswith("cat > cast.toml <<'END'\n[seats.solver]\nmethod = \"frozen\"\n")
+    assert commands.splitlines()[-1].startswith("thespis train cast.toml --env text:critiqued-derivation --steps 48")
+    written = commands.partition("END'\n")[2].partition("END\n")[0]
+    again = api.build_config(cast_file(written), "text:critiqued-derivation", steps=48, seeds=1)
+    assert again["method"] == config["method"]
 
 
 @pytest.mark.parametrize(

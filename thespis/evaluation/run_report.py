@@ -51,7 +51,7 @@ def render_run(run: RunView, number: int = 0) -> str:
             ),
             html_page.section("References", html_page.bullet_list(run_details.bibliography(run))),
             html_page.section("Versions and machine", html_page.definition_list(run_details.run_versions(run))),
-            html_page.section("Repeat this run", html_page.code_block(run_view.train_command(run.config))),
+            html_page.section("Repeat this run", html_page.code_block(run_view.repeat_commands(run.config))),
         ]
     )
 

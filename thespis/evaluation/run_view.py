@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,11 @@ from thespis.core.errors import UserError
 from thespis.evaluation.learning_curve import STEPS_LABEL, UPDATES_LABEL, LearningCurve
 from thespis.evaluation.policy_film import Film, read_film
 from thespis.feedback.registry import FEEDBACKS
-from thespis.runs.config import import_object, to_config
+from thespis.methods.registry import METHODS
+from thespis.runs.config import import_object, qualified_name, to_config
 from thespis.runs.store import BASE_COLUMNS, RunDirectory
 from thespis.runs.trust import reading, trust_in
+from thespis.training.cast_file import seat_classes
 
 _EMPTY = np.zeros(0)
 
@@ -209,11 +212,8 @@ def train_command(config: dict[str, Any]) -> str:
     Curricula of Thespis other than ranges of parameters are left out.
     """
     method, feedback, curriculum = (config.get(part) or {} for part in ("method", "feedback", "curriculum"))
-    parts = [
-        "thespis",
-        "train",
-        _class_path(method) if _is_foreign(method) else str(config.get("method_name", "METHOD")),
-    ]
+    named = _class_path(method) if _is_foreign(method) else str(config.get("method_name", "METHOD"))
+    parts = ["thespis", "train", CAST_FILE if method.get("seats") else named]
     flags = {name: config.get(name) for name in ("env", "steps", "envs")}
     flags["seeds"] = _format_seeds(config.get("seeds", [0]))
     options = config.get("options") or {}
@@ -238,6 +238,44 @@ def train_command(config: dict[str, Any]) -> str:
         for path, value in flatten_config(part, with_modules=True):
             parts += ["--set", f"{prefix}{path}={_format_setting(value)}"] if path in changed else []
     return shlex.join(parts)
+
+
+CAST_FILE = "cast.toml"
+
+
+def repeat_commands(config: dict[str, Any]) -> str:
+    """Shell commands that repeat a run: :func:`train_command`, after the file of a cast is written."""
+    seats = (config.get("method") or {}).get("seats")
+    if not seats:
+        return train_command(config)
+    return f"cat > {CAST_FILE} <<'END'\n{cast_toml(seats)}END\n{train_command(config)}"
+
+
+def cast_toml(seats: list[dict[str, Any]]) -> str:
+    """The file of a cast, with every setting of its seats that is not the default."""
+    names = {path: name for name, path in METHODS.items()}
+    tables = []
+    for seat in seats:
+        method, own = seat["method"], changed_settings(seat["method"])
+        name = names.get(_class_path(method)) or _seat_names().get(_class_path(method)) or _class_path(method)
+        lines = [f"[seats.{seat['name']}]", f"method = {json.dumps(name)}"]
+        lines += [
+            f"{json.dumps(path) if '.' in path else path} = {_toml_value(value)}"  # a dotted key would be a table
+            for path, value in flatten_config(method, with_modules=True)
+            if path in own
+        ]
+        tables.append("\n".join(lines) + "\n")
+    return "\n".join(tables)
+
+
+def _seat_names() -> dict[str, str]:
+    """Names of methods that only play a seat, by their classes."""
+    return {qualified_name(seat): seat.name for seat in seat_classes()}
+
+
+def _toml_value(value: Any) -> str:
+    is_plain = isinstance(value, int | float | bool | str)
+    return json.dumps(value if is_plain else _format_setting(value))
 
 
 def _format_seeds(seeds: list[int]) -> str:

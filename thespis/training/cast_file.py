@@ -75,11 +75,16 @@ def read_cast(path: str | Path, make_method: Callable[[str], Any]) -> Any:
 
 def _make_seat(method: str, make_method: Callable[[str], Any]) -> Any:
     """A method with its defaults; of those that only play a seat, by the name that a file gives them."""
+    seats = {seat.name: seat for seat in seat_classes()}
+    return seats[method]() if method in seats else make_method(method)
+
+
+def seat_classes() -> tuple[Any, ...]:
+    """Classes of methods that only play a seat, and that a file calls by their names."""
     from thespis.learners.language.endpoint_model import EndpointModel
     from thespis.learners.language.frozen_model import FrozenModel
 
-    seats = {seat.name: seat for seat in (FrozenModel, EndpointModel)}
-    return seats[method]() if method in seats else make_method(method)
+    return FrozenModel, EndpointModel
 
 
 def apply_seat_settings(cast: HasSeats, settings: list[str]) -> Any:
