@@ -27,8 +27,9 @@ from thespis.data.sequence_replay import SequenceReplay
 from thespis.envs.compiled.point_goal import PointGoal
 from thespis.envs.games.pgx import Pgx
 from thespis.envs.games.self_play import SelfPlayEnv
-from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
+from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.correction import Correction
+from thespis.envs.text.critique import CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.questions import Questions

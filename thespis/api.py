@@ -28,7 +28,6 @@ from thespis.runs.stages_directory import has_stages
 from thespis.runs.state_addresses import From
 from thespis.runs.store import RunDirectory, budgets, new_run_path
 from thespis.runs.trust import EVERYTHING, Trust, reading, trust_in
-from thespis.runtime.callbacks import raising_callback_errors
 from thespis.runtime.distributed import is_main_process, process_directory
 from thespis.runtime.interrupts import has_abandoned_work
 from thespis.runtime.keys import fold, seed_key
@@ -179,8 +178,7 @@ def evaluate_cast(
     environment = make_compiled(env)
     state = jax.jit(lambda key: method.init(environment.spec, key))(fold(seed_key(seed), "method"))
     states = jax.tree.map(lambda x: x[None], state)
-    with raising_callback_errors():
-        card = report_card(environment, with_array_leaves(method), states, episodes, scripted, [seed])
+    card = report_card(environment, with_array_leaves(method), states, episodes, scripted, [seed])
     endpoints = {name: seat for name, seat in method.methods.items() if isinstance(seat, EndpointModel)}
     return CastEvaluation(environment.spec.name, card, {name: seat.usage for name, seat in endpoints.items()})
 

@@ -8,9 +8,10 @@ from played_conversations import play
 
 from thespis.core.errors import UserError
 from thespis.core.laws.components import check_environment
-from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
+from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown
+from thespis.envs.text.critique import CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.language.tokenizer import word_tokenizer
 from thespis.training.demonstrations import sample_demonstrations

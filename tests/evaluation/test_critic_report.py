@@ -7,7 +7,8 @@ import pytest
 
 from thespis.core.errors import UserError
 from thespis.data.feeds import Episodes
-from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
+from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.critique import CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.registry import make_text_env
 from thespis.evaluation.critic_report import play_critiques, report_on_critic

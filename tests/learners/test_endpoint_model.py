@@ -19,7 +19,8 @@ from thespis.core.errors import UserError
 from thespis.core.records import View
 from thespis.core.spaces import word_vocabulary
 from thespis.data.feeds import Episodes
-from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
+from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.critique import CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.evaluation.conversations import play_conversations
 from thespis.evaluation.report_card import report_card

@@ -10,7 +10,8 @@ import pytest
 from thespis import api
 from thespis.core.errors import UserError
 from thespis.data.feeds import Episodes
-from thespis.envs.text.conversation import ConversationEnv, CritiqueConversation
+from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.critique import CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.learners.language.frozen_model import FrozenModel
 from thespis.learners.multi_agent.cast import Cast

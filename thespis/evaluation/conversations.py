@@ -19,6 +19,12 @@ from thespis.evaluation.conversation import NUM_SAMPLES, seat_turns
 from thespis.runtime.keys import fold, indexed_keys, seed_key
 
 
+def report_keys(name: str, states: PyTree, seeds: Sequence[int]) -> Key[Array, " seed"]:
+    """The random keys of a report, one for each state: of ``seeds``, by default 0, 1, ...; one without states."""
+    leaves = jax.tree.leaves(eqx.filter(states, eqx.is_array))
+    return jnp.stack([fold(seed_key(seed), name) for seed in seeds or range(len(leaves[0]) if leaves else 1)])
+
+
 def play_conversations(
     env: ConversationEnv,
     num_episodes: int,

@@ -1,6 +1,6 @@
 """Report on a critic: what its critiques are worth to the solver that reads them.
 
-In a conversation of solver and critic (:class:`~thespis.envs.text.conversation.CritiqueConversation`) an answer is
+In a conversation of solver and critic (:class:`~thespis.envs.text.critique.CritiqueConversation`) an answer is
 right or wrong before the critique and after it. A useful critic repairs wrong answers and spoils few right ones. Seats
 can be played by the demonstrator: in the critic's place that is what an exact critique is worth to the same solver.
 """
@@ -17,11 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from thespis.core.errors import UserError
-from thespis.envs.text.conversation import (
-    CritiqueConversation,
-    CritiqueConversationState,
-    HasCritiqueJudgments,
-)
+from thespis.envs.text.critique import CritiqueConversation, CritiqueConversationState, HasCritiqueJudgments
 from thespis.evaluation.conversations import play_conversations
 from thespis.runtime.keys import fold, seed_key
 

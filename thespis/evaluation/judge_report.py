@@ -21,7 +21,8 @@ from thespis.core.errors import UserError
 from thespis.core.records import View
 from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.judging import JUDGE, JudgedConversation
-from thespis.runtime.keys import fold, indexed_keys, seed_key
+from thespis.evaluation.conversations import report_keys
+from thespis.runtime.keys import fold, indexed_keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +76,7 @@ def report_on_judge(
         raise UserError(f"{env.spec.name} is no conversation with a judge about demonstrated answers")
     if num_votes < 1:
         raise UserError(f"num_votes={num_votes}: at least 1")
-    num_seeds = 1 if method is None else jax.tree.leaves(eqx.filter(states, eqx.is_array))[0].shape[0]
-    keys = jnp.stack([fold(seed_key(seed), "judge report") for seed in seeds or range(num_seeds)])
+    keys = report_keys("judge report", states, seeds)
     verdicts, swapped, better = (np.asarray(x) for x in _verdicts(rules, method, states, keys, num_pairs, num_votes))
     differs = better >= 0
 

@@ -13,15 +13,14 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.errors import UserError
 from thespis.envs.text.conversation import ConversationEnv, EpisodeShare, HasReportCard
-from thespis.evaluation.conversations import play_seats
+from thespis.evaluation.conversations import play_seats, report_keys
 from thespis.evaluation.statistics import Interval, bootstrap_interval
-from thespis.runtime.keys import fold, seed_key
+from thespis.runtime.callbacks import raising_callback_errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +84,9 @@ def report_card(
     seats = [group.name for group in env.spec.groups]
     if unknown := [seat for seat in scripted if seat not in seats]:
         raise UserError(f"{env.spec.name} has no seat {unknown[0]!r}: it has {', '.join(seats)}")
-    num_seeds = 1 if method is None else jax.tree.leaves(eqx.filter(states, eqx.is_array))[0].shape[0]
-    keys = jnp.stack([fold(seed_key(seed), "report card") for seed in seeds or range(num_seeds)])
-    returns, shares = _play(env, method, states, keys, num_episodes, tuple(scripted))
+    keys = report_keys("report card", states, seeds)
+    with raising_callback_errors():
+        returns, shares = jax.block_until_ready(_play(env, method, states, keys, num_episodes, tuple(scripted)))
     return ReportCard(
         num_episodes,
         {name: np.asarray(returns[name], float).tolist() for name in seats},

@@ -19,8 +19,8 @@ from jaxtyping import Array, Float, Key, PyTree
 from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.envs.text.retry import RetryConversation
-from thespis.evaluation.conversations import play_conversations
-from thespis.runtime.keys import fold, indexed_keys, seed_key
+from thespis.evaluation.conversations import play_conversations, report_keys
+from thespis.runtime.keys import fold, indexed_keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +64,7 @@ def report_on_retries(
     rules = getattr(env, "rules", None)
     if not isinstance(rules, RetryConversation):
         raise UserError(f"{env.spec.name} is no conversation with second tries")
-    num_seeds = 1 if method is None else jax.tree.leaves(eqx.filter(states, eqx.is_array))[0].shape[0]
-    keys = jnp.stack([fold(seed_key(seed), "retry report") for seed in seeds or range(num_seeds)])
+    keys = report_keys("retry report", states, seeds)
     rewards = _sampled_rewards(env, method, states, keys, num_episodes, tuple(scripted))
     is_success = np.asarray(rewards >= rules.success_reward)
     first, final = is_success[:, 0], is_success.any(axis=1)
@@ -109,8 +108,7 @@ def success_by_try(
         raise UserError(f"{env.spec.name} has no second tries: num_tries=N tries each task as if it were new")
     if not is_retried and env.spec.time_limit != 1:
         raise UserError(f"{env.spec.name} has several turns, and only a task of one turn can be tried again")
-    num_seeds = jax.tree.leaves(eqx.filter(states, eqx.is_array))[0].shape[0]
-    keys = jnp.stack([fold(seed_key(seed), "tries") for seed in seeds or range(num_seeds)])
+    keys = report_keys("tries", states, seeds)
     rewards = _attempt_rewards(env, method, states, keys, num_episodes, num_tries)
     is_success = np.asarray(rewards >= (rules.success_reward if isinstance(rules, RetryConversation) else 1.0))
     return np.logical_or.accumulate(is_success, axis=1).mean(axis=2)

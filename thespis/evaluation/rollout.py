@@ -18,6 +18,7 @@ from jaxtyping import Array, Int, Key, PyTree
 from thespis.core.contracts import HostEnvironment, Mode
 from thespis.core.records import Transition, View
 from thespis.core.spaces import Space, unscale_action
+from thespis.runtime.callbacks import raising_callback_errors
 from thespis.runtime.keys import env_seeds, fold, root_keys
 
 MAX_EPISODE_STEPS = 100_000  # steps after which an episode that does not end is cut, and counted as it is
@@ -53,6 +54,7 @@ class RolloutResult:
     episodes: list[list[Transition]]
 
 
+@raising_callback_errors()
 def play_episodes(
     method: Actor,
     states: PyTree,

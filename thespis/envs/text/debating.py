@@ -16,14 +16,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from thespis.core.errors import UserError
 from thespis.core.spaces import Vocabulary
-from thespis.envs.text.conversation import (
-    ConversationSpec,
-    ConversationStep,
-    CriticDemonstrator,
-    EpisodeShare,
-    SeatSpec,
-    pad_tokens,
-)
+from thespis.envs.text.conversation import ConversationSpec, ConversationStep, EpisodeShare, SeatSpec, pad_tokens
+from thespis.envs.text.critique import CriticDemonstrator
 from thespis.envs.text.judging import FIRST, JUDGE, SECOND, JudgedConversation, JudgedState
 from thespis.envs.text.task import RESPONSE_CUE, Task, changed_fields, cut_at_eos, pack_tokens
 from thespis.runtime.keys import fold

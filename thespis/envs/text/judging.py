@@ -16,16 +16,14 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.spaces import Vocabulary, word_vocabulary
 from thespis.envs.text.conversation import (
-    SOLVER,
     ConversationSpec,
     ConversationStep,
-    CriticDemonstrator,
     EpisodeShare,
-    HasCritiqueJudgments,
     SeatSpec,
     pad_tokens,
     without_cue,
 )
+from thespis.envs.text.critique import SOLVER, CriticDemonstrator, HasCritiqueJudgments
 from thespis.envs.text.task import RESPONSE_CUE, Task, changed_fields, cut_at_eos, pack_tokens
 from thespis.runtime.keys import fold, indexed_keys
 

@@ -25,11 +25,9 @@ _TASK_PATHS = {
 _GAME_NAMES = ["kuhn-duel", "tictactoe-duel"]
 TASK_NAMES = tuple(_TASK_PATHS)
 """Names of the single-agent tasks."""
-_CRITIQUED_NAMES = ["critiqued-derivation"]
-_RETRIED_NAMES = ["retried-hidden-rule"]
-_JUDGED_NAMES = ["judged-derivation", "debated-derivation"]
+_CONVERSATION_NAMES = ["critiqued-derivation", "retried-hidden-rule", "judged-derivation", "debated-derivation"]
 _PRIVILEGED_NAMES = ["wordle-told", "questions-told"]
-ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CRITIQUED_NAMES, *_RETRIED_NAMES, *_JUDGED_NAMES, *_PRIVILEGED_NAMES)
+ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CONVERSATION_NAMES, *_PRIVILEGED_NAMES)
 """All names after ``text:``."""
 
 
@@ -48,7 +46,7 @@ def make_text_env(name: str) -> Environment:
         if options:
             raise UserError(f"text:{name} takes no options; leave out ?{'&'.join(options)}")
         return _make_game_env(name)
-    if name in _CRITIQUED_NAMES + _RETRIED_NAMES + _JUDGED_NAMES:
+    if name in _CONVERSATION_NAMES:
         return ConversationEnv(_with_options(name, _make_rules(name), options))
     task = _with_options(name, _make_task(name.removesuffix("-told")), options)
     return TextEnv(task, use_privileged=name in _PRIVILEGED_NAMES)
@@ -62,7 +60,7 @@ def _make_task(name: str) -> Any:
 
 def _make_rules(name: str) -> Any:
     """The conversation of several seats about a single-agent task, with its default settings."""
-    from thespis.envs.text.conversation import CritiqueConversation
+    from thespis.envs.text.critique import CritiqueConversation
     from thespis.envs.text.debating import DebateConversation
     from thespis.envs.text.judging import JudgedConversation
     from thespis.envs.text.retry import RetryConversation

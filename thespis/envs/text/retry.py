@@ -22,12 +22,12 @@ from thespis.core.errors import UserError
 from thespis.envs.text.conversation import (
     ConversationSpec,
     ConversationStep,
-    CriticDemonstrator,
     EpisodeShare,
     SeatSpec,
     pad_tokens,
     without_cue,
 )
+from thespis.envs.text.critique import CriticDemonstrator
 from thespis.envs.text.task import RESPONSE_CUE, Task, changed_fields, cut_at_eos, pack_tokens
 from thespis.runtime.keys import fold, seed_key
 

@@ -20,7 +20,8 @@ from jaxtyping import Array, Int, Key
 
 from thespis.core.spaces import END
 from thespis.data.feeds import Episodes
-from thespis.envs.text.conversation import CRITIC, SOLVER, ConversationEnv, CritiqueConversation
+from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.critique import CRITIC, SOLVER, CritiqueConversation
 from thespis.envs.text.derivation import write_verdict
 from thespis.envs.text.task import pack_tokens
 from thespis.evidence.bench import Bench, Headroom, Symptom
@@ -64,9 +65,9 @@ FEED = Episodes(max_steps=NUM_TURNS, group_size=8, num_envs=NUM_ROWS)
 
 
 class LocatingCritic(ScriptedSeat):
-    """Scripted critic of lists of digits: critiques are exact, random, or call everything right; it never learns."""
+    """Scripted critic of lists of digits: critiques are exact or random, and it never learns."""
 
-    critiques: Literal["exact", "random", "lenient"] = eqx.field(static=True, default="exact")
+    critiques: Literal["exact", "random"] = eqx.field(static=True, default="exact")
     feed: Episodes = eqx.field(static=True, default=FEED, kw_only=True)
 
     name: ClassVar[str] = "locating-critic"
@@ -80,8 +81,6 @@ class LocatingCritic(ScriptedSeat):
         verdicts = jnp.where(wrong.any(axis=1), jnp.argmax(wrong, axis=1), count)
         if self.critiques == "random":
             verdicts = jax.random.randint(key, verdicts.shape, 0, count + 1)
-        if self.critiques == "lenient":
-            verdicts = jnp.full_like(verdicts, count)
         end = spec.encode(END)
         return jax.vmap(lambda verdict: pack_tokens(3, write_verdict(spec, verdict, count), end))(verdicts)
 

@@ -22,7 +22,8 @@ from jaxtyping import Array, Float, Int, Key
 from thespis.core.spaces import END
 from thespis.data.feeds import Episodes
 from thespis.envs.registry import make_compiled
-from thespis.envs.text.conversation import CRITIC, SOLVER, ConversationEnv, CritiqueConversation
+from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.critique import CRITIC, SOLVER, CritiqueConversation
 from thespis.envs.text.derivation import RIGHT
 from thespis.evaluation.critic_report import CriticReport, report_on_critic
 from thespis.evidence.bench import Bench, Headroom, Symptom

@@ -11,17 +11,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from thespis.data.feeds import Episodes
 from thespis.envs.text.task import TextEnv
 from thespis.evidence.bench import Bench, Headroom, Symptom
+from thespis.evidence.benches.steered_text import LEARNING_RATE, NUM_ROWS, NUM_UPDATES, PPO
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import learning_curve_auc
 from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm
 from thespis.feedback.combined import AddedFeedback
 from thespis.feedback.fitted_reward import ComparisonReward
-from thespis.learners.language.policy_losses import ReverseKL
-from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.papers.rluf.envs import REACTIONS_ENV, ReactedWriting
 from thespis.papers.rluf.feedback import LoveReward
 from thespis.papers.rluf.measures import love_rate, missed_love, untrained_love_rate
@@ -29,17 +27,6 @@ from thespis.papers.rluf.measures import love_rate, missed_love, untrained_love_
 LOVE = TextEnv(ReactedWriting(objective="love"))
 """The same texts, whose reward is the probability of love."""
 LOVE_ENV = f"{__name__}:LOVE"
-NUM_ROWS = 64
-NUM_UPDATES = 100
-LEARNING_RATE = 1e-3
-MODEL: dict[str, Any] = {"model": "tiny", "num_layers": 1, "hidden_size": 32, "num_pretrain_steps": 1_500}
-PPO = LanguagePPO(
-    **MODEL,
-    feed=Episodes(max_steps=1, num_envs=NUM_ROWS),
-    learning_rate=LEARNING_RATE,
-    kl_penalty=ReverseKL(0.2),
-)
-"""PPO, for all arms."""
 _HELPFULNESS, _LOVE = ComparisonReward(labelling_env=REACTIONS_ENV), LoveReward()
 
 

@@ -186,7 +186,7 @@ class EditLearner(eqx.Module):
         return EditPolicy(jnp.zeros(()), spec.time_limit, size, spec.action_space.nvec)
 
     def policy(self, state: EditPolicy, mode: Mode) -> EditPolicy:
-        """The same sizes."""
+        """The sizes: there is nothing to choose a mode of."""
         return state
 
     def init_memory(self, policy: EditPolicy, n: int) -> EditMemory:

@@ -33,8 +33,8 @@ class Successors(eqx.Module):
     share of its answers that differs between lists, uniformly from ``slip_shares``. Its critiques are lessons of a
     superficial critic: a share ``critic_noise`` is any verdict; of the others a share ``leniency`` says ``right``,
     whatever the answer is, and of the rest that find an error a share ``habit`` names the first step, wherever the
-    error is. After a critique the demonstrator changes the named
-    step and nothing else, to a random digit in a share ``revision_noise`` of the cases.
+    error is. After a critique the demonstrator changes the named step and nothing else, to a random digit in a share
+    ``revision_noise`` of the cases.
     """
 
     num_steps: int = eqx.field(static=True, default=3)
@@ -73,7 +73,7 @@ class Successors(eqx.Module):
         return DigitList(digits, step, share), opening
 
     def successors(self, state: DigitList) -> Int[Array, " step"]:
-        """The right answer."""
+        """The successor of each digit, which is the right answer."""
         return (state.digits + 1) % self.base
 
     def step(
@@ -115,12 +115,6 @@ class Successors(eqx.Module):
         """What a critique says of an answer: 1 that it is right, 0 that a step is wrong, -1 if it is no verdict."""
         verdict = self.named_step(critique)
         return jnp.where(verdict < 0, -1, (verdict == self.num_steps).astype("int32"))
-
-    def critique_score(
-        self, state: DigitList, answer: Int[Array, " response"], critique: Int[Array, " critique"]
-    ) -> Float[Array, ""]:
-        """1 if a critique names the wrong step, or says ``right`` where there is none."""
-        return (self.named_step(critique) == self.first_error(state, answer)).astype("float32")
 
     def demonstrator_revision(
         self, state: DigitList, answer: Int[Array, " response"], critique: Int[Array, " critique"], key: Key[Array, ""]

@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from thespis.core.contracts import Mode
 from thespis.core.records import View
 from thespis.envs.registry import make_compiled
-from thespis.envs.text.conversation import CRITIC, ConversationEnv, pad_tokens
+from thespis.envs.text.conversation import ConversationEnv, pad_tokens
+from thespis.envs.text.critique import CRITIC
 from thespis.evaluation.critic_report import play_critiques
 from thespis.evidence.measures import Measure, once_per_run
 from thespis.runtime.keys import fold, indexed_keys, seed_key

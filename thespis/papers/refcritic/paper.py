@@ -44,7 +44,7 @@ PAPER = Paper(
     claim="Critics that are trained for verdicts and for refinements help a policy more than supervised critics do; "
     "votes are better among the solutions that they accept.",
     parts=(
-        "thespis.envs.text.conversation:CritiqueConversation",
+        "thespis.envs.text.critique:CritiqueConversation",
         "thespis.papers.refcritic.envs:Successors",
         "thespis.papers.refcritic.measures:judge_answers",
         "thespis.learners.multi_agent.cast:Cast",

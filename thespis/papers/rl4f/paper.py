@@ -39,7 +39,7 @@ PAPER = Paper(
     claim="Critics that are trained on the score of the revised answer help a frozen model more than supervised "
     "critics do.",
     parts=(
-        "thespis.envs.text.conversation:CritiqueConversation",
+        "thespis.envs.text.critique:CritiqueConversation",
         "thespis.papers.rl4f.envs:LenientDerivation",
         "thespis.learners.multi_agent.cast:Cast",
         "thespis.learners.language.frozen_model:FrozenModel",
