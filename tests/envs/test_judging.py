@@ -1,5 +1,7 @@
 """Conversation with a judge: pairs, orders, verdicts, rewards, and the report on judges whose worth is known."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +35,7 @@ def draw(rules, count=200):
     return jax.jit(jax.vmap(rules.init))(indexed_keys(seed_key(0), count))
 
 
+@pytest.mark.long
 def test_the_judge_reads_the_task_and_two_answers_that_differ():
     rules = JudgedConversation(TASK)
     states, openings = draw(rules)
@@ -67,6 +70,7 @@ def test_the_last_word_is_the_verdict(task, response, verdict):
     assert rules.read_verdict(tokens(rules, response)) == verdict
 
 
+@pytest.mark.long
 def test_a_judge_earns_1_for_an_answer_that_is_not_worse():
     rules = JudgedConversation(TASK, max_verdict_tokens=8)
     states, _ = draw(rules)
@@ -82,6 +86,7 @@ def test_a_judge_earns_1_for_an_answer_that_is_not_worse():
     assert (earned("right <end>") == 0).all()
 
 
+@pytest.mark.long
 def test_a_solver_answers_first_and_may_earn_the_verdict():
     rules = JudgedConversation(TASK, answers="solver", solver_reward="verdict")
     env = ConversationEnv(rules)
@@ -99,12 +104,14 @@ def test_a_solver_answers_first_and_may_earn_the_verdict():
     assert set(card.returns) == {"solver", "judge"} and len(card.shares) == 4
 
 
+@pytest.mark.long
 def test_an_exact_judge_is_right_in_every_vote_and_in_both_orders():
     exact = report_on_judge(make_text_env("judged-derivation?num_steps=2&base=3"), num_pairs=500, num_votes=3)
     assert exact.accuracy == exact.majority_accuracy == exact.consistency == 1 and exact.undecided == 0
     assert 0.42 < exact.first_share[0] < 0.58 and "100.0% of the verdicts are right" in exact.sentence
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("noise", "votes", "accuracy", "majority", "consistency"),
     [
@@ -122,8 +129,18 @@ def test_the_majority_of_noisy_votes_is_right_as_often_as_the_binomial_says(
     assert report.accuracy[0] == pytest.approx(accuracy, abs=0.02)
     assert report.majority_accuracy[0] == pytest.approx(majority, abs=0.025)
     assert report.consistency[0] == pytest.approx(consistency, abs=0.03)
+    probabilities = accuracy, 1 - accuracy
+    for count in range(1, votes + 1):
+        right, wrong = (math.comb(votes, count) * p**count * (1 - p) ** (votes - count) for p in probabilities)
+        share = right + wrong if 2 * count > votes else 0.0
+        assert report.agreement[0, count - 1] == pytest.approx(share, abs=0.03)
+        if share:
+            assert report.agreed_accuracy[0, count - 1] == pytest.approx(right / share, abs=0.06)
+    expected = np.abs(report.agreed_accuracy[0] - np.arange(1, votes + 1) / votes)[votes // 2 :]
+    assert report.calibration_error[0] == pytest.approx(report.agreement[0, votes // 2 :] @ expected)
 
 
+@pytest.mark.long
 def test_demonstrated_reasons_are_critiques_of_both_answers():
     """Of one step: with more of them an answer can be right by two errors, and the critique calls it wrong."""
     task = Derivation(num_steps=1, base=3, demonstrator_noise=0.5)

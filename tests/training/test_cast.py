@@ -1,5 +1,6 @@
 """Cast: seats with methods of their own, learning or frozen, in one conversation."""
 
+import itertools
 import shutil
 
 import equinox as eqx
@@ -93,6 +94,27 @@ def test_all_seats_can_learn_each_by_its_own_method(tmp_path):
     run = train(cast, tmp_path / "run")
     assert {"critic_critic_loss", "solver_policy_loss"} <= run.metrics().keys()
     assert "solver_critic_loss" not in run.metrics()
+
+
+@pytest.mark.slow
+def test_seats_learn_in_turns(tmp_path):
+    both = {"solver": GRPO(**BLANK, feed=FEED), "critic": GRPO(**BLANK, feed=FEED)}
+    runs = [train(Cast(both, updates_per_turn=2), tmp_path / str(updates), updates) for updates in (2, 4, 5)]
+    solvers, critics = ([arrays(run.states.by_group[seat]) for run in runs] for seat in ("solver", "critic"))
+    same = [[all(map(np.array_equal, a, b)) for a, b in itertools.pairwise(states)] for states in (solvers, critics)]
+    assert same == [[True, False], [False, True]], "two updates each: solver, critic, solver"
+    alone = train(Cast({"solver": GRPO(**BLANK, feed=FEED), "critic": FrozenModel(**BLANK)}), tmp_path / "alone")
+    assert all(map(np.array_equal, arrays(alone.states.by_group["solver"]), solvers[0])), "waiting changes nothing else"
+    np.testing.assert_array_equal(runs[2].metrics()["solver_learns"], np.repeat([1.0, 1, 0, 0, 1], 2))
+
+    shutil.copytree(runs[0].path, tmp_path / "copy")
+    resumed = api.resume(tmp_path / "copy", CONVERSATION, steps=5 * 48)
+    assert resumed.final_scores["state_hash"] == runs[2].final_scores["state_hash"]
+
+
+def test_turns_are_not_negative():
+    with pytest.raises(ValueError, match="updates_per_turn=-1 is at least 0"):
+        Cast({"solver": FrozenModel(**BLANK)}, updates_per_turn=-1)
 
 
 def test_a_cast_must_fit_its_conversation(tmp_path):

@@ -145,6 +145,22 @@ def test_a_dialogue_keeps_its_turns(tmp_path):
     assert data["turns"] == turns and data["components"] == {} and "turns" not in data["about"]
 
 
+def test_an_episode_comes_with_the_report_card_of_its_run(tmp_path):
+    write_record(tmp_path / "run" / "episodes" / "one.npz", frames=False)
+    path = EpisodeLibrary([tmp_path / "run"]).path("run/episodes/one")
+    assert episode_json(path)["report_card"] == []
+    card = {
+        "num_episodes": 10,
+        "returns": {"critic": [0.25, 0.75]},
+        "shares": {"repaired": [0.5, 1.0], "spoiled": [None]},
+    }
+    (tmp_path / "run" / "final.json").write_text(json.dumps({"report_card": card}))
+    rows = episode_json(path)["report_card"]
+    assert [row[:2] for row in rows] == [("repaired", "75.0%"), ("spoiled", "–"), ("return of the critic", "0.5000")]
+    (tmp_path / "run" / "final.json").write_text("{")
+    assert episode_json(path)["report_card"] == [], "a damaged file does not hide the episode"
+
+
 def test_a_person_answers_undoes_and_goes_on_later(client, run_directory, questions):
     assert client.get("api/labels") == {
         "kind": "segments", "directory": str(questions.directory), "total": 4, "answers": {}, "next": 0,

@@ -1,4 +1,4 @@
-"""Report on a judge: how often it is right, alone and by the majority of several votes, and whether order moves it.
+"""Report on a judge: how often it is right, alone and by majorities of votes, calibration, and whether order moves it.
 
 For conversations of :class:`~thespis.envs.text.judging.JudgedConversation` about demonstrated answers. The judge reads
 the same pairs several times, and once in the other order.
@@ -32,7 +32,9 @@ class JudgeReport:
     ``accuracy``: single verdicts that are right; ``majority_accuracy``: majorities of ``num_votes`` verdicts that are
     right (a tie is half right). ``consistency``: pairs of which the judge prefers the same answer in both orders.
     ``first_share``: verdicts for the first answer, half of them without a bias. ``undecided``: responses without a
-    verdict, which count as wrong.
+    verdict, which count as wrong. ``agreement``: pairs of which 1, 2, ... ``num_votes`` verdicts agree on an answer,
+    where that is more than half of them, and ``agreed_accuracy``: those of them that are right (no number where there
+    are none).
     """
 
     num_votes: int
@@ -41,6 +43,15 @@ class JudgeReport:
     consistency: Float[np.ndarray, " seed"]
     first_share: Float[np.ndarray, " seed"]
     undecided: Float[np.ndarray, " seed"]
+    agreement: Float[np.ndarray, "seed votes"]
+    agreed_accuracy: Float[np.ndarray, "seed votes"]
+
+    @property
+    def calibration_error(self) -> Float[np.ndarray, " seed"]:
+        """Expected calibration error (Guo et al. 2017, eq. 3); a majority's confidence is its share of the votes."""
+        confidence = np.arange(1, self.num_votes + 1) / self.num_votes
+        gaps = np.nan_to_num(np.abs(self.agreed_accuracy - confidence))
+        return (self.agreement * gaps).sum(axis=1) / self.agreement.sum(axis=1)
 
     @property
     def sentence(self) -> str:
@@ -50,7 +61,19 @@ class JudgeReport:
         return (
             f"{single} of the verdicts are right, and {majority} of the majorities of {self.num_votes}; in the other "
             f"order {same} of the preferences are the same. {first} of the verdicts are for the first answer, and "
-            f"{undecided} of the responses have none."
+            f"{undecided} of the responses have none.{self._agreement_sentence}"
+        )
+
+    @property
+    def _agreement_sentence(self) -> str:
+        """Where votes are several: how often all agree, and are right then."""
+        if self.num_votes == 1:
+            return ""
+        share, accuracy = (100 * np.nanmean(x[:, -1]) for x in (self.agreement, self.agreed_accuracy))
+        error = 100 * np.nanmean(self.calibration_error)
+        return (
+            f" All votes agree on {share:.1f}% of the pairs, and are right on {accuracy:.1f}% of these; a majority's "
+            f"share of the votes misses its accuracy by {error:.1f} points."
         )
 
 
@@ -89,6 +112,8 @@ def report_on_judge(
     num_wrong = (verdicts == 1 - better[:, None]).sum(axis=1)
     majority = np.where(num_right == num_wrong, 0.5, num_right > num_wrong)
     decided = (verdicts[:, 0] >= 0) & (swapped >= 0)
+    most = np.maximum(num_right, num_wrong)
+    is_level = np.arange(1, num_votes + 1)[:, None, None] == np.where(2 * most > num_votes, most, 0)
     every = np.broadcast_to(differs[:, None], verdicts.shape)
     return JudgeReport(
         num_votes,
@@ -97,6 +122,8 @@ def report_on_judge(
         share(swapped == 1 - verdicts[:, 0], differs & decided),
         share(verdicts == 0, every & (verdicts >= 0)),
         share(verdicts < 0, every),
+        np.stack([share(level, differs) for level in is_level], axis=1),
+        np.stack([share(num_right > num_wrong, differs & level) for level in is_level], axis=1),
     )
 
 

@@ -245,17 +245,18 @@ CAST_FILE = "cast.toml"
 
 def repeat_commands(config: dict[str, Any]) -> str:
     """Shell commands that repeat a run: :func:`train_command`, after the file of a cast is written."""
-    seats = (config.get("method") or {}).get("seats")
-    if not seats:
+    cast = config.get("method") or {}
+    if not cast.get("seats"):
         return train_command(config)
-    return f"cat > {CAST_FILE} <<'END'\n{cast_toml(seats)}END\n{train_command(config)}"
+    return f"cat > {CAST_FILE} <<'END'\n{cast_toml(cast)}END\n{train_command(config)}"
 
 
-def cast_toml(seats: list[dict[str, Any]]) -> str:
+def cast_toml(cast: dict[str, Any]) -> str:
     """The file of a cast, with every setting of its seats that is not the default."""
     names = {path: name for name, path in METHODS.items()}
-    tables = []
-    for seat in seats:
+    turns = cast.get("updates_per_turn")
+    tables = [f"updates_per_turn = {turns}\n"] if turns else []
+    for seat in cast["seats"]:
         method, own = seat["method"], changed_settings(seat["method"])
         name = names.get(_class_path(method)) or _seat_names().get(_class_path(method)) or _class_path(method)
         lines = [f"[seats.{seat['name']}]", f"method = {json.dumps(name)}"]

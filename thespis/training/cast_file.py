@@ -3,6 +3,7 @@
 A file names the environment, and has a table of settings for each seat::
 
     env = "text:critiqued-derivation?max_critique_tokens=3"
+    updates_per_turn = 10  # seats learn in turns; without it together
 
     [settings]  # of all seats
     model = "tiny"
@@ -32,7 +33,7 @@ from thespis.core.errors import UserError
 from thespis.runs.config import apply_settings, setting_paths
 from thespis.runs.toml_files import SUFFIX, flatten_table, read_toml, setting_text
 
-_ENTRIES = ("env", "settings", "seats")
+_ENTRIES = ("env", "updates_per_turn", "settings", "seats")
 
 
 def is_cast_file(method: Any) -> bool:
@@ -68,7 +69,7 @@ def read_cast(path: str | Path, make_method: Callable[[str], Any]) -> Any:
     if unknown := sorted(set(shared) - used):
         raise UserError(f"cast file {path}: no seat has the setting {unknown[0]!r} of [settings]")
     try:
-        return Cast(seats)
+        return Cast(seats, content.get("updates_per_turn", 0))
     except ValueError as error:
         raise UserError(f"cast file {path}: {error}") from error
 
@@ -132,4 +133,6 @@ def _read(path: str | Path) -> dict[str, Any]:
         raise UserError(f"cast file {path} needs a table [seats.NAME] for each seat (docs/casts.md)")
     if not isinstance(content.get("settings", {}), dict) or not isinstance(content.get("env", ""), str):
         raise UserError(f'cast file {path}: env = "NAME" is a text, [settings] a table')
+    if type(content.get("updates_per_turn", 0)) is not int:
+        raise UserError(f"cast file {path}: updates_per_turn is a number of updates, such as 10")
     return content

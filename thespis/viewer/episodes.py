@@ -13,6 +13,8 @@ import numpy as np
 from thespis.core.errors import UserError
 from thespis.evaluation.episode_frames import count_frames, frames_path
 from thespis.evaluation.episode_recording import read_episode
+from thespis.evaluation.formatting import format_card_row
+from thespis.evaluation.report_card import ReportCard
 
 CRITIC_COLUMNS = ("value", "advantage", "spread")
 MAX_COMPONENTS = 32
@@ -74,7 +76,7 @@ def _summary(episode: str, path: Path) -> dict[str, Any] | None:
 def episode_json(path: Path) -> dict[str, Any]:
     """An episode: metadata, columns of numbers by name ``[time]``, components of observations and actions, words.
 
-    Raises ``UserError`` for a record that cannot be read.
+    With it comes the report card of its run. Raises ``UserError`` for a record that cannot be read.
     """
     about, columns = read_episode(path)
     turns = about.pop("turns", None)
@@ -90,7 +92,16 @@ def episode_json(path: Path) -> dict[str, Any]:
     words = [str(text) for text in columns["words"]] if "words" in columns else None
     frames = count_frames(frames_path(path))
     parts = {"columns": numbers, "components": components, "ends": ends, "words": words, "turns": turns}
-    return {"about": about, "num_frames": frames} | parts
+    return {"about": about, "num_frames": frames, "report_card": _report_card_rows(path.parent.parent)} | parts
+
+
+def _report_card_rows(run: Path) -> list[tuple[str, str, str]]:
+    """Lines of a run's report card: name, mean, interval; none of a run without one, or of a single file."""
+    try:
+        card = ReportCard.from_json(json.loads((run / "final.json").read_text())["report_card"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [format_card_row(row) for row in card.rows()]
 
 
 def finite_numbers(values: np.ndarray) -> list[Any]:

@@ -12,12 +12,15 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Key, PyTree
 
 from thespis.core.contracts import Mode, learns
 from thespis.core.errors import UserError
 from thespis.core.feeds import Feed
-from thespis.core.records import Batch, Citation, Critique, EnvSpec, Report, Transition, View
+from thespis.core.records import Batch, Citation, Critique, EnvSpec, Metrics, Report, Transition, View
+from thespis.core.spaces import AgentGroup
 from thespis.learners.multi_agent.independent_learners import (
     GroupStates,
     agent_spec,
@@ -48,12 +51,16 @@ class Cast(eqx.Module):
 
     seats: tuple[Seat, ...] = eqx.field(converter=_as_seats)
     """The method of each seat; also as a dictionary of methods by name. Those that learn need the same feed."""
+    updates_per_turn: int = 0
+    """Updates after which the next seat learns, in the order of the cast; 0: all learn in every update."""
 
     name: ClassVar[str] = "cast"
     multi_agent: ClassVar[bool] = True
 
     def __check_init__(self):
-        """Raise ``ValueError`` if seats that learn have different feeds."""
+        """Raise ``ValueError`` for different feeds of seats that learn, and turns that are negative."""
+        if self.updates_per_turn < 0:
+            raise ValueError(f"updates_per_turn={self.updates_per_turn} is at least 0")
         learning = [seat for seat in self.seats if learns(seat.method)]
         if len({seat.method.feed for seat in learning}) > 1:
             feeds = "; ".join(f"{seat.name}: {seat.method.feed}" for seat in learning)
@@ -90,7 +97,8 @@ class Cast(eqx.Module):
 
     def map_seats(self, change: Callable[[str, Any], Any]) -> Cast:
         """The cast with ``change(name, method)`` as the method of each seat."""
-        return Cast(tuple(Seat(seat.name, change(seat.name, seat.method)) for seat in self.seats))
+        seats = tuple(Seat(seat.name, change(seat.name, seat.method)) for seat in self.seats)
+        return Cast(seats, self.updates_per_turn)
 
     def init(self, spec: EnvSpec, key: Key[Array, ""]) -> GroupStates:
         """Fresh states by seat. Raises ``UserError`` for an environment with other seats than the cast."""
@@ -105,7 +113,7 @@ class Cast(eqx.Module):
             group.name: self.methods[group.name].init(agent_spec(spec, group), fold(key, group.name))
             for group in spec.groups
         }
-        return GroupStates(states, spec.groups)
+        return GroupStates(states, spec.groups, jnp.int32(0) if self.updates_per_turn else None)
 
     def policy(self, state: GroupStates, mode: Mode) -> GroupStates:
         """Acting policies by seat."""
@@ -131,12 +139,34 @@ class Cast(eqx.Module):
         return Critique()
 
     def update(self, state: GroupStates, batch: Batch, key: Key[Array, ""]) -> tuple[GroupStates, Report]:
-        """One update of every seat that learns, from its own responses and rewards."""
+        """One update of every seat that learns, or of the one whose turn it is, from its own responses and rewards.
+
+        The metrics of a seat that waits for its turn are 0, and so is its ``learns``.
+        """
         states, metrics = dict(state.by_group), {}
         for group in state.groups:
             name, method = group.name, self.methods[group.name]
             if not learns(method):
                 continue
-            states[name], report = _SHARING.update(method, states[name], group_batch(batch, group), fold(key, name))
-            metrics |= {f"{name}_{metric}": value for metric, value in report.metrics.items()}
-        return GroupStates(states, state.groups), Report(metrics)
+
+            def learn(name: str = name, method: Any = method, group: AgentGroup = group) -> tuple[PyTree, Metrics]:
+                data = group_batch(batch, group)
+                new, report = _SHARING.update(method, state.by_group[name], data, fold(key, name))
+                return new, report.metrics
+
+            states[name], of_seat = self._in_turn(state, name, learn)
+            metrics |= {f"{name}_{metric}": value for metric, value in of_seat.items()}
+        num_updates = None if state.num_updates is None else state.num_updates + 1
+        return GroupStates(states, state.groups, num_updates), Report(metrics)
+
+    def _in_turn(
+        self, state: GroupStates, name: str, learn: Callable[[], tuple[PyTree, Metrics]]
+    ) -> tuple[PyTree, Metrics]:
+        """State and metrics of a seat after an update in which it learns if it is its turn."""
+        if state.num_updates is None:
+            return learn()
+        learning = [seat.name for seat in self.seats if learns(seat.method)]
+        is_turn = state.num_updates // self.updates_per_turn % len(learning) == learning.index(name)
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(learn)[1])
+        new, metrics = jax.lax.cond(is_turn, learn, lambda: (state.by_group[name], nothing))
+        return new, dict(metrics) | {"learns": is_turn.astype(jnp.float32)}

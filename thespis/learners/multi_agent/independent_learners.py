@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.contracts import HasActionProbs, Method, Mode
 from thespis.core.errors import UserError
@@ -25,10 +25,11 @@ from thespis.runtime.keys import fold, indexed_keys
 
 
 class GroupStates(eqx.Module):
-    """States or policies by agent group."""
+    """States or policies by agent group; ``num_updates`` so far where groups learn in turns."""
 
     by_group: dict[str, PyTree]
     groups: tuple[AgentGroup, ...] = eqx.field(static=True)
+    num_updates: Int[Array, ""] | None = None
 
 
 class BaseIndependentLearners(eqx.Module):

@@ -27,6 +27,7 @@ class Panel {
     this.details = element("dl");
     this.left.append(this.words, this.details);
     this.addCharts();
+    if (data.report_card.length) this.addReportCard();
     if (this.frames) {
       this.frames.show(state.step).then(() => this.frames.fetchAll());
     }
@@ -34,7 +35,9 @@ class Panel {
 
   addTurns() {
     this.turns = this.data.turns.map((turn, step) => {
-      const node = element("div", { class: "turn" }, element("div", {}, turn.observation), element("div", { class: "response" }, turn.response));
+      const speaker = turn.speaker ? [element("span", { class: "speaker" }, turn.speaker), " "] : [];
+      const node = element("div", { class: "turn" }, element("div", {}, turn.observation),
+        element("div", { class: "response" }, ...speaker, turn.response));
       const scores = ["reward", "value", "advantage"].filter((name) => turn[name] !== null && turn[name] !== undefined);
       node.append(element("div", { class: "score" }, scores.map((name) => `${name} ${format(turn[name])}`).join("   ")));
       node.addEventListener("click", () => setStep(step));
@@ -56,6 +59,13 @@ class Panel {
       box.append(chart.node);
     }
     this.right.append(box);
+  }
+
+  addReportCard() {
+    const rows = this.data.report_card.map(([name, mean, interval]) => element("tr", {},
+      element("th", { scope: "row" }, name), element("td", {}, mean), element("td", {}, interval)));
+    this.right.append(element("details", { class: "card", open: "" }, element("summary", {}, "Report card of the run"),
+      element("table", {}, ...rows)));
   }
 
   show(step) {
