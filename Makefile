@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: train shell test test-rules test-laws test-loops test-slow test-papers test-docs test-readme test-browser \
+.PHONY: train shell test test-long test-rules test-laws test-loops test-slow test-papers test-docs test-readme test-browser \
   first-day first-day-language test-parity test-flight test-site mutants coverage reproduce bench lint lint-format \
   lint-rules lint-types format docs docs-serve docs-check clean
 
@@ -24,6 +24,10 @@ PYTEST  := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test: $(VENV)/for-tests
 	$(PYTEST) $(TESTS)
+
+# The longer tests of the same parts, under the same flags.
+test-long: $(VENV)/for-tests
+	$(PYTEST) -m "long and not slow and not laws and not papers and not docs and not browser" $(TESTS)
 
 # The part of make test that is seconds away: formulas, data, statistics, rules of texts.
 test-rules: $(VENV)/for-tests

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 TIERS = {
-    "test": "not slow and not laws and not papers and not docs and not browser and not parity and not flight "
-    "and not site",
+    "test": "not slow and not long and not laws and not papers and not docs and not browser and not parity "
+    "and not flight and not site",
     "laws": "laws",
 }
 """Expressions for pytest's ``-m`` by tier, the cheapest first."""

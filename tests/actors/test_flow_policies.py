@@ -57,6 +57,7 @@ def make_flow(shape, log_std=(-1.0, 0.3)):
     return jax.jit(lambda actor: actor(VIEW))(random_weights(jax.eval_shape(build, KEY)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_couplings_are_invertible_and_volume_preserving(size):
 
@@ -80,6 +81,7 @@ def test_couplings_are_invertible_and_volume_preserving(size):
     assert np.abs(other_context - y).max() > 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(2, 2), pytest.param((1,), marks=pytest.mark.slow)])
 def test_log_prob_matches_the_change_of_variables(shape):
     """Change of variables, with the Jacobian of the whole map from the normal sample to the action."""
@@ -99,6 +101,7 @@ def test_log_prob_matches_the_change_of_variables(shape):
     np.testing.assert_allclose(mode, middle)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "cells"), [(1, 4_000), pytest.param(2, 400, marks=pytest.mark.slow)])
 def test_soft_values_are_log_integrals_of_exponential_action_values(size, cells):
     alpha, policy = 0.7, make_flow((size,))
@@ -120,6 +123,7 @@ def test_soft_values_are_log_integrals_of_exponential_action_values(size, cells)
     np.testing.assert_allclose(samples.mean(axis=0), (density[:, None] * grid).sum(axis=0) * cell, atol=0.02)
 
 
+@pytest.mark.long
 def test_log_probs_and_gradients_are_finite_at_the_bounds():
     actions = np.array([[1.0, -1.0], [0.99999, 0.0], [0.0, 0.0]], "float32")
     evaluate = jax.jit(lambda c, actions: jax.vmap(lambda a: (c.log_prob(a), jax.grad(c.energy)(a)))(actions))
@@ -134,6 +138,7 @@ def test_log_probs_and_gradients_are_finite_at_the_bounds():
 # -- the method ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_update_matches_the_loss():
     method, spec = (
         MEow(hidden_sizes=(6,), shift_hidden_sizes=(5,), temperature=0.4, discount=0.9, max_grad_norm=1e9),
@@ -175,6 +180,7 @@ def _moments(opt):
     return next(part.mu for part in jax.tree.leaves(opt, is_leaf=lambda x: hasattr(x, "mu")) if hasattr(part, "mu"))
 
 
+@pytest.mark.long
 def test_judge_returns_the_values_of_the_flow():
     method, spec = MEow(hidden_sizes=(6,), shift_hidden_sizes=(5,), obs_normalizer=RunningMeanStd()), Walk().spec
     episode = jax.tree.map(lambda x: np.asarray(x)[:, 0], random_transitions(spec, np.random.default_rng(0), 4, 1))

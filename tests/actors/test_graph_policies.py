@@ -30,6 +30,7 @@ def make_policy(graph):
     return jax.tree.map(lambda x: x + 0.7 * jax.random.normal(seed_key(2), x.shape), policy)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("edges", [[], [(2, 0)], [(2, 0), (0, 1)], [(0, 1), (0, 2), (1, 2)]], ids=str)
 def test_samples_have_their_log_probs_and_dependencies(edges):
     """For any order of agents; an agent's probabilities depend on the actions of its parents and on no others."""

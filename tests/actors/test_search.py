@@ -57,6 +57,7 @@ def search(cases, simulations, noise=0.0):
     return jax.jit(run_search)(states, jax.vmap(GAME.action_mask)(states))
 
 
+@pytest.mark.long
 def test_search_finds_wins_defences_and_losses():
     cases = WINS + SAVES + LOST
     result = search(cases, 128)
@@ -69,6 +70,7 @@ def test_search_finds_wins_defences_and_losses():
     assert np.all(np.asarray(result.policy)[~np.asarray(jax.vmap(GAME.action_mask)(positions(cases)))] == 0)
 
 
+@pytest.mark.long
 def test_noise_varies_the_move_but_keeps_it_legal():
     case = Case((0, 3, 1), 0, 0.0)
     actions = np.asarray(search([case] * 64, 2, noise=1.0).action)

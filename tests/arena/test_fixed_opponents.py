@@ -55,6 +55,7 @@ def expected(policy, opponent) -> float:
     return float(np.mean(returns))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "players", [(Always(True),), (Always(True), Always(False))], ids=["one opponent", "random choice of two"]
 )

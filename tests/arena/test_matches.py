@@ -29,6 +29,7 @@ def test_every_seat_acts_with_the_policy_of_its_player(seats):
         np.testing.assert_array_equal(games.payoffs[:, index], expected(games, number, offset))
 
 
+@pytest.mark.long
 def test_equal_keys_give_equal_games_and_other_keys_others():
     env = registry.make_compiled("pgx:tic_tac_toe")
     player = UniformRandomPlayer.from_spec(env.spec)

@@ -31,6 +31,7 @@ CELL = Cell("a2c", "probe:constant", 3, PUBLISHED, preset="none", steps=80, epis
 SUITE = Suite("small", "A small suite", "For tests.", (CELL,), {"paper": "a paper"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", suite_names())
 def test_cells_can_be_trained(name):
     suite = load_suite(name)
@@ -83,6 +84,7 @@ def results(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_result_has_scores_curve_and_settings(results):
     result = read_result(results, SUITE, CELL)
     assert result is not None and is_current(CELL, result)
@@ -94,6 +96,7 @@ def test_a_result_has_scores_curve_and_settings(results):
     assert not list((results / "runs" / "small").iterdir()), "a finished run is removed"
 
 
+@pytest.mark.long
 def test_a_result_of_other_settings_is_outdated(results):
     result = read_result(results, SUITE, CELL)
     for change in ({"episodes": 3}, {"seeds": 4}, {"steps": 120}, {"play": "sampled"}, {"preset": "a2c/Acrobot-v1"}):
@@ -111,6 +114,7 @@ def test_a_cell_reaches_the_published_mean_with_its_interval(iqm, interval, reac
     assert reaches({"iqm": iqm, "interval": interval}, cell) is reached
 
 
+@pytest.mark.long
 def test_the_page_says_what_the_results_are(results):
     text = page.render_page([SUITE], results)
     assert "**1 of 1 trained cells reach the published result**." in text
@@ -122,6 +126,7 @@ def test_the_page_says_what_the_results_are(results):
     assert "**0 of 1 trained cells reach" in text and "`ppo/constant`." in text
 
 
+@pytest.mark.long
 def test_notes_of_cells_stand_below_the_table(results):
     cell = dataclasses.replace(CELL, note="its source trains for longer")
     lines = page.render_page([dataclasses.replace(SUITE, cells=(cell,))], results).splitlines()
@@ -129,6 +134,7 @@ def test_notes_of_cells_stand_below_the_table(results):
     assert is_current(cell, read_result(results, SUITE, CELL))
 
 
+@pytest.mark.long
 def test_the_figure_has_a_curve_per_cell(results):
     svg = page.plot_suite([(CELL, read_result(results, SUITE, CELL))])
     assert ElementTree.fromstring(svg).tag.endswith("svg") and b"constant" in svg

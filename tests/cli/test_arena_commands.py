@@ -24,6 +24,7 @@ def kuhn(tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.long
 def test_arena_prints_a_table_and_writes_it(kuhn, thespis):
     words = ("arena", kuhn, f"{kuhn}@2", "bot:random", "--games", 20, "--out", "results")
     result = thespis(*words)
@@ -51,6 +52,7 @@ def test_arena_prints_a_table_and_writes_it(kuhn, thespis):
         assert len(np.unique(np.asarray(picture.convert("L")))) > 50
 
 
+@pytest.mark.long
 def test_arena_of_all_seeds_has_intervals_over_seeds(kuhn, thespis):
     document = thespis("arena", kuhn, "bot:random", "--games", 5, "--seeds", "all", "--json").document
     assert document["players"][0]["seeds"] == [0, 1, 2] and document["played"][0] == [15, 30]

@@ -37,6 +37,7 @@ def chat(directory: Path, *words: str, lines: list[str]) -> subprocess.Completed
     )
 
 
+@pytest.mark.long
 def test_a_person_plays_the_environment(run, monkeypatch, capfd):
     """The actor answers as in its environment; unknown words are named, an empty line starts a new conversation."""
     space = run.spec.observation_space
@@ -95,6 +96,7 @@ def test_a_checkpoint_can_chat_but_has_no_environment(tmp_path):
     assert process.returncode == 2 and "is a checkpoint and has no environment" in process.stderr
 
 
+@pytest.mark.long
 def test_at_a_terminal(run):
     """The prompt is shown, the actor responds, Ctrl-D quits."""
     terminal, child_side = pty.openpty()

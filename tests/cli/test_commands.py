@@ -43,6 +43,7 @@ def test_evaluating_and_tracking_do_not_change_training(training, thespis):
     assert (trained / "metrics.csv").read_bytes() == Path("run/metrics.csv").read_bytes()
 
 
+@pytest.mark.long
 def test_json_is_one_document_on_stdout_and_the_rest_on_stderr(trained, thespis):
     result = thespis("resume", trained, "--json")
     document, final = result.document, json.loads((trained / "final.json").read_text())
@@ -51,6 +52,7 @@ def test_json_is_one_document_on_stdout_and_the_rest_on_stderr(trained, thespis)
     assert "device: cpu" in result.err
 
 
+@pytest.mark.long
 def test_evaluate_changes_nothing(trained, thespis):
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     document = thespis("evaluate", trained, "--episodes", 3, "--json").document
@@ -63,6 +65,7 @@ def test_evaluate_changes_nothing(trained, thespis):
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.long
 def test_a_run_can_be_evaluated_and_recorded_in_another_environment(trained, thespis):
     own = thespis("evaluate", trained, "--episodes", 2, "--json").document
     other = thespis("evaluate", trained, "--env", "gymnasium:CartPole-v1", "--episodes", 2, "--json").document
@@ -74,6 +77,7 @@ def test_a_run_can_be_evaluated_and_recorded_in_another_environment(trained, the
     assert recorded["episode"].endswith("_greedy_gymnasium_CartPole_v1.npz")
 
 
+@pytest.mark.long
 def test_the_best_checkpoint_can_be_evaluated(trained, thespis):
     best = thespis("resume", trained, "--json").document["best"]
     document = thespis("evaluate", trained, "--checkpoint", "best", "--episodes", 2, "--json").document
@@ -129,6 +133,7 @@ def test_report(trained, thespis):
     assert "<h1>ppo on gymnax:CartPole-v1" in Path("page.html").read_text()
 
 
+@pytest.mark.long
 def test_record_writes_a_video_and_the_critique_of_each_step(trained, thespis):
     document = thespis("record", trained, "--seed", 1, "--sampled", "--out", "film.gif", "--json").document
     header, columns = read_episode(document["episode"])
@@ -158,6 +163,7 @@ def test_dialogues_of_a_demonstrator_can_be_collected_and_trained_on(thespis):
     assert "pretrained on its environment" in error
 
 
+@pytest.mark.long
 def test_collected_data_can_be_trained_on(trained, thespis):
     document = thespis("collect", trained, "--steps", 100, "--out", "data", "--json").document
     dataset = read_dataset("data")
@@ -201,6 +207,7 @@ def test_list_environments(thespis):
     assert document["loop"] == "compiled" and document["action"]["n"] == 2 and document["params"]["length"] == 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [("list", "envs"), ("train", "--help")], ids=" ".join)
 def test_a_closed_stdout_prints_no_error(command):
     words = [sys.executable, "-u", "-m", "thespis", *command]

@@ -97,6 +97,7 @@ def test_a_correct_environment_passes(env):
     assert {"determinism", "episode end", "adapter", "speed"} <= {check.name for check in checks}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("env", COMPILED)
 def test_a_correct_compiled_environment_passes(env):
     checks = check_env(env)
@@ -164,6 +165,7 @@ def test_formula_checks_pass(check):
     assert check()
 
 
+@pytest.mark.long
 def test_replay_check_passes():
     assert "1,024 windows" in invariant_checks.check_replay_windows()
 
@@ -261,6 +263,7 @@ def probe_result(known, values, is_correct):
     return ProbeResult(known, *jax.device_get((values, is_correct)))
 
 
+@pytest.mark.long
 def test_checks_beyond_the_time_budget_are_skipped_with_a_message():
     checks = installation_checks.check_installation(TimeBudget(0))
     assert len(checks) >= 14 and {check.passed for check in checks} == {None}

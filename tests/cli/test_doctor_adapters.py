@@ -74,6 +74,7 @@ def test_environments_of_every_library_pass(name):
     assert_checked(check_env(name))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "env"),
     [

@@ -32,6 +32,7 @@ LOAD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", ["numpy", "onnx", pytest.param("safetensors", marks=pytest.mark.slow)])
 def test_an_exported_policy_runs_where_jax_and_thespis_cannot_be_imported(file_format, trained, thespis):
     words = ("export", trained, "--format", file_format, "--out", file_format, "--observations", 50, "--json")
@@ -48,6 +49,7 @@ def test_an_exported_policy_runs_where_jax_and_thespis_cannot_be_imported(file_f
     assert json.loads(result.stdout) == expected and len(set(expected)) == 2
 
 
+@pytest.mark.long
 def test_a_policy_for_a_batch_is_compared_row_by_row(trained, thespis):
     words = ("export", trained, "--format", "numpy", "--out", "batch", "--batch-size", 8, "--observations", 50)
     result = thespis(*words, "--json")

@@ -26,6 +26,7 @@ def test_help_imports_nothing_slow(words):
     assert process.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.long
 def test_help_takes_at_most_half_a_second():
     """CPU time is measured, which other processes on the machine do not change.
 
@@ -70,6 +71,7 @@ def test_every_option_is_documented(thespis):
             assert positional or f"--{field.name.replace('_', '-')}" in result.out
 
 
+@pytest.mark.long
 def test_help_of_a_method_lists_its_settings(thespis):
     for command, option in (("train", "--checkpoint-seconds"), ("sweep", "--seeds-per-job")):
         result = thespis(command, "ppo", "--help")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
 
+
+@pytest.mark.long
 def test_a_run_says_which_preset_it_uses(training, thespis, tmp_path):
     path, result = training
     assert "preset ppo/CartPole-v1" in next(line for line in result.out.splitlines() if line.startswith("ppo on"))

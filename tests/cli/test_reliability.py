@@ -115,6 +115,7 @@ def test_a_run_killed_while_writing_resumes_exactly(quick_run, tmp_path):
     assert outcome(tmp_path / "run") == outcome(quick_run)
 
 
+@pytest.mark.long
 def test_ctrl_c_saves_and_says_how_to_resume(quick_run, tmp_path):
     run = tmp_path / "run"
     process = start_command(*QUICK, "--out", run, "--checkpoint-seconds", 0, cwd=tmp_path)

@@ -66,6 +66,7 @@ def rows_by_name(process: subprocess.CompletedProcess, kind: str) -> dict[str, d
     return rows if isinstance(rows, dict) else {row["name"]: row for row in rows}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "name", "path"),
     [
@@ -95,6 +96,7 @@ def test_methods_and_environments_of_other_packages_are_listed(thespis_with):
     assert "FixedTemperature | TunedTemperature | falling" in " ".join(settings.split())
 
 
+@pytest.mark.long
 def test_a_broken_part_is_listed_as_broken_and_refused_in_one_line(thespis_with):
     row = rows_by_name(thespis_with("list", "parts", "--json"), "parts")["gone"]
     assert row["broken"] == "garden_parts has no 'Gone'"

@@ -46,6 +46,7 @@ def forget(tmp_path, monkeypatch):
     forget_module()
 
 
+@pytest.mark.long
 def test_commands_import_the_module_of_a_run_only_if_it_is_named(forget, tmp_path, thespis):
     training = thespis("train", "ppo", "--env", "flipping:make", *SMALL, "--out", "run")
     assert "thespis evaluate run --episodes 100 --trust flipping" in training.out

@@ -75,6 +75,7 @@ def test_an_environment_that_raises_is_named_by_file_and_line_and_the_run_is_sav
     assert load(tmp_path / "run").step == 2048
 
 
+@pytest.mark.long
 def test_the_whole_traceback_is_shown_on_request(module, thespis):
     words = ("train", "ppo", "--env", f"{module}:Faulty", *SMALL, "--out", "run", "--traceback")
     result = thespis(*words, code=2)

@@ -39,6 +39,7 @@ def check(run: Path, record: dict, machine: str) -> None:
         assert digest(arrays) == record["digests"][machine]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.laws) for n in RUNS])
 def test_a_recorded_configuration_trains_to_the_same_bits(name, tmp_path, machine):
     run = thespis.resume(create_run(name, tmp_path / "run"))

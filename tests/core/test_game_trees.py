@@ -16,6 +16,7 @@ from thespis.envs.games.game_tree import build_game_tree, node_values, reach_pro
 from thespis.runtime.keys import seed_key
 
 
+@pytest.mark.long
 def test_known_sizes():
     """Kuhn (1950): 12 information states, 54 histories. Tic-tac-toe: 5,478 positions, 4,520 of them not terminal."""
     kuhn, tic_tac_toe = build_game_tree(make_game("kuhn_poker")), build_game_tree(make_game("tic_tac_toe"))

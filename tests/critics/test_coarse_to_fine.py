@@ -93,6 +93,7 @@ def exhaustive_greedy(critic, obs):
     return jnp.stack(digits)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sequence", [1, 3])
 def test_greedy_actions_are_chosen_level_by_level(sequence):
     critic = make_critic(sequence)
@@ -153,6 +154,7 @@ def test_action_sequence_repeats_the_last_action_of_its_episode():
     np.testing.assert_array_equal(result, [[2, 3], [4, 5], [6, 7], [6, 7]])
 
 
+@pytest.mark.long
 def test_loss_and_targets_match_a_loop():
     """Windows that end within the n-step rewards, within the action sequence, or not at all."""
     method = dataclasses.replace(CASES["cqn-as"].method, discount=0.8, hidden_sizes=(6, 6))
@@ -200,6 +202,7 @@ def test_margin_loss_matches_a_loop():
     assert jax.jit(margin_loss)(values, digits, 0.1) == pytest.approx(np.mean(losses), rel=1e-5)
 
 
+@pytest.mark.long
 def test_margin_loss_is_on_demonstrations_alone():
     method = dataclasses.replace(CASES["cqn"].method, bc_coef=2.0, bc_margin=0.3, hidden_sizes=(6, 6))
     state = dataclasses.replace(jax.jit(lambda key: method.init(SPEC, key))(KEY), critic=make_critic(1))
@@ -223,6 +226,7 @@ def test_adamw_decays_weights_apart_from_the_gradient():
     assert updated == pytest.approx(2.0 * (1 - 0.05))
 
 
+@pytest.mark.long
 def test_only_exploration_is_noisy_and_initially_random():
     method = dataclasses.replace(CASES["cqn"].method, exploration_noise=0.05)
     state = dataclasses.replace(jax.jit(lambda key: method.init(SPEC, key))(KEY), critic=make_critic(1))

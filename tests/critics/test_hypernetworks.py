@@ -24,6 +24,7 @@ def random_weights(critic):
     return tree.unflatten([x + 0.3 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)])
 
 
+@pytest.mark.long
 def test_values_match_the_generated_network():
     critic = random_weights(HypernetworkCritic((6, 4), 5).build(SPEC, (), seed_key(0)))
     obs, actions = np.array([0.3, -0.2, 0.9], "float32"), np.asarray(jax.random.normal(seed_key(1), (4, *BOX.shape)))
@@ -40,6 +41,7 @@ def test_values_match_the_generated_network():
     np.testing.assert_allclose(critic(jnp.asarray(obs), jnp.asarray(actions)), y[:, 0], rtol=2e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [1.0, 8.0])
 def test_initial_weights_have_the_published_bounds_times_their_scale(scale):
     critic = HypernetworkCritic(init_scale=scale).build(SPEC, (), seed_key(0))

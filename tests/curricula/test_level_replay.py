@@ -121,6 +121,7 @@ def with_buffer(curriculum, **fields):
     return dataclasses.replace(state, buffer=dataclasses.replace(state.buffer, **fields))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("staleness, temperature", [(0.0, 1.0), (0.3, 0.3), (1.0, 0.1)])
 def test_probabilities_follow_the_formulas(staleness, temperature):
     curriculum = small(staleness_coef=staleness, temperature=temperature)
@@ -168,6 +169,7 @@ def contents(state) -> dict[int, float]:
     return dict(zip(targets.tolist(), np.asarray(state.buffer.scores)[:size].tolist(), strict=True))
 
 
+@pytest.mark.long
 def test_new_levels_enter_while_there_is_room_and_then_in_place_of_the_least_likely():
     """With a critic of 0 the score is the highest return of a level."""
     curriculum = small(staleness_coef=0.0, replay_prob=0.0)
@@ -183,6 +185,7 @@ def test_new_levels_enter_while_there_is_room_and_then_in_place_of_the_least_lik
     assert contents(state)[5] == pytest.approx(0.2) and 10 not in contents(state)
 
 
+@pytest.mark.long
 def test_replays_change_scores_and_an_unfinished_level_keeps_its_own():
     curriculum = small(staleness_coef=0.0)
     update = eqx.filter_jit(lambda state, seen: curriculum.update(state, *seen, KEY)[0])
@@ -197,6 +200,7 @@ def test_replays_change_scores_and_an_unfinished_level_keeps_its_own():
     np.testing.assert_array_equal(np.asarray(again.buffer.num_parents)[:3], [1, 0, 1])
 
 
+@pytest.mark.long
 def test_kinds_of_rollouts():
     """No replay before the buffer is full enough; after a replay, with edits, comes an edited rollout."""
     for num_edits, expected in ((0, REPLAY), (2, EDITED)):
@@ -229,6 +233,7 @@ ROBUST = small(replay_prob=0.7, min_fill=0.5, learns_from_new=False)
 ACCEL = small(replay_prob=0.7, min_fill=0.5, learns_from_new=False, num_edits=1, score=PositiveValueLoss())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "curriculum",
     [
@@ -296,6 +301,7 @@ class SilentPPO(PPO):
         return state, dataclasses.replace(report, critique=None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "curriculum", [Recorder(), pytest.param(small(), marks=pytest.mark.slow)], ids=["recorder", "replay"]
 )
@@ -312,6 +318,7 @@ def test_a_critique_is_the_same_whether_it_is_reported_or_asked_for(curriculum):
     assert "curriculum_score" in sums.sums or isinstance(curriculum, Recorder)
 
 
+@pytest.mark.long
 def test_environments_play_one_level_in_a_rollout_and_start_again_in_the_next():
     loop = make_loop(Recorder(), (0,))
     carry, seen = loop.init(), []

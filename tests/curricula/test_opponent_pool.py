@@ -84,6 +84,7 @@ def test_snapshots_join_at_intervals_and_replace_the_oldest():
     assert trees_equal(jax.tree.map(lambda x: x[7], params.policy), members[int(params.pool_index[7])])
 
 
+@pytest.mark.long
 def test_win_rates_match_hand_values():
     pool = OpponentPool(capacity=2, snapshot_interval=100, ema_rate=0.5)
     key, update, player_policy = (

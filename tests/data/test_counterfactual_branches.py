@@ -43,6 +43,7 @@ def next_message(message, move):
     return ["goal", goal, "at", name, "open", *(move for i, move in enumerate(STEP) if open_[next_cell, i]), ">"]
 
 
+@pytest.mark.long
 def test_branches_share_a_prefix_and_follow_the_environment():
     demo_transcript, demo_starts, demo_responses, _ = arrays(demonstrations.sample_demonstrations(ENV, COUNT))
     transcript, starts, responses, reward = arrays(sample_branches(ENV, COUNT, EACH))
@@ -65,6 +66,7 @@ def test_branches_share_a_prefix_and_follow_the_environment():
     assert changed > COUNT, "most responses equal the demonstration"
 
 
+@pytest.mark.long
 def test_branch_turns_are_uniform():
     each = 2000
     turns = (np.asarray(demonstrations.sample_demonstrations(ENV, COUNT)[2]) >= 0).any(axis=2).sum(axis=0)

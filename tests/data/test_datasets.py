@@ -142,6 +142,7 @@ def test_rows_without_next_observation_are_dropped(tmp_path):
     assert len(data.notes) == 1 and "dropped 3 rows" in data.notes[0]
 
 
+@pytest.mark.long
 def test_training_warns_about_repaired_data(tmp_path):
     write_dataset(tmp_path / "data", make_columns("..t..Tt..", next_observation=False), METADATA)
     events = []

@@ -106,6 +106,7 @@ def feed(**settings):
     return Replay(**base | settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", [None, PrioritizedSampler()], ids=["uniform", "prioritized"])
 @pytest.mark.parametrize("length", [1, 3])
 @pytest.mark.parametrize("written", [6, 14, 32, 60])  # filling, full, and overwritten up to four times
@@ -175,6 +176,7 @@ class HindsightNow(GoalStrategy):
         return tick
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", [HindsightFinal(), HindsightNow()], ids=lambda x: type(x).__name__)
 def test_other_strategies_take_the_goals_that_they_say(strategy):
     steps, ended = coded_steps()
@@ -198,6 +200,7 @@ def test_an_own_strategy_is_a_setting():
     assert from_config(to_config(method)).feed.relabel == HindsightNow()
 
 
+@pytest.mark.long
 def test_an_interrupted_episode_has_no_goals_of_the_next():
     """An episode may stop without an end, where its environment could not be restored: ``is_first`` says so."""
     steps, _ = coded_steps(end=0.0)
@@ -294,6 +297,7 @@ def test_environments_without_goals_are_refused():
     assert sequences.for_env(SPEC) == sequences
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("terminates", [False, True])
 def test_point_goal_keeps_the_laws_and_its_own_rewards(terminates):
     env = PointGoal(goal_radius=0.3, terminates=terminates, time_limit=12)

@@ -145,6 +145,7 @@ def test_priorities_of_overwritten_windows_are_gone():
     assert leaves[0] == 0.25 and set(leaves.tolist()) <= {0.125, 0.25, 1.0}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("length", [1, 3])
 def test_frames_that_were_overwritten_are_never_sampled(length):
     """Episodes of two steps take more frames than there are, so that the oldest rows cannot be read any more."""

@@ -43,6 +43,7 @@ def sample(store, state, steps, ticks, seed):
     return jax.jit(store.sample)(state, steps, (), jnp.int32(ticks), jnp.int32(0), jax.random.key(seed), ())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", [None, PrioritizedSampler()], ids=["uniform", "prioritized"])
 @pytest.mark.parametrize("ticks", [6, 14, 40])  # one possible start, a full buffer, and one overwritten twice
 def test_sequences_are_consecutive_steps_across_episodes_with_their_memory(sampler, ticks):
@@ -78,6 +79,7 @@ def test_sequences_without_stored_memory_have_none():
         filled(feed(), steps, 10)
 
 
+@pytest.mark.long
 def test_priorities_reach_the_sampler():
     """After an update only sequences with a positive priority are drawn."""
     steps = steps_with_memory()

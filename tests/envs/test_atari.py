@@ -40,6 +40,7 @@ def games():
     return results
 
 
+@pytest.mark.long
 def test_a_name_gives_the_usual_preprocessing():
     envs = registry.make_host(NAME, 2)
     assert isinstance(envs, AtariEnv) and isinstance(envs, HostEnvironment) and isinstance(envs, ReportsScores)
@@ -54,6 +55,7 @@ def test_a_name_gives_the_usual_preprocessing():
     envs.close()
 
 
+@pytest.mark.long
 def test_lost_lives_end_episodes_in_training_only_and_the_game_goes_on(games):
     training, evaluation = games[True], games[False]
     assert all(equal(a[0].observation, b[0].observation) for a, b in zip(training, evaluation, strict=True))
@@ -76,6 +78,7 @@ def test_rewards_are_signs_in_training_and_scores_are_the_games():
     envs.close()
 
 
+@pytest.mark.long
 def test_fire_is_pressed_after_the_loss_of_a_life():
     def num_lost_lives(options):
         envs = AtariEnv(NAME, options, 2, training=True)
@@ -88,6 +91,7 @@ def test_fire_is_pressed_after_the_loss_of_a_life():
     assert num_lost_lives({}) > 4
 
 
+@pytest.mark.long
 def test_a_restored_state_continues_exactly_with_any_number_of_threads(monkeypatch):
     monkeypatch.setattr(atari, "RESEED_INTERVAL", 60)  # so that games begin with a new seed, and others without
     envs, other = (AtariEnv(NAME, {}, 2, num_threads=threads, training=True) for threads in (1, 2))
@@ -105,6 +109,7 @@ def test_a_restored_state_continues_exactly_with_any_number_of_threads(monkeypat
     other.close()
 
 
+@pytest.mark.long
 def test_a_seed_gives_the_same_game_again_beside_any_other():
     envs, alone = AtariEnv(NAME, {}, 3), AtariEnv(NAME, {}, 1)
     first, again, single = envs.reset([5, 6, 5]), envs.reset([5, 6, 5]), alone.reset([6])

@@ -64,6 +64,7 @@ def test_a_critique_that_spoils_a_right_answer_costs_the_critic(settings, expect
     assert tuple(sum(r[seat] for r in rewards) for seat in ("solver", "critic")) == expected
 
 
+@pytest.mark.long
 def test_demonstrations_of_solver_and_critic():
     """An exact critic lifts the scripted solver; each seat's dialogues hold its own responses."""
     env = ConversationEnv(CritiqueConversation(Derivation()))
@@ -76,6 +77,7 @@ def test_demonstrations_of_solver_and_critic():
     assert (np.asarray(responses >= 0).any(axis=2) == [[True], [False], [True]]).all()
 
 
+@pytest.mark.long
 def test_conversations_keep_the_contract_of_environments():
     check_environment(ConversationEnv(CritiqueConversation(TASK, first_reward=0.5)), num_envs=3, num_steps=7)
 
@@ -125,6 +127,7 @@ def test_the_critic_earns_its_judgment_and_the_refinement(seed):
             assert [r["critic"] for r in rewards] == [0.0, 0.5 * judged, earned]
 
 
+@pytest.mark.long
 def test_a_first_answer_of_the_demonstrator_keeps_the_contract():
     check_environment(ConversationEnv(ANSWERED), num_envs=3, num_steps=5)
     _, _, responses, _ = sample_demonstrations(ConversationEnv(ANSWERED), 50, group_name="solver")

@@ -55,6 +55,7 @@ def chosen_dialogues(env: Any, num_dialogues: int) -> list[tuple[tuple[int, ...]
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "env",
     [
@@ -71,6 +72,7 @@ def test_preferred_responses_are_the_chosen_ones_of_the_demonstrations(env):
     assert 0 < len(expected) < size / 2
 
 
+@pytest.mark.long
 def test_resets_to_any_response_have_all_demonstrations():
     transcripts, starts, responses, _ = map(np.asarray, sample_demonstrations(DATA, 40))
     every = dataset_responses(DATA, 40, only_preferred=False)
@@ -82,11 +84,13 @@ def test_resets_to_any_response_have_all_demonstrations():
     assert preferred < {words(row) for row in state.prefix}
 
 
+@pytest.mark.long
 def test_a_dataset_without_preferences_is_refused():
     with pytest.raises(ValueError, match="none of 20 dialogues"):
         dataset_responses(TextEnv(dataclasses.replace(TASK, informed_share=1.0)), 20)
 
 
+@pytest.mark.long
 def test_without_resets_episodes_are_those_of_the_environment():
     state, first = begin(ENV, 0.0, 50)
     _, bare = jax.jit(jax.vmap(lambda key: ENV.env.reset((), key)))(jax.random.split(seed_key(0), 50))
@@ -121,6 +125,7 @@ def test_a_curriculum_sets_the_share_of_resets(share):
     assert is_reset.mean() == pytest.approx(share, abs=0.07)
 
 
+@pytest.mark.long
 def test_the_rest_earns_what_the_whole_response_earns():
     """All rests of all beginnings, among them rests that are too short, too long or have no end."""
     state, _ = begin(ENV, 0.8, 40)
@@ -148,6 +153,7 @@ def test_the_rest_earns_what_the_whole_response_earns():
     assert num_right >= 20
 
 
+@pytest.mark.long
 def test_a_policy_says_the_rest_as_if_it_had_said_what_was_given():
     """Log-probabilities of sampled tokens are those of a plain pass over prompt and whole response."""
     model = jax.jit(lambda: init_tiny_model(ModelInit("blank", 1, 32, 0), ENV.spec))()
@@ -179,6 +185,7 @@ def test_a_policy_says_the_rest_as_if_it_had_said_what_was_given():
         np.testing.assert_allclose(np.asarray(log_probs[i])[: len(said)], expected, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.long
 def test_the_longest_dialogue_fits():
     """Everything but the end is given, and the policy then says as many tokens as it may without an end."""
     state, first = begin(ENV, 1.0)
@@ -190,6 +197,7 @@ def test_the_longest_dialogue_fits():
     assert len(words(following.transcript)) == num_tokens <= ENV.spec.observation_space.max_length  # pyright: ignore
 
 
+@pytest.mark.long
 def test_the_demonstrator_answers_prompts():
     state, _ = begin(ENV, 1.0, 20)
     env = DatasetResets(TextEnv(dataclasses.replace(TASK, informed_share=1.0)), DATA, 40)
@@ -197,6 +205,7 @@ def test_the_demonstrator_answers_prompts():
     np.testing.assert_array_equal(responses, TASK.ways[np.asarray(state.dialogue.task_state)])
 
 
+@pytest.mark.long
 def test_environments_with_resets_follow_the_laws():
     check_environment(ENV)
 

@@ -36,6 +36,7 @@ def play(rules, spoken):
     return {name: words(rules, text) for name, text in state.transcripts.items()}, earned, state
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("judge_reads", ["all", "arguments"])
 def test_debaters_read_each_other_and_the_judge_all_arguments(judge_reads):
     rules = DebateConversation(TASK, num_rounds=2, judge_reads=judge_reads)
@@ -52,11 +53,13 @@ def test_debaters_read_each_other_and_the_judge_all_arguments(judge_reads):
     assert earned["judge"] == (rewards[1] >= rewards[0])
 
 
+@pytest.mark.long
 def test_nobody_wins_without_a_verdict():
     _, earned, _ = play(DebateConversation(TASK), ["<end>", "<end>", "right <end>"])
     assert earned == {"first": 0, "second": 0, "judge": 0}
 
 
+@pytest.mark.long
 def test_the_script_argues_honestly_and_judges_rightly():
     env = ConversationEnv(DebateConversation(TASK))
     card = report_card(env, num_episodes=400)
@@ -65,6 +68,7 @@ def test_the_script_argues_honestly_and_judges_rightly():
     assert card.returns["judge"] == [1.0]
 
 
+@pytest.mark.long
 def test_sample_conversations_name_their_speakers():
     env = ConversationEnv(DebateConversation(TASK))
     first, second = sample_seats(env, None, {}, 0)

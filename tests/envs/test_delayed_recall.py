@@ -49,6 +49,7 @@ def test_an_episode_shows_the_cue_then_distractors_then_asks(seed):
         assert observation[3:].tolist() == [time == 0, not shown]
 
 
+@pytest.mark.long
 def test_without_memory_recalls_are_guesses():
     returns, cues = zip(*[play(ENV, seed, copy_and_guess)[:0:-1] for seed in range(30)], strict=True)
     assert list(returns) == [5.0 + 2.0 * (cue == 0) for cue in cues] and set(cues) == {0, 1, 2}
@@ -58,6 +59,7 @@ def test_wrong_actions_earn_nothing():
     assert play(ENV, 0, lambda observations: (copy_and_remember(observations) + 1) % 3)[2] == 0.0
 
 
+@pytest.mark.long
 def test_with_a_visible_cue_no_memory_is_needed():
     env = DelayedRecall(num_symbols=3, delay=4, num_recalls=2, cue_visible=True)
     for seed in range(3):
@@ -74,6 +76,7 @@ def test_symbols_are_equally_likely():
     assert np.abs(both - 1 / 16).max() < 0.02  # independent
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("visible", [False, True])
 def test_contract(visible):
     check_environment(DelayedRecall(3, 2, 2, visible))

@@ -26,6 +26,7 @@ def play(env: TextEnv, episode: int) -> tuple[np.ndarray, list[float]]:
     return np.asarray(timestep.observation), rewards
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "task",
     [Echo(max_turns=5, demonstrator_noise=0.5), Maze(size=2, max_turns=4)],
@@ -43,5 +44,6 @@ def test_rewards_are_summed_at_the_last_turn(task):
     assert len(returns) > 1
 
 
+@pytest.mark.long
 def test_delayed_task_follows_the_laws_of_environments():
     check_environment(TextEnv(DelayedReward(Echo(max_turns=2))))

@@ -77,6 +77,7 @@ def test_options_are_for_names():
         registry.with_env_args(user_envs.Coded, {"a": 1})
 
 
+@pytest.mark.long
 def test_a_run_is_trained_and_evaluated_with_its_options(tmp_path, monkeypatch):
     monkeypatch.setattr("thespis.train_run.write_report", lambda runs, out: out)
     settings = {"num_steps": 8, "hidden_sizes": "4", "num_epochs": 1}

@@ -64,6 +64,7 @@ def test_every_name_resolves():
     assert [registry.resolve_env(name).name for name in names] == names
 
 
+@pytest.mark.long
 def test_names_are_listed_without_heavy_libraries():
     code = (
         "import sys; from thespis.envs.registry import list_envs, resolve_env; list_envs(); resolve_env('Pendulum-v1');"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from thespis.envs.text.countdown import Countdown
 from thespis.envs.text.fixed_tasks import FixedTasks
@@ -21,6 +22,7 @@ def openings(num_tasks, num_episodes, seed):
     return {tuple(row) for row in np.asarray(jax.jit(jax.vmap(lambda key: task.init(key)[1]))(keys)).tolist()}
 
 
+@pytest.mark.long
 def test_episodes_begin_in_one_of_the_initial_states():
     few = openings(5, 300, 0)
     assert 2 <= len(few) <= 5 and few == openings(5, 300, 1), "all of the set are drawn, and it is always the same"
@@ -29,6 +31,7 @@ def test_episodes_begin_in_one_of_the_initial_states():
     assert len(alone[0]) == 1 and alone[0] == alone[1] == alone[2] and alone[0] <= few
 
 
+@pytest.mark.long
 def test_rules_and_demonstrator_are_those_of_the_task():
     task = FixedTasks(TASK, 3)
 

@@ -34,6 +34,7 @@ class FixedPreference(ScriptedMethod):
 OPPONENT = FixedPreference()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tic_tac_toe", "kuhn_poker", "2048"])
 def test_contract(name):
     check_environment(registry.make_compiled(f"pgx:{name}"), num_steps=12)
@@ -45,6 +46,7 @@ def test_contract_of_every_game(name):
     check_environment(registry.make_compiled(f"pgx:{name}"), num_steps=24)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tic_tac_toe", pytest.param("kuhn_poker", marks=pytest.mark.slow)])
 def test_contract_against_opponents(name):
     check_environment(OpponentEnv(Pgx(name), OPPONENT), num_steps=12)

@@ -57,6 +57,7 @@ def test_without_feedback_hints_are_guesses():
     np.testing.assert_allclose(accuracies, [0.5, 0.25, 0.25, 0.5])  # 0 is the first and the smallest
 
 
+@pytest.mark.long
 def test_a_noisy_demonstrator_gives_another_digit_of_the_prompt():
     task = HiddenRule(num_digits=4, demonstrator_noise=0.3)
 

@@ -38,6 +38,7 @@ def success_prob(env: HiddenSpy, probs: np.ndarray, spy: int) -> float:
     return (1 - env.accident_prob) * (probs[spy] + (1 - probs[spy]) * (1 - env.sabotage_prob))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("spy", "votes"), [(0, [1, 0, 0, 1]), (2, [1, 0, 3, 0]), (3, [3, 3, 3, 0]), (1, [2, 3, 0, 1])])
 def test_votes_and_missions_match_enumeration(spy, votes):
 
@@ -56,6 +57,7 @@ def test_votes_and_missions_match_enumeration(spy, votes):
     np.testing.assert_allclose(spy_votes, np.where(others, 1 / 3, 0), atol=0.025)
 
 
+@pytest.mark.long
 def test_returns_of_random_play_and_of_players_who_know_the_spy():
     def play(key, votes_for_spy: bool):
         reset_key, *keys = jax.random.split(key, ENV.num_rounds + 1)
@@ -76,6 +78,7 @@ def test_returns_of_random_play_and_of_players_who_know_the_spy():
     assert abs(best_return - ENV.optimal_return()) < 0.08 and ENV.optimal_return() == pytest.approx(4.0)
 
 
+@pytest.mark.long
 def test_beliefs_match_bayes_rule():
     rng = np.random.default_rng(0)
     reset, vote = jax.jit(ENV.reset), jax.jit(lambda state, votes, key: ENV.step(state, {GROUP: votes}, key))
@@ -100,6 +103,7 @@ def test_beliefs_match_bayes_rule():
             np.testing.assert_allclose(beliefs[player], weights / weights.sum(), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_suspicions_are_right_as_often_as_declared_and_never_of_oneself():
     states, _ = jax.jit(jax.vmap(lambda key: ENV.reset((), key)))(jax.random.split(seed_key(3), 4_000))
     spy, suspects = np.asarray(states.spy), np.asarray(states.suspects)
@@ -109,6 +113,7 @@ def test_suspicions_are_right_as_often_as_declared_and_never_of_oneself():
     assert abs(right - 0.5) < 0.03 and (suspects != spy[:, None])[~loyal].all()
 
 
+@pytest.mark.long
 def test_players_see_the_record_but_no_other_role_or_suspicion():
     env = HiddenSpy(num_players=4, num_rounds=5)
     state, step = start(env, 1)
@@ -169,6 +174,7 @@ def test_only_loyal_players_act_unless_the_spy_learns():
     assert bool(step.terminated) and not step.alive[GROUP].any() and not step.truncated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [{}, {"spy_learns": True}, {"belief_visible": True, "roles_visible": True}])
 def test_contract(settings):
     check_environment(HiddenSpy(num_players=4, num_rounds=3, **settings))

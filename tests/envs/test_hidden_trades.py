@@ -34,6 +34,7 @@ def expected_reward(env: HiddenTrades, trades, jobs) -> float:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jobs", [(0, 0, 1, 1), (1, 0, 1, 0), (0, 1, 1, 1), (0, 0, 0, 0)])
 def test_rewards_match_enumeration(jobs):
     trades = (0, 1, 1, 0)
@@ -58,6 +59,7 @@ def test_every_episode_has_as_many_workers_of_each_trade_in_another_order():
     np.testing.assert_allclose(trades.mean(axis=0), 1.0, atol=0.2)
 
 
+@pytest.mark.long
 def test_beliefs_and_observations_match_a_record_of_all_steps():
     env = HiddenTrades(num_trades=3, num_per_trade=1, skilled_prob=0.7, unskilled_prob=0.2, trades_visible=True)
     state, step = env.reset((), seed_key(3))
@@ -80,6 +82,7 @@ def test_beliefs_and_observations_match_a_record_of_all_steps():
     np.testing.assert_allclose(env.reset((), seed_key(3))[1].observation[GROUP][:, :7], 0.0)
 
 
+@pytest.mark.long
 def test_contract_and_errors():
     check_environment(ENV)
     with pytest.raises(UserError, match="two trades"):

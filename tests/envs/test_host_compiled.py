@@ -23,6 +23,7 @@ def test_transitions_are_successors():
     assert sum((step.terminated.sum() > 0) + (step.truncated.sum() > 0) for _, step, _ in transitions) > 10
 
 
+@pytest.mark.long
 def test_512_envs_of_32_seeds_share_no_random_stream():
     seeds = [env_seed(root, i) for root in root_keys(list(range(32))) for i in range(16)]
     vector_env = HostWrapper(RandomStreamProbe(), 512)

@@ -108,6 +108,7 @@ def test_action_masks_are_read_from_info():
     assert not make_host(user_envs.Coded, 1).spec.has_action_mask
 
 
+@pytest.mark.long
 def test_nested_spaces_and_shifted_discrete_actions():
     vector_env = make_host(user_envs.Trees, 2)
     assert vector_env.spec.observation_space == dict_space(

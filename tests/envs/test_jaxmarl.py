@@ -102,6 +102,7 @@ def test_other_envs_match_jaxmarl(name):
     assert_matches_library(name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n if n == "switch_riddle" else pytest.param(n, marks=pytest.mark.slow) for n in ENVS])
 def test_env_matches_jaxmarl(name):
     assert_matches_library(name)

@@ -35,6 +35,7 @@ def reference_payoffs(antes, cards, moves):
     return [amount, -amount] if winner == 0 else [-amount, amount]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("antes", [(1, 1), (-1, 3), (3, -1), (0, 2), (2, 5)])
 def test_payoffs_match_the_rules(antes):
     game = KuhnAntes(antes)
@@ -57,6 +58,7 @@ def test_payoffs_match_the_rules(antes):
         np.testing.assert_array_equal(payoffs, [reference_payoffs(antes, dealt, moves) for dealt in cards])
 
 
+@pytest.mark.long
 def test_antes_move_values_but_not_exploitability():
     """Antes of -1 and 3 are Kuhn poker and two chips from the second player to the first, whatever both do."""
     plain, moved = (build_game_tree(game) for game in (Pgx("kuhn_poker"), KuhnAntes((-1, 3))))

@@ -80,6 +80,7 @@ def test_contract_with_defaults():
     check_environment(Maze())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "env",
     [

@@ -77,6 +77,7 @@ def shortest_plan(level):
     return search((*level.agent.tolist(), int(level.direction)), neighbours, lambda node: node[:2] == goal)
 
 
+@pytest.mark.long
 def test_paths_match_breadth_first_search():
     """500 levels of 13 by 13 cells, with up to 120 walls, so that many cannot be solved."""
     levels = sample_levels(MazeLevels(num_walls=120), 500)
@@ -120,6 +121,7 @@ def assert_uniform(counts, num_outcomes):
     assert ((counts - expected) ** 2 / expected).sum() < chi2.ppf(1 - 1e-4, num_outcomes - 1)
 
 
+@pytest.mark.long
 def test_random_levels_have_uniform_numbers_of_walls():
     walls, agent, direction, goal = jax.tree.leaves(jax.tree.map(np.asarray, sample_levels(LEVELS, 6_100)))
     counts = walls.sum((1, 2))
@@ -144,6 +146,7 @@ def test_random_levels_of_a_small_grid_are_equally_likely():
     assert_uniform(list(counts.values()), 720)
 
 
+@pytest.mark.long
 def test_codes_of_different_levels_differ():
     levels = rows(sample_levels(LEVELS, 1_000))
     as_bytes = {b"".join(leaf.tobytes() for leaf in jax.tree.leaves(level)) for level in levels}
@@ -169,6 +172,7 @@ def test_codes_of_the_smallest_changes_differ():
     assert len(variants) == 1 + 169 + 168 + 168 + 3  # all but the three that change nothing
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_edits", [0, 1, 5, 20])
 def test_edits_change_at_most_so_many_things(num_edits):
     parents = sample_levels(LEVELS, 300)
@@ -188,6 +192,7 @@ def test_edits_change_at_most_so_many_things(num_edits):
     assert num_edits == 0 or np.mean(changes) > 0.3 * num_edits
 
 
+@pytest.mark.long
 def test_single_edits_are_equally_likely():
     """None, a wall or the goal with a third each; every free place is as likely as any other."""
     parent = load_level("SixteenRooms")
@@ -203,6 +208,7 @@ def test_single_edits_are_equally_likely():
     assert_uniform(list(moved.values()), len(moved))
 
 
+@pytest.mark.long
 def test_the_goal_stays_where_no_cell_is_free():
     levels = MazeLevels((1, 3), num_walls=1)
     mutate = jax.jit(lambda key: levels.mutate(parse_level(">G#"), key, 1))

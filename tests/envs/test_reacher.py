@@ -33,6 +33,7 @@ def step(env, state, action, seed=0):
     return jitted_step(env, state, jnp.asarray(action, "float32"), jax.random.key(seed))
 
 
+@pytest.mark.long
 def test_contract():
     check_environment(
         Reacher(num_dummy_actions=3, sparse_reward=True, action_noise_std=0.2, time_limit=7), num_steps=20
@@ -108,6 +109,7 @@ def test_dummy_actions_have_no_effect_and_noise_has_the_stated_size():
     np.testing.assert_allclose(velocities.mean(0), np.array([0.3, 0.4]) * np.exp(-0.1), atol=0.03)
 
 
+@pytest.mark.long
 def test_random_episodes():
     env = Reacher(time_limit=20)
 

@@ -28,6 +28,7 @@ def episode(env):
     return prompt, right, wrong, "more" if right > wrong else "less"
 
 
+@pytest.mark.long
 def test_a_failed_attempt_is_reflected_on_and_tried_again():
     env = retry_env()
     prompt, right, wrong, word = episode(env)
@@ -51,6 +52,7 @@ def test_success_at_first_ends_the_episode_and_earns_the_reflector_nothing():
     assert rewards[1] == {"actor": 1.0, "reflector": 0.0} and bool(steps[1].terminated)
 
 
+@pytest.mark.long
 def test_each_reflection_earns_the_gain_of_the_next_attempt():
     """With partial rewards: 0.5 for each step of a derivation that follows, and 1 for the right end."""
     task = Derivation(num_steps=2, base=10, step_reward=0.5)
@@ -88,6 +90,7 @@ def test_the_last_attempt_ends_the_episode_without_success():
     assert rewards[3] == {"actor": 0.0, "reflector": 0.0} and bool(steps[3].terminated) and speakers[3] == []
 
 
+@pytest.mark.long
 def test_one_model_reflects_on_its_own_attempt():
     env = retry_env(self_reflection=True)
     prompt, right, wrong, word = episode(env)
@@ -99,6 +102,7 @@ def test_one_model_reflects_on_its_own_attempt():
     assert play(env, responses[:1])[0][1]["actor"] == f"{prompt} {wrong} <end> {word} >"
 
 
+@pytest.mark.long
 def test_raw_attempts_are_told_to_the_actor_who_tries_again_at_once():
     env = retry_env(memory="attempts", num_retries=2)
     prompt, right, wrong, word = episode(env)
@@ -110,6 +114,7 @@ def test_raw_attempts_are_told_to_the_actor_who_tries_again_at_once():
     assert not play(env, [attempt] * 2)[3][-1].terminated and play(env, [attempt] * 3)[3][-1].terminated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", ["reflections", pytest.param("attempts", marks=pytest.mark.slow)])
 def test_a_conversation_of_one_seat_is_an_environment_of_one_agent(memory):
     """The same dialogues as in the environment of groups, by the same demonstrator."""
@@ -127,6 +132,7 @@ def test_a_conversation_of_several_seats_needs_a_cast():
         SoloConversationEnv(RetryConversation(HiddenRule()))
 
 
+@pytest.mark.long
 def test_a_reflection_that_is_cut_counts_as_empty():
     env = retry_env(max_reflection_tokens=2)
     prompt, _, wrong, word = episode(env)
@@ -135,12 +141,14 @@ def test_a_reflection_that_is_cut_counts_as_empty():
     assert texts[2]["reflector"] == f"{prompt.removesuffix(' >')} {wrong} {word} > largest largest <end>"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [{"self_reflection": False}, {"self_reflection": True}, {"memory": "attempts"}])
 def test_second_tries_keep_the_contract_of_environments(settings):
     env = retry_env(num_retries=2, **settings)
     check_environment(env, num_envs=3, num_steps=7)
 
 
+@pytest.mark.long
 def test_demonstrations_of_actor_and_reflector():
     """A hint of the hidden rule makes every second try succeed; only failures are reflected on."""
     env = ConversationEnv(RetryConversation(HiddenRule(demonstrator_noise=0.6), max_reflection_tokens=2))
@@ -159,6 +167,7 @@ def test_only_tasks_of_one_turn_can_be_tried_again():
         RetryConversation(HiddenRule(), num_retries=0)
 
 
+@pytest.mark.long
 def test_a_demonstrator_that_does_not_reflect_is_refused():
     env = ConversationEnv(RetryConversation(Countdown(max_turns=1)))
     with pytest.raises(UserError, match="does not reflect"):

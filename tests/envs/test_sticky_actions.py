@@ -31,6 +31,7 @@ def executed_actions(env, choose, num_envs=NUM_ENVS, num_steps=NUM_STEPS):
     return np.asarray(jax.jit(lambda s: jax.lax.scan(step, s, jnp.arange(num_steps)))(state)[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("probability", [0.0, 0.25, 0.6])
 def test_repetitions_are_independent_with_their_probability(probability):
     env = StickyActions(WALK, probability)
@@ -59,6 +60,7 @@ def test_what_is_repeated_is_the_executed_action():
     assert (steps - executed).max() >= 3  # repetitions follow each other
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["gymnax:CartPole-v1", "gymnax:Acrobot-v1"])
 @pytest.mark.parametrize("probability", [0.0, 0.25])
 def test_the_environment_itself_is_unchanged(name, probability):
@@ -81,6 +83,7 @@ def test_the_environment_itself_is_unchanged(name, probability):
     assert (num_sticks > 0) == (probability > 0)
 
 
+@pytest.mark.long
 def test_contract():
     check_environment(StickyActions(make_compiled("gymnax:Acrobot-v1")), num_steps=20)
     check_environment(StickyActions(Walk(TREE_ACTION)), num_steps=20)

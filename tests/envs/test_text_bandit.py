@@ -20,6 +20,7 @@ def rewards(task, response, num_draws=1):
     return np.asarray(step(jnp.arange(task.num_prompts), keys))
 
 
+@pytest.mark.long
 def test_the_reward_is_the_utility_of_the_word():
     for i, word in enumerate("abcde"):
         np.testing.assert_allclose(rewards(TASK, f"{word} <end>")[:, 0], TASK.utilities[:, i], rtol=1e-6)
@@ -37,6 +38,7 @@ def test_offsets_shift_all_rewards_of_a_prompt_alike():
     assert np.ptp(shifts[0]) > 0.5
 
 
+@pytest.mark.long
 def test_two_noisy_rewards_make_a_choice_of_bradley_and_terry():
     task = Bandit(num_words=5, num_prompts=3, reward_noise=0.7)
     first, second = rewards(task, "a <end>", 20_000), rewards(task, "b <end>", 40_000)[:, 20_000:]
@@ -45,6 +47,7 @@ def test_two_noisy_rewards_make_a_choice_of_bradley_and_terry():
     np.testing.assert_allclose(first.mean(axis=1), task.utilities[:, 0], atol=0.03)
 
 
+@pytest.mark.long
 def test_words_of_the_demonstrator_have_its_probabilities():
     task = Bandit(num_words=5, num_prompts=3, demonstrator_spread=2.0)
     say = jax.vmap(lambda state, key: task.demonstrator_response(state, key)[0])
@@ -54,6 +57,7 @@ def test_words_of_the_demonstrator_have_its_probabilities():
         np.testing.assert_allclose(shares, jax.nn.softmax(2 * jnp.asarray(task.tables[1][prompt])), atol=0.015)
 
 
+@pytest.mark.long
 def test_the_demonstrator_without_noise_says_the_best_word():
     returns = demonstration_returns(TextEnv(Bandit(num_words=5, num_prompts=3, demonstrator_noise=0.0)), 60)[3]
     np.testing.assert_allclose(np.unique(returns), np.unique(TASK.utilities.max(axis=1)), rtol=1e-6)

@@ -81,6 +81,7 @@ def test_steps_are_named_by_a_digit(task):
         task(num_steps=10)
 
 
+@pytest.mark.long
 def test_what_a_critique_is_worth_to_a_solver_that_obeys():
     """By the scripted solver: an exact critique lifts it, a deceptive one ruins it, and silence is a first attempt."""
 

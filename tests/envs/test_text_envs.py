@@ -156,6 +156,7 @@ def play_episodes(name: str, rows: int, kind: int, seed: int) -> np.ndarray:
     return returns
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[] if name in RULES else [pytest.mark.slow]) for name in MIXED],

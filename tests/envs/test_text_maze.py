@@ -45,6 +45,7 @@ class ReferenceMaze:
         return 0.0, False
 
 
+@pytest.mark.long
 def test_maze_matches_the_reference():
     env, rng = TextEnv(Maze()), np.random.default_rng(0)
     tokenizer, words = (
@@ -90,6 +91,7 @@ def test_every_cell_is_reachable_and_directions_are_shortest_paths():
             assert open_[cell, best_direction[goal, cell]] and distance[cell + x + 5 * y] == distance[cell] - 1
 
 
+@pytest.mark.long
 def test_success_rate_of_demonstrators():
     """Without random cells it is 1; with three random cells of five about 0.4, which leaves room above imitation."""
     assert success_rate(Maze(demonstrator_random_cells=0.0)) == 1.0

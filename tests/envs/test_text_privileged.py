@@ -28,6 +28,7 @@ def decode(env: TextEnv, tokens) -> list[str]:
     return [env.task.task_spec.vocabulary.words[int(i)] for i in tokens if i >= 0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["questions", pytest.param("wordle", marks=pytest.mark.slow)])
 def test_privileged_observation_is_the_secret_and_the_dialogue(name):
     plain_env, privileged_env = make_text_env(name), make_text_env(f"{name}-told")
@@ -67,6 +68,7 @@ def test_privileged_observation_is_the_secret_and_the_dialogue(name):
         states, steps = zip(*step_both(states, keys, indexed_keys(seed_key(t), ROWS)), strict=True)
 
 
+@pytest.mark.long
 def test_actor_does_not_depend_on_the_secret():
     """All episodes start with the same observation; only the privileged observation differs."""
     env = make_text_env("questions-told")
@@ -84,6 +86,7 @@ def test_actor_does_not_depend_on_the_secret():
     assert len(np.unique(responses, axis=0)) == 1
 
 
+@pytest.mark.long
 def test_demonstrations_contain_privileged_observations():
     """The last response of a won episode names the secret animal."""
     env = TextEnv(Questions(num_animals=6, max_turns=4), use_privileged=True)
@@ -99,6 +102,7 @@ def test_demonstrations_contain_privileged_observations():
     assert demonstration_dataset(TextEnv(Questions(num_animals=6, max_turns=4)), 5).steps.privileged is None
 
 
+@pytest.mark.long
 def test_num_animals_limits_the_guesses():
     env = TextEnv(Questions(num_animals=3, max_turns=3, demonstrator_noise=0.0))
     steps = demonstration_dataset(env, 50).steps

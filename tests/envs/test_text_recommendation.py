@@ -60,11 +60,13 @@ def test_choices_are_made_by_the_model_of_bradley_and_terry():
         assert is_first[users].mean() == pytest.approx(expected[users].mean(), abs=0.015)
 
 
+@pytest.mark.long
 def test_user_types_are_quantiles_of_all_users():
     angles = init_many(Recommendation(num_user_types=4), 400)[0].angle
     np.testing.assert_allclose(np.unique(angles.round(4)), 1.3 * norm.ppf([0.125, 0.375, 0.625, 0.875]), atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choices", [[[0, 3]], [[1, 2], [4, 0], [3, 0]]])
 def test_expected_utilities_are_integrals_over_the_posterior(choices):
     task = Recommendation(num_items=5, user_spread=1.1, rationality=2.0, num_choices=len(choices))
@@ -79,6 +81,7 @@ def test_expected_utilities_are_integrals_over_the_posterior(choices):
     np.testing.assert_allclose(jax.jit(task.expected_utilities)(np.array(choices)), expected, atol=1e-4)
 
 
+@pytest.mark.long
 def test_the_demonstrator_without_noise_names_the_best_item():
     returns = demonstration_returns(TextEnv(Recommendation(demonstrator_noise=0.0)), 60)[3]
     assert float(returns.min()) >= np.cos(np.pi / 12) - 1e-6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from thespis.core.spaces import END
 from thespis.envs import registry
@@ -46,6 +47,7 @@ def rollout(at: int, goal: int, directions: list[int]) -> tuple[list[np.ndarray]
     return observations, False
 
 
+@pytest.mark.long
 def test_relabeled_dialogue_matches_one_played_with_the_new_goal():
     goals, rng, outcomes = ENV.spec.goal_relabeler, np.random.default_rng(0), set()
     relabel, achieved, first = (

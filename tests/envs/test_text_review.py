@@ -73,6 +73,7 @@ def test_lines_cover_every_kind_of_review():
     assert {np.sign(praise) for praise, _ in scores} == {-1, 0, 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("persistence", "noise"),
     [(0.8, 1.0), pytest.param(0.5, 1.0, marks=pytest.mark.slow), pytest.param(0.8, 0.0, marks=pytest.mark.slow)],
@@ -100,6 +101,7 @@ def test_moods_persist_with_the_stated_probability(persistence, noise):
         assert moods[:, 1:].all()
 
 
+@pytest.mark.long
 def test_contract():
     env = registry.make_text_env("review")
     assert isinstance(env, TextEnv) and env.spec.name == "text:review"

@@ -74,6 +74,7 @@ class ReferenceTictactoe:
         self.text[1 - player] = f"{self.text[1 - player]} {cell}".strip() + (" >" if self.payoff is None else "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "reference"), [("kuhn-duel", ReferenceKuhn), ("tictactoe-duel", ReferenceTictactoe)])
 def test_text_game_matches_the_reference(name, reference):
     env, rng = make_text_env(name), np.random.default_rng(0)
@@ -123,6 +124,7 @@ def test_text_game_matches_the_reference(name, reference):
     assert len(outcomes) >= 3
 
 
+@pytest.mark.long
 def test_text_game_values_match_pgx():
     text_game, pgx_game = (build_game_tree(g) for g in (make_text_env("kuhn-duel").game, Pgx("kuhn_poker")))
     assert len(text_game.info_state_player) == len(pgx_game.info_state_player) == 12
@@ -178,6 +180,7 @@ def test_waiting_players_are_masked(name, layers):
     assert np.all(np.asarray(metrics.sums["ratio"]) < 1e-5)
 
 
+@pytest.mark.long
 def test_demonstrations_cover_every_player():
     env = make_text_env("tictactoe-duel")
     transcripts, starts, responses = map(np.asarray, demonstrations.sample_demonstrations(env, 16)[:3])

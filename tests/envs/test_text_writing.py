@@ -101,11 +101,13 @@ WRITTEN = [
 ]
 
 
+@pytest.mark.long
 def test_grades_of_written_texts():
     check(WRITTEN)
     check([*WRITTEN, "the boat waits . the fish turns . the shore sings . <end>"], max_sentences=3)
 
 
+@pytest.mark.long
 def test_grades_of_random_texts():
     rng = np.random.default_rng(0)
     words = [*KINDS["t"] * 4, ".", ".", ".", *WARM, *COLD, *NOUNS, *VERBS, *ADVERBS, "sea", "<end>"]
@@ -127,6 +129,7 @@ def demonstrations(noise, rows=300):
     return jax.jit(jax.vmap(episode))(keys)
 
 
+@pytest.mark.long
 def test_the_demonstrator_writes_the_best_text():
     """No reward is above 1, so a text of reward 1 is the best one."""
     state, opening, response, step = demonstrations(0.0)
@@ -140,6 +143,7 @@ def test_the_demonstrator_writes_the_best_text():
     assert set(lengths[short]) == {7} and set(lengths[~short]) == {13}
 
 
+@pytest.mark.long
 def test_random_texts_are_grammatical_and_of_middling_worth():
     state, _, response, step = demonstrations(1.0, 2_000)
     grades, _ = grader()(state.topic, state.reader, response)
@@ -149,6 +153,7 @@ def test_random_texts_are_grammatical_and_of_middling_worth():
     assert 0.4 < float(step.reward.mean()) < 0.65 and float(step.reward.std()) > 0.1
 
 
+@pytest.mark.long
 def test_readers_disagree_about_warmth():
     """The best text for children is the worst for critics among texts as varied about the topic."""
     task = Writing()
@@ -177,10 +182,12 @@ def test_fewer_readers(num_readers):
     assert set(np.asarray(readers).tolist()) == set(range(num_readers))
 
 
+@pytest.mark.long
 def test_contract():
     check_environment(TextEnv(TASK))
 
 
+@pytest.mark.long
 def test_states_of_all_topics_and_readers_occur():
     state = demonstrations(1.0)[0]
     pairs = set(zip(np.asarray(state.topic).tolist(), np.asarray(state.reader).tolist(), strict=True))

@@ -44,6 +44,7 @@ def test_actions_are_uniform_among_the_legal_ones():
     assert abs(np.corrcoef(box[:, 0], one)[0, 1]) < spread * 2
 
 
+@pytest.mark.long
 def test_random_play_has_the_known_return():
     result = random_baseline(host_envs("gymnax:CartPole-v1"), [0, 1], 150)
     assert result is not None and result["seeds"] == 2 and result["episodes"] == 150
@@ -67,6 +68,7 @@ def game_run(tmp_path_factory) -> thespis.Run:
     return thespis.train("ppo", "pgx:tic_tac_toe", steps=4_096, seeds=2, episodes=4, settings=settings, out=out)
 
 
+@pytest.mark.long
 def test_results_of_each_seat_agree_with_exact_probabilities(game_run):
     env = registry.make_compiled("pgx:tic_tac_toe")
     results = results_against_random(game_run.directory)

@@ -61,6 +61,7 @@ def test_other_environments_are_refused():
         report_on_critic(make_text_env("kuhn-duel"))
 
 
+@pytest.mark.long
 def test_judgments_are_right_as_often_as_the_critic_is_exact():
     """Of one step: a random verdict is right for every second answer; a revision without errors repairs them all."""
     settings = {"num_steps": 1, "base": 4, "demonstrator_noise": 0.8, "revision_noise": 0.0}
@@ -87,6 +88,7 @@ def test_judgments_that_cannot_be_read_have_no_accuracy():
     assert np.isnan(report.judgment_accuracy).all() and "rightly" not in report.sentence and report.lift[0] > 0
 
 
+@pytest.mark.long
 def test_played_conversations_are_those_of_the_report():
     env = ConversationEnv(CritiqueConversation(Derivation(), first_answer="demonstrator"))
     inner, rewards = play_critiques(env, num_episodes=300)
@@ -114,6 +116,7 @@ def test_a_lying_critic_is_found_in_every_run(seed):
     assert honest["right answers spoiled"] == [0.0] and liar["wrong answers repaired"] == [0.0]
 
 
+@pytest.mark.long
 def test_a_share_of_episodes_that_never_occur_is_unknown():
     env = ConversationEnv(CritiqueConversation(Derivation(num_steps=1, demonstrator_noise=0.0)))
     card = report_card(env, num_episodes=50)

@@ -152,6 +152,7 @@ def test_state_from_observation_restores_the_environment(name):
     env.close()
 
 
+@pytest.mark.long
 def test_a_compiled_environment_that_draws_its_states_is_recorded_from_the_first_to_the_last_step():
     """Frames are those of the episode played again, step by step, and the recorder changes nothing in the episode."""
     env, name = Maze(">.#/..G", num_walls=2, time_limit=30), "thespis:maze?level=>.%23/..G&num_walls=2&time_limit=30"
@@ -171,5 +172,6 @@ def test_a_compiled_environment_that_draws_its_states_is_recorded_from_the_first
     assert recording.spec.observation_space == env.spec.observation_space
 
 
+@pytest.mark.long
 def test_the_recorder_of_compiled_environments_is_a_host_environment():
     check_host_environment(video.CompiledFrameRecorder(Maze(">.#/..G", num_walls=2, time_limit=5)), num_steps=20)

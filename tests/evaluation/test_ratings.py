@@ -72,6 +72,7 @@ def test_known_strengths_and_the_first_move_are_recovered():
     assert ratings.seats[0].elo - ratings.seats[1].elo == pytest.approx(FIRST_MOVE, abs=6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("games", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_intervals_over_games_have_their_coverage(games):
     rng, hits, moves = np.random.default_rng(games), [], []

@@ -68,6 +68,7 @@ def report(tmp_path, *runs):
     return write_report(list(runs), tmp_path / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_one_file_without_network_or_scripts(tmp_path):
     text = report(tmp_path, make_run(tmp_path / "run", seeds=8, points=300, gaps=True, metrics=METRICS))
     page = Outline(text)
@@ -133,6 +134,7 @@ def test_names_are_escaped(tmp_path):
     assert "script" not in page.tags and "<script>alert(1)</script>" in page.text
 
 
+@pytest.mark.long
 def test_equal_runs_give_equal_bytes(tmp_path):
     first, second = (report(tmp_path / x, make_run(tmp_path / x / "run", gaps=True)) for x in "ab")
     assert first == second
@@ -298,6 +300,7 @@ def test_format_bytes():
     ]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_figures")
 def test_a_run_from_data_without_an_environment_is_said_to_be_finished(tmp_path):
     data = Path(__file__).parents[1] / "compatibility" / "steps"
@@ -313,6 +316,7 @@ def test_a_run_from_data_without_an_environment_is_said_to_be_finished(tmp_path)
         group_runs([run.path])
 
 
+@pytest.mark.long
 def test_a_curve_over_time_stands_beside_the_curve_over_steps(tmp_path):
     runs = [make_run(tmp_path / name, method=name) for name in ("sac", "td3")]
     page = Outline(report(tmp_path, runs[0]))
@@ -340,6 +344,7 @@ def moving_frames(count: int, size: int = 64) -> list[np.ndarray]:
     return [np.roll(noise, i, axis=1) for i in range(count)]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_figures")
 def test_a_film_is_embedded_and_bounded(tmp_path, monkeypatch):
     from PIL import Image

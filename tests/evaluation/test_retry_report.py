@@ -39,6 +39,7 @@ def random_hint_success():
     return np.mean([a == b for digits in picked for a, b in itertools.product(digits, repeat=2)])
 
 
+@pytest.mark.long
 def test_the_hidden_rule_as_a_hint_makes_every_second_try_succeed():
     report = scripted_report(demonstrator_noise=0.7)
     assert report.first_success[0] == pytest.approx(0.3, abs=0.03)
@@ -46,6 +47,7 @@ def test_the_hidden_rule_as_a_hint_makes_every_second_try_succeed():
     assert "100.0% in all" in report.sentence
 
 
+@pytest.mark.long
 def test_random_hints_and_no_hints_are_guesses():
     """A random hint, or none where the actor guesses itself, is right by chance."""
     report = scripted_report(demonstrator_noise=1.0, critic_noise=1.0)
@@ -53,11 +55,13 @@ def test_random_hints_and_no_hints_are_guesses():
     assert report.first_success[0] == 0 and report.retry_success[0] == pytest.approx(5 / 12, abs=0.03)
 
 
+@pytest.mark.long
 def test_more_retries_find_more():
     report = scripted_report(num_retries=3, demonstrator_noise=1.0, critic_noise=1.0)
     assert report.retry_success[0] > 0.75
 
 
+@pytest.mark.long
 def test_without_failures_there_are_no_second_tries():
     report = scripted_report(demonstrator_noise=0.0)
     assert report.first_success[0] == report.success[0] == 1 and np.isnan(report.retry_success[0])
@@ -92,6 +96,7 @@ class ScriptedSpeaker(ScriptedSeat):
         return jnp.stack([spoken, jnp.full_like(spoken, HiddenRule().task_spec.encode_word(END))], axis=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", ["attempts", "reflections", "none"])
 def test_success_by_number_of_tries_of_who_guesses(memory):
     """A guess among three digits is right in a third of the tries, whatever was tried before."""
@@ -104,6 +109,7 @@ def test_success_by_number_of_tries_of_who_guesses(memory):
     assert (np.diff(success, axis=1) > 0).all()
 
 
+@pytest.mark.long
 def test_tries_as_if_the_task_were_new():
     """The first attempt of a conversation, again and again."""
     rules = RetryConversation(HiddenRule(), num_retries=1, memory="attempts")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import pytest
 from small_envs import HostEnvAdapter, Walk
 
 from thespis.core.contracts import Mode
@@ -12,6 +13,7 @@ from thespis.methods.online.a2c import A2C
 from thespis.runtime.keys import seed_key
 
 
+@pytest.mark.long
 def test_acting_is_compiled_once_per_method_mode_and_number_of_environments(monkeypatch):
     traced_modes, original = [], A2C.act
 

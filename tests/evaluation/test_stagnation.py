@@ -42,6 +42,7 @@ def test_other_runs_are_not(curves):
     assert describe_stagnation(metrics(*curves) if curves else metrics([]), None) == ""
 
 
+@pytest.mark.long
 def test_the_report_comes_at_the_end_of_a_run(tmp_path):
     events = []
     method = thespis.PPO(hidden_sizes=(4,), num_epochs=1, learning_rate=0.0, feed=Rollouts(num_steps=16, num_envs=2))

@@ -73,6 +73,7 @@ def expected_results(answer, player: int) -> np.ndarray:
     return np.mean([results_on_strings(answer, *start) for start in starts], axis=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("player", [0, 1])
 def test_the_best_response_to_random_play(player):
     def answer(transcript: str) -> str:

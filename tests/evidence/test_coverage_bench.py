@@ -61,6 +61,7 @@ def walk_values(next_action) -> tuple[float, float]:
     return weights[covered].sum() - start, alone
 
 
+@pytest.mark.long
 def test_random_paths_have_the_value_of_random_walks():
     """Also where the run's own environment pays every position alone."""
     rng = np.random.default_rng(0)
@@ -70,6 +71,7 @@ def test_random_paths_have_the_value_of_random_walks():
     np.testing.assert_array_equal(alone, additive)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("action", [0, 4])
 def test_double_counting_is_what_a_path_lacks_of_its_positions(action):
     """Of an agent that stays, but for slipping, and of one that moves on down a column."""
@@ -84,6 +86,7 @@ def test_double_counting_is_what_a_path_lacks_of_its_positions(action):
     assert PATH_VALUE.compute(run_of(ADDITIVE_ENVS[HILLS_ENV], action)).mean() == pytest.approx(path, rel=0.1, abs=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("env", [HILLS_ENV, FIELD_ENV])
 def test_values_of_paths_do_not_depend_on_what_the_environment_pays(env):
     run, additive = run_of(env, 4), run_of(ADDITIVE_ENVS[env], 4)

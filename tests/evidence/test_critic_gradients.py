@@ -59,6 +59,7 @@ class FixedCritic(eqx.Module):
         return Critique(value, discount=0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("critic", "cosine"),
     [

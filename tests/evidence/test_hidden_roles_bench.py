@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from thespis.envs.compiled.hidden_spy import GROUP
 from thespis.evaluation.run import Run
@@ -42,6 +43,7 @@ def errors(env: str, wrong: bool = False) -> tuple[float, float]:
     return float(own[0]), float(believed[0])
 
 
+@pytest.mark.long
 def test_votes_by_role_by_belief_and_at_their_neighbours():
     by_role, by_belief, next_to_spy = errors(KNOWN_ENV), errors(BELIEVED_ENV), errors(KNOWN_ENV, wrong=True)
     assert by_role[0] == 0.0 and by_role[1] > 0.0
@@ -49,6 +51,7 @@ def test_votes_by_role_by_belief_and_at_their_neighbours():
     assert next_to_spy[0] == 1.0
 
 
+@pytest.mark.long
 def test_error_of_beliefs_matches_games_played_one_by_one():
     """A loop over games, in which everybody votes by its own belief: the share of votes for loyal players."""
     wrong, total = 0, 0

@@ -244,6 +244,7 @@ def test_equal_arms_share_their_runs(outcome):
     assert one == two != slow and one.name.startswith("a2c-gymnax-CartPole-v1-")
 
 
+@pytest.mark.long
 def test_a_fresh_block_of_seeds(outcome, tmp_path, monkeypatch):
     monkeypatch.setattr("thespis.train_run.write_report", lambda runs, out: out)
     equal = TRIAL.mechanisms[0]
@@ -303,6 +304,7 @@ def test_the_record_its_figure_and_its_page(outcome, tmp_path):
     assert [len(row) for row in cells] == [6, 6, 6] and cells[1][2] == "0"
 
 
+@pytest.mark.long
 def test_arms_on_equal_seeds_play_the_same_episodes(tmp_path, monkeypatch):
     """Evaluation episodes of two methods that act differently, and the first training episodes, are the same."""
     monkeypatch.setattr("thespis.train_run.write_report", lambda runs, out: out)

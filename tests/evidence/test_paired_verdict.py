@@ -63,6 +63,7 @@ def simulate(kind: str, effect: float, looks, num_trials: int, num_envs: int = 1
     return verdicts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "looks", [pytest.param(SHORT_LOOKS, id="10-20"), pytest.param(DEFAULT_LOOKS, id="20-40", marks=pytest.mark.slow)]
 )
@@ -71,6 +72,7 @@ def test_an_effect_of_four_fifths_of_a_deviation_is_shown(looks):
     assert np.mean([verdict == SHOWN for verdict in verdicts]) >= 0.8 and CONTRADICTED not in verdicts
 
 
+@pytest.mark.long
 def test_an_arm_against_itself_is_level_or_undecided():
     """In at least 95% of trials, over all looks; here with room for chance: 3 standard errors of 100 trials."""
     verdicts = simulate("skewed", 0.0, SHORT_LOOKS, 100)

@@ -40,6 +40,7 @@ def run():
     return types.SimpleNamespace(method=METHOD, states=states, config={"env": name}, env=bench.CHOICES)
 
 
+@pytest.mark.long
 def test_utilities_are_the_rewards_of_sampled_play(run):
     num_samples, task = 4, run.env.task
     utilities = bench.user_utilities(run, run.states)

@@ -28,6 +28,7 @@ from thespis.learners.multi_agent.independent_learners import GroupStates
 RADII = (0.19, 0.18, 0.17, 0.16)
 
 
+@pytest.mark.long
 def test_the_games_obey_the_contract():
     check_environment(TRAINING_GAME)
     assert TRAINING_GAME.max_agents < min(EVALUATION_POPULATIONS)
@@ -83,6 +84,7 @@ class WalkerRun(Run):
         return GroupStates({"agent": jnp.zeros(2)}, (AgentGroup("agent", TRAINING_GAME.max_agents),))
 
 
+@pytest.mark.long
 def test_measures_play_the_evaluation_games():
     run = WalkerRun()
     expected = np.mean([7 * 4 * RADII[0] * 2 / population for population in EVALUATION_POPULATIONS])

@@ -29,6 +29,7 @@ def run():
     return types.SimpleNamespace(method=method, states=jax.tree.map(lambda *x: jnp.stack(x), *states))
 
 
+@pytest.mark.long
 def test_probabilities_are_those_of_sampled_words(run):
     probs = np.asarray(bench.word_probabilities(run, run.states))
     np.testing.assert_allclose(probs.sum(axis=2), 1.0, rtol=1e-5)
@@ -37,6 +38,7 @@ def test_probabilities_are_those_of_sampled_words(run):
     assert np.abs(probs[0] - probs[1]).max() > 0.01
 
 
+@pytest.mark.long
 def test_exploitability_and_dominated_share_by_hand(run):
     probs = np.asarray(bench.word_probabilities(run, run.states))
     for seed in range(2):

@@ -30,6 +30,7 @@ def run():
     return types.SimpleNamespace(method=method, states=states)
 
 
+@pytest.mark.long
 def test_probabilities_are_those_of_sampled_responses_and_of_saying_no_word(run):
     num_samples, task = 4_000, bench.TASK
     probs = np.exp(np.asarray(bench.response_log_probs(run, run.states)))
@@ -49,6 +50,7 @@ def test_probabilities_are_those_of_sampled_responses_and_of_saying_no_word(run)
         assert 1 - shares.sum() == pytest.approx(probs[0, prompt, -1], abs=0.03)
 
 
+@pytest.mark.long
 def test_measures_by_hand(run, monkeypatch):
     """Each of the two models is compared with the other, as if it had been trained from it."""
     untrained = jax.tree.map(lambda x: x[::-1], run.states)

@@ -35,6 +35,7 @@ def best_success():
     return total / weight
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("hints", "expected"), [("best", best_success()), ("random", 5 / 12), ("none", 5 / 12)])
 def test_success_of_scripted_reflectors(hints, expected):
     cast = Cast(
@@ -60,6 +61,7 @@ def act(hints, *transcripts):
     return [TOKENIZER.decode(row) for row in np.asarray(reflector.act(policy, (), view, jax.random.key(0))[0])]
 
 
+@pytest.mark.long
 def test_hints_are_read_from_the_transcript():
     assert act("best", "4 2 3 2 more >")[0] in ("first <end>", "largest <end>")  # both pick 4
     assert act("best", "4 2 3 3 less >", "1 3 0 1 more >") == ["smallest <end>", "largest <end>"]

@@ -50,6 +50,7 @@ def test_variance_between_groups_of_known_size():
     assert between_group_share(np.ones((5, 3))) == 0.0
 
 
+@pytest.mark.long
 def test_responses_to_a_prompt_are_adjacent_and_graded_by_its_numbers():
     method = with_array_leaves(dataclasses.replace(SMALL))
     state = jax.jit(lambda key: method.init(ENV.spec, key))(seed_key(1))
@@ -73,6 +74,7 @@ def test_responses_to_a_prompt_are_adjacent_and_graded_by_its_numbers():
         assert reward == float(spoken in right)
 
 
+@pytest.mark.long
 def test_gradients_are_those_of_loops():
     """Sums over responses of their advantage times the gradient of their log-probability."""
     baseline = TrajectoryReturn(NoBaseline())
@@ -154,6 +156,7 @@ def test_measures_of_a_run(tmp_path):
     assert failed.tolist() == [np.mean([not any(group) for group in table]) for table in rewards.tolist()]
 
 
+@pytest.mark.long
 def test_advantages_of_a_critic_are_those_of_learning():
     """With values of a critic, whether a head on the policy or a model of its own."""
     for separate in (False, True):

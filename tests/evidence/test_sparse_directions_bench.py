@@ -35,6 +35,7 @@ def run():
     return types.SimpleNamespace(method=METHOD, states=states, config={"env": bench.PROMPTS_ENV})
 
 
+@pytest.mark.long
 def test_expected_returns_are_the_mean_rewards_of_sampled_play(run):
     num_samples, task, prompts = 400, bench.TASK, jnp.asarray(bench.TASK.prompt_tokens)
     space: Any = bench.PROMPTS.spec.observation_space

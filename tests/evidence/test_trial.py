@@ -93,6 +93,7 @@ def run(outcome):
     return outcome.runs.runs["one", ENV][0]
 
 
+@pytest.mark.long
 def test_seeds_are_added_until_the_last_look(outcome):
     assert [finding.verdict for finding in outcome.findings[:2]] == ["shown", "shown"]
     assert outcome.findings[2].verdict == NOT_SHOWN and outcome.findings[2].estimate == 0.5  # equal arms
@@ -106,6 +107,7 @@ def test_no_seed_is_added_after_all_claims_are_decided(tmp_path):
     assert run_trial(trial, tmp_path, lambda piece: []).num_looks == 1
 
 
+@pytest.mark.long
 def test_finished_runs_are_not_repeated_and_changed_arms_are(outcome):
     directory = outcome.runs.runs["one", ENV][0].path.parent
     events = []

@@ -44,6 +44,7 @@ FEEDBACKS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FEEDBACKS)
 def test_laws(name):
     assert isinstance(FEEDBACKS[name], Feedback)
@@ -51,6 +52,7 @@ def test_laws(name):
     check_feedback(FEEDBACKS[name], SPEC)
 
 
+@pytest.mark.long
 def test_images_and_boxes():
     check_feedback(GAIL(**SMALL, gradient_penalty=1.0), TREE)
 
@@ -96,6 +98,7 @@ def test_rewards_of_gail_and_dac(reward, absorbing):
     np.testing.assert_allclose(feedback.score(state, data, KEY).total, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_airl_subtracts_the_log_probability_and_telescopes():
     """The potential of a whole episode adds up to its discounted ends."""
     feedback, data = AIRL(**SMALL, discount=1.0), batch(SPEC, 2, time=6)
@@ -129,6 +132,7 @@ def with_actions(data: Batch, action) -> Batch:
     return dataclasses.replace(data, steps=steps)
 
 
+@pytest.mark.long
 def test_the_discriminator_learns_to_tell_the_two_apart():
     """Demonstrations have action 1 and the learner's steps action 0 or 2."""
     for feedback in (GAIL(**SMALL, learning_rate=0.01), AIRL(**SMALL, learning_rate=0.01)):
@@ -157,6 +161,7 @@ def test_the_gradient_penalty_leaves_out_steps_that_do_not_count():
     jax.tree.map(np.testing.assert_array_equal, *ends)
 
 
+@pytest.mark.long
 def test_gradient_penalty_pulls_norms_to_one():
     data, expert = batch(SPEC, 1, 1, 64), batch(SPEC, 2, 1, 64)
     ends = []

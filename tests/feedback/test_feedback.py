@@ -145,6 +145,7 @@ def test_target_network_is_fixed_and_has_no_gradient():
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient(state.target)))
 
 
+@pytest.mark.long
 def test_more_epochs_and_smaller_minibatches_train_the_predictor_more():
     errors = []
     for epochs, minibatch in ((1, None), (4, None), (4, 2)):

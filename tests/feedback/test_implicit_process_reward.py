@@ -21,6 +21,7 @@ def log_prob(model, tokens, start: int, count: int) -> float:
     return sum(scores[start + i - 1, int(tokens[start + i])] for i in range(count))
 
 
+@pytest.mark.long
 def test_rewards_and_loss_are_those_of_log_ratios():
     feedback = ImplicitProcessReward(beta=0.3, max_return=2.0)
     dialogues = make_dialogues([8, 3, 8])
@@ -39,6 +40,7 @@ def test_rewards_and_loss_are_those_of_log_ratios():
     assert float(loss) == pytest.approx(entropy.mean(), abs=1e-4) == float(metrics["implicit_loss"])
 
 
+@pytest.mark.long
 def test_outcomes_alone_teach_which_turn_matters():
     """Dialogues that start with token 8 succeed; what follows is the same in all."""
     feedback = ImplicitProcessReward(beta=0.5, learning_rate=3e-3, num_gradient_steps=20)

@@ -92,6 +92,7 @@ def test_users_answer_in_turn_and_say_who_they_are():
         UserTypes(weights=(1.0,))
 
 
+@pytest.mark.long
 def test_comparisons_remember_user_and_round():
     feedback = dataclasses.replace(SMALL, labeller=UserTypes())
     comparisons = run_updates(feedback, 6)[-1][0].comparisons
@@ -99,6 +100,7 @@ def test_comparisons_remember_user_and_round():
     assert set(np.asarray(comparisons.user)) <= {0, 1} and int(comparisons.num_stored) == 7
 
 
+@pytest.mark.long
 def test_answers_arrive_late():
     """With a delay of one round nothing is learned in the first; the last answers are learned from a round after it."""
     late = run_updates(dataclasses.replace(SMALL, answer_delay=1), 10)

@@ -155,6 +155,7 @@ def test_candidates_are_all_pairs_once(count):
     assert len(set(np.ravel(candidate_pairs(8, 4, KEY)).tolist())) == 8  # a round has every segment once
 
 
+@pytest.mark.long
 def test_disagreement_equals_brute_force_over_all_pairs():
     """The stored comparisons of a round are the pairs with the largest spread of the networks' probabilities."""
     feedback = dataclasses.replace(SMALL, num_candidates=15, num_networks=3)
@@ -201,6 +202,7 @@ def test_the_budget_is_kept_and_only_rounds_change_anything():
     assert not np.array_equal(members[0], members[1])
 
 
+@pytest.mark.long
 def test_skipped_queries_are_asked_but_not_stored():
     everything = dataclasses.replace(SMALL, labeller=SyntheticTeacher(skip_threshold=1e6))
     own = own_batch_of(SMALL, 0)
@@ -219,6 +221,7 @@ def test_skipped_queries_are_asked_but_not_stored():
     assert_same_bits(state.model, fresh.model, "nothing is learned from no answers")
 
 
+@pytest.mark.long
 def test_the_method_does_not_see_the_reward_of_the_environment():
     state = run_updates(SMALL, 3)[-1][0]
     batch = random_batch(SPEC, 3, 5, 0, index=4)
@@ -256,6 +259,7 @@ def test_scaled_rewards_have_a_mean_square_of_1_over_the_stored_segments(centeri
     assert (abs(np.mean(rewards)) < 1e-4) == centering
 
 
+@pytest.mark.long
 def test_running_scale_follows_the_batches_since_the_last_round():
     feedback = dataclasses.replace(SMALL, reward_scaling="running", query_interval=4)
     state = run_updates(feedback, 3)[-1][0]
@@ -285,6 +289,7 @@ LAWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [name if name == "buffer" else pytest.param(name, marks=pytest.mark.slow) for name in LAWS]
 )

@@ -122,6 +122,7 @@ def test_targets_average_outcomes_over_equal_prefixes():
     )
 
 
+@pytest.mark.long
 def test_empty_slots_give_no_target_and_no_loss():
     dialogues = empty_dialogues(4)
     assert not np.any(monte_carlo_targets(ProcessReward(), dialogues))
@@ -129,6 +130,7 @@ def test_empty_slots_give_no_target_and_no_loss():
     assert loss_fn(estimator, dialogues, np.zeros((TIME, 4), "float32"))[0] == 0
 
 
+@pytest.mark.long
 def test_scores_are_read_at_the_end_of_each_response():
     rng = np.random.default_rng(1)
     estimator = LMWithValueHead(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
@@ -141,6 +143,7 @@ def test_scores_are_read_at_the_end_of_each_response():
             assert logit[t, row] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.long
 def test_loss_is_the_mean_cross_entropy_of_all_responses():
     rng = np.random.default_rng(2)
     estimator = LMWithValueHead(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))
@@ -191,6 +194,7 @@ def initial_state(feedback: ProcessReward) -> ProcessRewardState:
     return init()
 
 
+@pytest.mark.long
 def test_responses_are_rewarded_with_the_change_in_success():
     """Dialogues whose first response starts with token 5 (one in four) succeed, whatever the second response is."""
     feedback = ProcessReward(

@@ -24,6 +24,7 @@ def returns_of(reward, dialogues: Dialogues) -> np.ndarray:
     return np.where(dialogues.alive, reward, 0.0).sum(axis=0)
 
 
+@pytest.mark.long
 def test_turns_are_rewarded_with_estimated_progress():
     """Dialogues whose first response starts with token 8 succeed: its reward is higher; rewards sum to the outcome."""
     feedback = ProgressAttribution(num_warmup_batches=1, num_gradient_steps=40)
@@ -52,6 +53,7 @@ def test_turns_are_rewarded_with_estimated_progress():
     assert float(metrics["attribution_loss"]) < 0.02
 
 
+@pytest.mark.long
 def test_buffer_holds_the_latest_dialogues_and_the_warm_up_can_be_without_rewards():
     """The estimator learns from dialogues of earlier batches: here from those that succeed after one that fails."""
     feedback = ProgressAttribution(

@@ -30,6 +30,7 @@ ENV, EXPERT_ENV = TextEnv(Maze(size=2, max_turns=3)), TextEnv(Maze(size=2, max_t
 BLANK = {"model": "blank", "num_layers": 1, "hidden_size": 32, "num_pretrain_steps": 0, "compute_dtype": "float32"}
 
 
+@pytest.mark.long
 def test_loss_is_the_cross_entropy_over_turns():
     rng = np.random.default_rng(2)
     discriminator = LMWithValueHead(MODEL, *jax.device_put((rng.normal(size=32).astype("float32"), np.float32(0.3))))
@@ -50,6 +51,7 @@ def test_loss_is_the_cross_entropy_over_turns():
     assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.long
 def test_reward_is_the_logit_of_expert_against_actor():
     """Experts always start with 8, the actor in half of the rows: the optimal logit of such a turn is log 2."""
     feedback = ResponseDiscriminator(learning_rate=3e-3, max_reward=2.0)
@@ -73,6 +75,7 @@ def test_reward_is_the_logit_of_expert_against_actor():
     np.testing.assert_array_equal(score(before, other), reward)  # rewards of the environment are not used
 
 
+@pytest.mark.long
 def test_absorbing_state_is_rewarded_by_the_exact_log_odds():
     """Experts end after one of three turns, half of the policy's dialogues after two; the others are truncated."""
     feedback = ResponseDiscriminator(absorbing_state=True, max_reward=1.5)
@@ -98,6 +101,7 @@ def test_absorbing_state_is_rewarded_by_the_exact_log_odds():
     np.testing.assert_allclose(score(far, expert), expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_weight_decay_is_decoupled():
     model = jax.jit(lambda: add_value_head(MODEL, 32))()
     dialogues = make_dialogues([8, 3]), make_dialogues([8, 8], seed=1)

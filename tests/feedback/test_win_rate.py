@@ -166,6 +166,7 @@ TEXTS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reader", READERS)
 def test_readers_compare_by_their_true_reward(reader):
     prompts = [f"write about sea for {reader} >"] * len(TEXTS)

@@ -272,6 +272,7 @@ def test_the_name_of_a_model_on_a_hub_is_refused(tmp_path, monkeypatch, argument
         thespis.train(method, steps=4, settings={"model": "org/name"}, out=tmp_path / "run", **arguments)
 
 
+@pytest.mark.long
 def test_dpo_trains_a_checkpoint_from_a_file(tmp_path, checkpoint):
     """Pairs with equal prompts stay together, and DPO lowers its loss."""
     pairs = [{"prompt": "Hm?", "chosen": f"Yes {i}", "rejected": f"No {i}"} for i in range(4)]

@@ -62,6 +62,7 @@ def generate(processor: CriticLogitsProcessor, sampling: TemperatureSampler, slo
 FULL, ROOMY = BLOCK + LENGTH - 1, 30
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("strength", "top_k", "slots"),
     [
@@ -93,6 +94,7 @@ def test_greedy_token_has_the_highest_reweighted_probability():
     assert any(reweighted_probs(text, 3.0, 3).argmax() != reweighted_probs(text, 0.0, 3).argmax() for text in TEXTS)
 
 
+@pytest.mark.long
 def test_lookahead_leaves_no_trace_in_the_cache():
     """The cache equals the cache of unguided generation of the same tokens."""
     guided, cache = generate(critic(0.0, 3), TemperatureSampler(), ROOMY)

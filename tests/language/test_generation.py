@@ -118,6 +118,7 @@ def prompt_block(*texts, width=6):
     return tokens, positions
 
 
+@pytest.mark.long
 def test_bfloat16_log_probs_of_learner_and_sampler_are_close():
     """They differ only by rounding, because blocks of a cache are summed in another order."""
     low, text = dataclasses.replace(MODEL, compute_dtype="bfloat16"), [1, 2, 3]
@@ -200,6 +201,7 @@ def test_prompt_lengths_within_a_block_share_a_program():
     assert len(set(num_programs)) == 1
 
 
+@pytest.mark.long
 def test_choice_grammar_samples_listed_responses_with_their_probabilities():
     """Three choices in one row and two in the other: sample frequencies against products of token probabilities."""
     choices = np.full((2, 3, 3), -1)

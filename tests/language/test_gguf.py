@@ -279,6 +279,7 @@ def test_a_failed_download_says_why(tmp_path, monkeypatch):
         locations.checkpoint_directory("smollm2")
 
 
+@pytest.mark.long
 def test_methods_start_from_a_gguf_file(tmp_path, monkeypatch):
     """Supervised learning on chats, and an export of the result, which brings the tokenizer along."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

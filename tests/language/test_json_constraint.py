@@ -46,6 +46,7 @@ def engine():
     return make_engine(byte_tokenizer(), max_length=256)
 
 
+@pytest.mark.long
 def test_documents_validate(engine):
     """All schemas; sampled and greedy, alone and beside responses without a constraint."""
     import jsonschema

@@ -42,6 +42,7 @@ def test_local_engine_implements_engine():
     assert isinstance(small_engine(), Engine)
 
 
+@pytest.mark.long
 def test_greedy_matches_full_passes():
     (answer,) = small_engine().generate([user("hi")], GenerationConfig(temperature=0.0, max_tokens=20))
     (reply,) = answer.choices
@@ -85,6 +86,7 @@ def test_log_probs_match_the_sampled_distribution():
     np.testing.assert_allclose(reply.log_probs, expected, atol=1e-4)
 
 
+@pytest.mark.long
 def test_seeded_responses_do_not_depend_on_the_batch():
     request, rng = GenerationConfig(max_tokens=20, seed=3, n=2), np.random.default_rng(0)
     alone = small_engine().generate([user("hello there")], request)[0]
@@ -166,6 +168,7 @@ def test_stop_token_adds_no_text():
     assert len(chunk.tokens) == len(chunk.log_probs) == 4
 
 
+@pytest.mark.long
 def test_conversation_keeps_its_tokens():
     template, request = default_template(TOKENIZER), GenerationConfig(max_tokens=20, seed=1)
     conversation = Conversation().add_messages(template, TOKENIZER, *user("a door"))

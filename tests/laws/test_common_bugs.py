@@ -116,6 +116,7 @@ def trained_values(env, blocks=600):
     return np.asarray(jax.jit(DQN_QUICK.judge)(state, episode).value), np.array([k.value for k in known])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [10, 1000])
 def test_1_time_limit_is_not_termination(limit):
     values, known = trained_values(ConstantRewardProbe(limit))

@@ -86,6 +86,7 @@ def test_every_feed_of_the_package_is_checked():
     assert checked | {PreferencePairs} == {cls for slot in slots for cls in import_members(slot).values()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.laws) for n in COLLECTING])
 def test_feeds_give_back_what_was_collected(name):
     feed, options = COLLECTING[name]
@@ -233,6 +234,7 @@ REVISED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "way", [way if way in FAST_WAYS else pytest.param(way, marks=pytest.mark.laws) for way in UNIFORM | REVISED]
 )

@@ -67,11 +67,13 @@ def test_curricula(curriculum):
     check_curriculum(curriculum, Walk().spec)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("action", [BOX, Discrete(4), TREE_ACTION], ids=["box", "discrete", "tree"])
 def test_compiled_environments(action):
     check_environment(Walk(action, TREE, legal=action is not BOX))
 
 
+@pytest.mark.long
 def test_host_environments():
     check_host_environment(HostEnvAdapter(Walk(TREE_ACTION, TREE, legal=True), 3, [0, 1]))
 

@@ -171,6 +171,7 @@ def is_alone(batch):
     return one_if_alone(batch.steps.reward.sum())
 
 
+@pytest.mark.long
 def test_valid_method_passes():
     check_method(ValidMethod(), SPEC)
 

@@ -60,6 +60,7 @@ def test_rows_of_a_source():
     assert batch_of(3).is_from("demos").all() and batch_of(3, (("human", 1), ("own", 2))).is_from("demos").all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("q_filter", [False, True])
 def test_td3_clones_demonstrations_and_leaves_the_critics_alone(q_filter):
     """With a weight of 0 the actor comes to the demonstrations' actions, though half of the batch has other ones."""

@@ -64,6 +64,7 @@ def gradient(opt):
     return jax.tree.map(lambda m: np.asarray(m) / 0.1, opt[0].mu)
 
 
+@pytest.mark.long
 def test_update_matches_the_equations_of_the_paper():
     batch, state = replay_batch(1), random_state()
     new, report = UPDATE(state, batch, KEY)
@@ -114,6 +115,7 @@ def test_update_matches_the_equations_of_the_paper():
         jax.tree.map(np.testing.assert_array_equal, unchanged, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("time", [1, 3])
 def test_constant_reward_shift_moves_only_the_average(time):
     plain, _ = UPDATE(random_state(), replay_batch(time), KEY)
@@ -146,6 +148,7 @@ def test_reward_centering():
     assert average == pytest.approx(3.0 + 0.25 * 2.5)
 
 
+@pytest.mark.long
 def test_centered_actor_critic_ignores_a_constant_reward_shift():
     method = PPO(
         hidden_sizes=(5,),
@@ -208,6 +211,7 @@ def riccati():
     return p
 
 
+@pytest.mark.long
 def test_linear_quadratic_reward_matches_theory():
     """The optimal gain earns ``-P noise²`` per step on average; a numpy simulation agrees."""
     check_environment(LinearEnv(), num_steps=60)
@@ -248,6 +252,7 @@ def test_average_reward_values_and_policy_are_learned():
 # -- episodes without a limit -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_time_limit_is_replaced_and_terminations_are_kept():
     check_environment(TimeLimit(MultiGoal(time_limit=5), 12), num_steps=30)
     env = TimeLimit(make_compiled("gymnax:Pendulum-v1"), 300)

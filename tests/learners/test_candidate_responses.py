@@ -77,6 +77,7 @@ def response_log_probs(model, text) -> np.ndarray:
     return scores - np.log(np.exp(scores).sum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make_method", [pytest.param(glam, marks=pytest.mark.slow), sac_glam])
 def test_responses_are_sampled_with_the_model_probabilities(make_method):
     (method, state), view = init_state(make_method), first_views(1)
@@ -117,6 +118,7 @@ def windows() -> Batch:
     return Batch(steps, mask, (), jnp.asarray(0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_step", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_critics_learn_n_step_soft_returns(n_step):
     """The loss of one update, against sums over the listed responses."""
@@ -145,6 +147,7 @@ def test_critics_learn_n_step_soft_returns(n_step):
     assert float(report.metrics["critic_loss"]) == pytest.approx(np.mean(losses), rel=1e-3)
 
 
+@pytest.mark.long
 def test_actor_is_frozen_during_critic_warmup():
     method, batch = sac_glam(critic_warmup_updates=2), windows()
     state, update = init_state(sac_glam)[1], jax.jit(method.update)

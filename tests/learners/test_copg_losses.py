@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from thespis.core.contracts import Mode
 from thespis.envs.text.choice import Choice
@@ -48,6 +49,7 @@ def policy_gradient(baseline, probs):
     return sum(p * a * (np.eye(5)[i] - policy) for i, (p, a) in enumerate(zip(probs, advantages, strict=True)))
 
 
+@pytest.mark.long
 def test_on_policy_all_have_the_gradient_of_the_regularized_reward():
     sampled = jnp.exp(POLICY)
 
@@ -91,6 +93,7 @@ def test_the_value_is_the_mean_of_all_own_responses_to_a_prompt():
     np.testing.assert_allclose(losses, -advantages * np.asarray(POLICY)[other], rtol=1e-4)
 
 
+@pytest.mark.long
 def test_the_behavior_is_the_reference_at_its_temperature_and_the_first_of_a_pair_may_be_the_policys():
     env = TextEnv(Choice(num_words=3))
     settings = {"loss_type": RegressionLoss(BETA), "model": "blank", "num_layers": 1, "hidden_size": 32}

@@ -55,6 +55,7 @@ def numpy_values(critics, member: int, inputs: np.ndarray) -> np.ndarray:
     return (x @ out.weight + out.bias)[:, 0]
 
 
+@pytest.mark.long
 def test_targets_come_from_the_joint_batch_and_have_no_gradient(state, data):
     key, alpha = jax.random.key(2), jnp.asarray(0.3)
     critics, _, _, metrics = jax.jit(METHOD._fit_critics)(state, data, alpha, key)

@@ -36,6 +36,7 @@ def sharpen_policy(network):
     return eqx.tree_at(lambda n: n.policy_head.out.weight, network, 200.0 * network.policy_head.out.weight)
 
 
+@pytest.mark.long
 def test_penalties_are_means_of_the_kl_and_of_its_root():
     method = ppo()
     state, batch = random_experience(method)
@@ -83,6 +84,7 @@ def test_weights_are_clipped_and_zero_weights_stay_zero():
     )
 
 
+@pytest.mark.long
 def test_larger_weights_give_smaller_updates_and_are_adapted():
     base = dataclasses.replace(ppo(), hidden_sizes=SMALL, clip_range=1e9, learning_rate=0.03, num_epochs=8)
 

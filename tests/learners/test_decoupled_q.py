@@ -62,6 +62,7 @@ def best_action(values, legal):
     return max(legal_actions(legal), key=lambda v: values[STARTS + np.array(v)].mean())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target_distribution", [MemberTarget(), MemberTarget(double_q=False), EnsembleMeanTarget()])
 def test_targets_use_the_best_action_vector(target_distribution):
     online, target, batch = critics_and_batch()
@@ -84,6 +85,7 @@ def test_targets_use_the_best_action_vector(target_distribution):
             assert float(targets[row, i]) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.long
 def test_loss_and_utility_penalty_match_numpy():
     """Huber loss of the mean utility, and the penalty on changes of utilities, weighted by their errors."""
     online, target, batch = critics_and_batch()
@@ -131,6 +133,7 @@ def test_padded_table_has_a_row_per_dimension():
     assert (table[0, 2:] < -1e8).all() and (table[2, 3:] < -1e8).all()
 
 
+@pytest.mark.long
 def test_greedy_actions_are_the_best_vectors():
     method = dataclasses.replace(METHOD, final_epsilon=0.0)
     state = synthetic_batches.init_state(method, SPEC)

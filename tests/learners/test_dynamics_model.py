@@ -65,6 +65,7 @@ def plain_loss(weights, biases, low, high, batch) -> float:
     return total + 0.01 * np.sum(high - low)
 
 
+@pytest.mark.long
 def test_loss_and_its_gradient_against_differences():
     rng = np.random.default_rng(0)
     ensemble = GaussianEnsemble(3, 4, (5, 4), 2, jax.random.key(0), num_logits=1)
@@ -135,6 +136,7 @@ def holdout_errors(network, steps, key):
     return np.mean(errors, axis=0), order[count:]
 
 
+@pytest.mark.long
 def test_elites_have_the_smallest_held_out_errors():
     steps = linear_rollout(LinearEnv(bound=1.0), 30, 4)
     model = dataclasses.replace(MODEL, ensemble_size=5, num_elites=2, max_epochs=12)
@@ -149,6 +151,7 @@ def test_elites_have_the_smallest_held_out_errors():
     np.testing.assert_allclose(state.network.input_std, inputs.std(axis=0), rtol=1e-3)
 
 
+@pytest.mark.long
 def test_each_member_goes_back_to_its_best_epoch():
     """Against epochs one by one: the best layers of each member by hand, and when the fit ends."""
     steps, key = linear_rollout(LinearEnv(), 20, 3), quick_key(5)
@@ -176,6 +179,7 @@ def test_each_member_goes_back_to_its_best_epoch():
     assert np.abs(now.ensemble.layers[1].weight - np.stack(weights)).max() > 0.05  # the last epoch is not the best
 
 
+@pytest.mark.long
 def test_an_epoch_reads_the_members_bootstrap_samples():
     """Every member has a sample of its own, with repeated rows, the same in each epoch in another order."""
     steps = linear_rollout(LinearEnv(), 21, 5)
@@ -196,6 +200,7 @@ def test_an_epoch_reads_the_members_bootstrap_samples():
     assert sorted(rows[0][0]) != sorted(rows[0][1])
 
 
+@pytest.mark.long
 def test_a_fit_recovers_a_linear_system():
     """Means within a tenth of the noise, and its deviation within a tenth."""
     env = LinearEnv(noise=0.2)
@@ -226,6 +231,7 @@ def test_a_fit_recovers_a_linear_system():
 # -- environment -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_moments_of_a_step_are_those_of_the_members_mixture():
     """Two members with other matrices: the mean of means, and their variance beside the noise."""
     first, second, third = LinearEnv(noise=0.3), LinearEnv(gain=0.2, noise=0.5), LinearEnv(gain=-5.0)
@@ -246,6 +252,7 @@ def test_moments_of_a_step_are_those_of_the_members_mixture():
     assert not step.terminated.any() and not step.truncated.any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("termination", [LearnedTermination(), HealthyRange(-0.5), None])
 def test_laws_of_environments(termination):
     spec = EnvSpec("walk", Box((4,)), Discrete(3))
@@ -256,6 +263,7 @@ def test_laws_of_environments(termination):
     check_environment(env)
 
 
+@pytest.mark.long
 def test_a_learned_termination_is_learned():
     """Episodes end where the first number exceeds 1; the model finds it and ends there."""
     env = LinearEnv(noise=0.1, bound=1.0)
@@ -274,6 +282,7 @@ def test_a_learned_termination_is_learned():
     assert np.mean(said[truth]) > 0.8 and np.mean(said[~truth]) < 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", list(HEALTHY_RANGES))
 def test_known_terminations_are_those_of_gymnasium(name):
     rule = HEALTHY_RANGES[name]

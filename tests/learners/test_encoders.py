@@ -44,6 +44,7 @@ def pool(x):
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
 
 
+@pytest.mark.long
 def test_impala_network_against_one_written_with_xla():
     shape = (12, 10, 3)
     network = jax.tree.map(lambda x: x + 0.05, ImpalaNetwork(shape, KEY, (4, 6)))  # biases are not 0
@@ -116,6 +117,7 @@ def test_own_encoder_is_trained_stored_and_loaded(name, env, settings, tmp_path)
     assert again.method.encoder is SquareFeatures and np.isfinite(again.evaluate(2)["greedy"]["scores"]).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [SAC, TD3])
 def test_actor_and_critics_see_images_through_the_encoder(method):
     spec = Stacks(Walk(BOX)).spec
@@ -156,6 +158,7 @@ def test_encoder_and_activation_are_settings():
             apply_settings(thespis.PPO(), [setting])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [None, GRU(3)])
 @pytest.mark.parametrize("build", [SharedEncoderActorCritic, SharedBodyActorCritic])
 def test_shared_networks_give_the_same_in_one_pass_and_in_two(build, memory):

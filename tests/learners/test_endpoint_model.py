@@ -86,6 +86,7 @@ def test_words_become_tokens_without_punctuation_and_strangers():
     assert tokens_to_text(vocabulary, [-1, *text_to_tokens(vocabulary, "1", 3), -1]) == "1"
 
 
+@pytest.mark.long
 def test_a_seat_reads_its_transcript_as_messages(tmp_path):
     requests = []
     with fake_service(solve, requests) as url:

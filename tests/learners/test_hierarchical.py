@@ -129,6 +129,7 @@ def test_high_level_learns_from_whole_intervals():
         np.testing.assert_allclose(report.metrics[f"upper_{name}"], value, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_utilities_are_dot_products_with_the_role_key():
     spec = EnvSpec("seen", dict_space(own=role_observation_space(Box((3,)), 4, 2, 5), which=Discrete(2)), Discrete(4))
     network = DotProductUtility().build(spec, (6,), None, KEY)
@@ -188,6 +189,7 @@ def test_actions_with_equal_effects_share_a_role():
     )
 
 
+@pytest.mark.long
 def test_invalid_settings_are_refused():
     spec = Harvest().spec
     with pytest.raises(UserError, match=r"feed\.sequence_length to 9"):

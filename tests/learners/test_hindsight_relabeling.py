@@ -79,6 +79,7 @@ def goals_of(batch: Batch) -> np.ndarray:
     return np.asarray(batch.steps.view.observation[0, :, 1]) - FIRST_CELL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", [0, 2])
 @pytest.mark.parametrize("part", [HindsightFuture(1.0), HindsightFinal(1.0)])
 def test_relabeled_windows_match_the_environment(part, start):
@@ -122,6 +123,7 @@ def test_rows_without_a_new_cell_are_unchanged():
     assert num_rows
 
 
+@pytest.mark.long
 def test_future_samples_later_steps_uniformly_and_final_the_last():
     row = next(r for r in range(ROWS) if len({int(POSITIONS[t, r]) for t in range(LENGTH)}) >= 3 and bool(MASK[-1, r]))
     repeated = jax.tree.map(lambda x: x[:, [row] * 4_000], STEPS)

@@ -71,6 +71,7 @@ def test_exact_fits_are_value_iteration():
             np.testing.assert_allclose(target[0], iterates[update // 4], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_each_network_learns_from_its_own_target():
     state, other = synthetic_batches.init_state(CHAIN, SPEC), synthetic_batches.init_state(CHAIN, SPEC, 1)
     state = dataclasses.replace(state, target_critic=other.target_critic)

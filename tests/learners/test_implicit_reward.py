@@ -86,6 +86,7 @@ def test_critic_loss_ranks_dialogues_by_return(batch, per_token):
     assert float(metrics["critic_loss"]) == pytest.approx(np.mean(np.log1p(np.exp(-margin))), rel=1e-3)
 
 
+@pytest.mark.long
 def test_pairs_share_their_secret(batch):
     steps, mask = batch
     secret = np.asarray(steps.privileged[0, :, 0])

@@ -33,6 +33,7 @@ def batch_for(method, state, seed=0):
     return Batch(dataclasses.replace(steps, extras=extras), jnp.ones((8, 3), bool), memory, jnp.int32(0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ippo", "ippo with memory"])
 def test_inactive_agents_change_nothing(name):
     """Entries of agents that do not act, rewards excepted, change neither losses nor parameters, bit by bit."""
@@ -71,6 +72,7 @@ def test_terminated_agent_ends_its_own_episode():
     np.testing.assert_array_equal(by_agent.steps.reward, batch.steps.agent_outcomes["seats"].reward)
 
 
+@pytest.mark.long
 def test_independent_parameters_do_not_share_data():
     method = IndependentLearners(PPO(hidden_sizes=(8,), num_epochs=2, minibatch_size=12), Independent())
     state = synthetic_batches.init_state(method, KUHN.spec)
@@ -89,6 +91,7 @@ def test_independent_parameters_do_not_share_data():
         np.testing.assert_array_equal(np.asarray(a[0]), np.asarray(b[0]))
 
 
+@pytest.mark.long
 def test_periodic_reset_restores_initial_parameters():
     """Updates of 24 steps: the second agent is reset after 40 steps, that is every two updates; the first never is.
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from thespis.core.contracts import Mode
 from thespis.core.records import Batch, EnvSpec, Transition, View
@@ -52,6 +53,7 @@ def train(method, updates=40):
     return jax.jit(lambda state: jax.lax.scan(step, state, keys))(method.init(SPEC, jax.random.key(0)))
 
 
+@pytest.mark.long
 def test_modes_become_distinguishable_by_the_bonus_alone():
     method = LatentModePPO(BASE_PPO, FixedTemperature(1.0), MODES)
     state, metrics = train(method)
@@ -62,6 +64,7 @@ def test_modes_become_distinguishable_by_the_bonus_alone():
     assert abs(probs[0, 0] - probs[1, 0]) > 0.8
 
 
+@pytest.mark.long
 def test_weight_rises_up_to_the_target_information_and_falls_after():
     method = LatentModePPO(BASE_PPO, TunedTemperature(init_value=0.01, learning_rate=0.2, target_entropy=0.2), MODES)
     _, metrics = train(method, 60)
@@ -77,6 +80,7 @@ def test_mode_lasts_an_episode_and_all_modes_are_sampled():
     assert np.all(modes == modes[0]) and set(np.asarray(modes[0]).tolist()) == {0, 1}
 
 
+@pytest.mark.long
 def test_exploiting_uses_the_mode_of_highest_value():
     method = LatentModePPO(BASE_PPO, FixedTemperature(0.0), MODES)
     state = method.init(SPEC, jax.random.key(0))

@@ -203,6 +203,7 @@ def test_losses_and_gradients_match_explicit_sums(batches, name):
         np.testing.assert_allclose(a, b, atol=2e-4 * max(1.0, float(np.abs(b).max())))
 
 
+@pytest.mark.long
 def test_kto_weights_good_and_bad_responses(batches):
     """The KTO loss with the reported reference point."""
     _, state = init_method("kto")

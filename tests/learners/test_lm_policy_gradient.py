@@ -102,6 +102,7 @@ def test_sampler_and_trainer_agree_over_turns(dialogues):
                 assert transcript[row, starts[t, row] + i] == steps.action[t, row, i]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("estimator", [None, TurnGAE(), TokenGAE(), RewardToGo()], ids=lambda x: type(x).__name__)
 def test_padding_and_the_last_reply_change_nothing(dialogues, estimator):
     _, _, steps = dialogues
@@ -144,6 +145,7 @@ def test_padding_and_the_last_reply_change_nothing(dialogues, estimator):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+@pytest.mark.long
 def test_bfloat16_compute_keeps_float32_parameters(dialogues):
     """The update has nearly the direction of float32, and all parameters stay float32."""
     _, _, steps = dialogues
@@ -162,6 +164,7 @@ def test_bfloat16_compute_keeps_float32_parameters(dialogues):
     assert 0.9 < exact @ rounded / (np.linalg.norm(exact) * np.linalg.norm(rounded)) < 1 - 1e-9
 
 
+@pytest.mark.long
 def test_cache_can_be_reused_without_limit(dialogues):
     """Rows restart at any time and the ring buffer is overwritten: log-probabilities still equal those of one pass."""
     method, state, _ = dialogues
@@ -206,6 +209,7 @@ def update(method, state, batch, key):
     return method.update(state, batch, key)
 
 
+@pytest.mark.long
 def test_a_separate_value_model_learns_alone(dialogues):
     """Values are those of its own head and decoder, and their loss does not change the policy; a shared one does."""
     _, _, steps = dialogues
@@ -246,6 +250,7 @@ def test_a_separate_value_model_learns_alone(dialogues):
         assert np.allclose(values, expected, atol=1e-5) == is_equal
 
 
+@pytest.mark.long
 def test_recomputed_log_probs_are_those_of_the_model_before_the_update(dialogues):
     """What was recorded while sampling does not count then; it is what one pass over the dialogues says."""
     _, _, steps = dialogues

@@ -52,6 +52,7 @@ def test_training_all_parameters_matches_the_plain_step():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_only_adapters_and_value_head_are_trained():
     """Two steps, against Adam on a dictionary of the trainable leaves."""
     model = init_model(LoRA(rank=3, alpha=6.0, target_modules=("q", "down")))

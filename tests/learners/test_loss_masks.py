@@ -119,6 +119,7 @@ def test_env_tokens_are_trained_first_and_responses_after(batch, index, loss_red
         np.testing.assert_allclose(a, b, atol=2e-4 * max(1.0, float(jnp.abs(b).max())))
 
 
+@pytest.mark.long
 def test_mask_depends_on_the_update_index(batch):
     """The trained tokens change with ``update_index`` only."""
     steps, mask = batch

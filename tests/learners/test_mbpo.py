@@ -66,6 +66,7 @@ def true_rollout(env, method, policy, observations, ticks, key):
     return jax.jit(lambda now: rollout(act, step, None, now, jnp.arange(ticks)))(start)[1][0]
 
 
+@pytest.mark.long
 def test_imagination_with_a_perfect_model_is_the_true_rollout():
     """The same steps as in the environment, in order of ticks, each rollout up to its termination."""
     env = LinearEnv(bound=0.5)
@@ -85,6 +86,7 @@ def test_imagination_with_a_perfect_model_is_the_true_rollout():
     assert int(run(2).num_written) == going[:2].sum()
 
 
+@pytest.mark.long
 def test_imagined_steps_are_a_ring_of_the_steps_in_the_mask():
     rng, capacity, written = np.random.default_rng(0), 20, []
     example = jax.tree.map(lambda x: x[0, 0], linear_rollout(LinearEnv(), 1, 1))
@@ -124,6 +126,7 @@ def batch_of(steps, rows, index, **parts):
     return Batch(real, jnp.ones((1, rows), bool), (), jnp.asarray(index, "int32"), stored=stored, **parts)
 
 
+@pytest.mark.long
 def test_batches_are_mixed_and_the_model_is_fitted_at_its_times():
     """Of 8 rows 2 are real, the others imagined; the model changes at updates 0, 6 and 12 alone."""
     env, learner = LinearEnv(noise=0.1), dataclasses.replace(small_model(termination=None), model_interval=3)
@@ -151,6 +154,7 @@ def test_batches_are_mixed_and_the_model_is_fitted_at_its_times():
     assert all((np.abs(starts - o).sum(axis=1) < 1e-6).any() for o in observations[:5])  # rollouts begin at real steps
 
 
+@pytest.mark.long
 def test_what_a_model_cannot_learn_from():
     env = LinearEnv()
     method_state = SMALL_SAC.init(env.spec, quick_key(0))
@@ -177,6 +181,7 @@ def test_what_a_model_cannot_learn_from():
 EXACT = LearnedEnv(exact_model([LinearEnv()]), None, jnp.asarray([[1.0, -1.0]]), 50)
 
 
+@pytest.mark.long
 def test_evaluation_in_a_learned_environment():
     """A model that is exact: episodes of the environment and of its model are the same."""
     env, x = LinearEnv(), jnp.asarray([1.0, -1.0])

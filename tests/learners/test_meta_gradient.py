@@ -49,6 +49,7 @@ def outer_loss(network, evaluation, weight):
     return total / evaluation.advantage.size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimiser", ["adam", pytest.param("rmsprop", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("outer", [SharedCritic(), SeparateCritic()], ids=["shared", "separate"])
 def test_meta_gradient_matches_finite_differences(outer, optimiser):
@@ -91,6 +92,7 @@ def optimal_values(env, discount):
     ]
 
 
+@pytest.mark.long
 def test_shared_critic_is_biased_towards_immediate_reward():
     """Two choices: reward 1 at once, or 1.1 after ten steps. Critics are exact for their discounts; rollouts: one step.
 
@@ -136,6 +138,7 @@ def test_shared_critic_is_biased_towards_immediate_reward():
     assert meta_gradients[SeparateCritic] < 0 < meta_gradients[SharedCritic]
 
 
+@pytest.mark.long
 def test_judge_uses_the_discount_of_its_critic():
     steps = jax.tree.map(lambda x: x[:, 0], random_transitions(SPEC, np.random.default_rng(0), 4, 1))
     for outer, discount in ((SharedCritic(), 0.8), (SeparateCritic(), 0.97)):
@@ -148,6 +151,7 @@ def test_judge_uses_the_discount_of_its_critic():
         np.testing.assert_allclose(critique.value, expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_tangents_are_zero_where_the_gradient_is_zero():
     """For one-hot states that were not visited: there Adam's square root has no derivative."""
     meta_method = method(SharedCritic(), optimizer="adam")

@@ -35,6 +35,7 @@ def max_abs_gradient(loss, logits):
     return float(jnp.abs(jax.grad(loss)(logits)).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("index", "size"), [(0, 0.5), (5, 0.25), (10, 0.005)])
 def test_kl_penalty_is_minimized_by_exponential_weights(index, size):
     """The solution is ``pi_k exp(t_k A)``, normalized (Tomar et al. 2022, equation 4)."""
@@ -91,6 +92,7 @@ def test_reference_actor_is_replaced_every_update_interval():
     assert references == [1.0, 1.0, 2.0, 1.0, 2.0]
 
 
+@pytest.mark.long
 def test_separate_critic_steps_descend_the_clipped_loss_and_leave_the_actor():
     """Two full-batch steps of the critic, against Adam by hand; the actor's are those of a loss without a critic."""
     method = MDPO(

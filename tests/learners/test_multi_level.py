@@ -74,6 +74,7 @@ def test_step_sizes_decay_with_accumulated_gradients(kind):
         np.testing.assert_allclose(step, -0.3 * expected, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.long
 def test_a_trajectory_is_updated_with_its_weighted_gradient_sum():
     """Two environments, trajectories of four and two steps with SGD, against one-step gradients summed by hand."""
     method = MAC(0.1, 0.2, MultiLevelMonteCarlo(2), "sgd", (4,), dataclasses.replace(MAC().feed, num_envs=2))
@@ -101,6 +102,7 @@ def test_a_trajectory_is_updated_with_its_weighted_gradient_sum():
         params_history.append(state.params)
 
 
+@pytest.mark.long
 def test_a_running_average_reward_takes_the_mean_reward_of_a_trajectory():
     """Trajectories of four and two steps, against a running mean of their mean rewards, whatever their weights."""
     method = MAC(trajectory_length=MultiLevelMonteCarlo(2), hidden_sizes=(4,), average_reward_rate=0.1)

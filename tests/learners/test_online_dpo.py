@@ -159,6 +159,7 @@ def small_decoder(seed):
     return jax.tree.map(lambda x: 20 * x if x.ndim > 1 else x, decoder)
 
 
+@pytest.mark.long
 def test_a_mixture_generates_with_the_product_of_both_probabilities():
     text = jnp.asarray(np.random.default_rng(2).integers(0, 7, (4, 6)), "int32")
     positions = jnp.asarray(np.tile(np.arange(6), (4, 1)), "int32")
@@ -200,6 +201,7 @@ def update_with(method, returns):
     return jax.jit(lambda s, b: method.update(s, b, seed_key(2)))(state, batch), state, batch
 
 
+@pytest.mark.long
 def test_the_loss_is_that_of_its_pairs_against_a_mixed_reference():
     method = OnlineDPO(loss_type=SigmoidLoss(0.5), behavior_weight=0.25, **SMALL)
     (_, report), state, batch = update_with(method, [0.0, 1.0, 2.0, 2.0, 3.0, 1.0])

@@ -58,11 +58,13 @@ def test_own_scales_of_values_and_observations_are_settings():
     assert type(board).__name__ == "ImpalaCNN"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("normalizer", [ByLargest(), None])
 def test_laws_of_feedback_with_another_normalizer(normalizer):
     check_feedback(RandomNetworkDistillation(hidden_sizes=(4,), feature_size=2, obs_normalizer=normalizer), Walk().spec)
 
 
+@pytest.mark.long
 def test_a_discriminator_normalizes_by_own_rules():
     """A discriminator sees observations over the largest so far, of demonstrations and of the learner."""
     feedback, spec = GAIL("demos", hidden_sizes=(4,), obs_normalizer=ByLargest()), Walk().spec
@@ -88,6 +90,7 @@ def test_a_core_is_unrolled_with_resets():
     assert body.feature_size == 4 and len(body.resume_memory(memory)) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("core", [GRU(4), lstm.LSTM(4), lstm.LSTM(4, forget_bias=1.0)])
 def test_cores_compute_what_equinox_does(core):
     body = Body(Box((3,)), (5,), jax.random.key(0), init=uniform_fan_in, activation=jax.nn.relu, memory=core)
@@ -113,6 +116,7 @@ def test_sets_alone_can_be_pooled():
     np.testing.assert_allclose(both({"a": rows, "b": jnp.ones(2)}), [1, 1, 4.5, 5.5, 6.5])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", [check_method_shapes, pytest.param(check_method, marks=pytest.mark.slow)])
 def test_laws_of_a_policy_with_an_own_core(check):
     ppo = CASES["ppo"].method
@@ -120,6 +124,7 @@ def test_laws_of_a_policy_with_an_own_core(check):
     check(method, Walk().spec)
 
 
+@pytest.mark.long
 def test_laws_of_a_team_of_own_parts():
     method = apply_settings(CASES["qmix with memory"].method, TEAM)
     check_method_shapes(method, CREW.spec)
@@ -131,6 +136,7 @@ def test_laws_of_a_team_of_own_parts():
     assert (np.asarray(after.network.mixer.log_weights) != 0).all(), "the weights of an own mixer are trained"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("core", ["ELSTM", "own_parts:LSTM"])
 def test_replayed_sequences_take_any_core(core):
     name = "r2d2" if "r2d2" in CASES else next(name for name in CASES if name.startswith("r2d2"))

@@ -32,6 +32,7 @@ from thespis.training.components import Components
 PLAYER_SPEC = agent_spec(KUHN.spec, KUHN.spec.groups[0])
 
 
+@pytest.mark.long
 def test_average_weights_late_policies_then_decays():
     method = MMD(dataclasses.replace(default_ppo(), hidden_sizes=(8,), num_epochs=1, minibatch_size=12), ema_decay=0.5)
     state = synthetic_batches.init_state(method, PLAYER_SPEC)
@@ -74,6 +75,7 @@ def action_log_probs(method, policy, steps):
     return jax.vmap(jax.vmap(log_prob))(steps.view, steps.action)
 
 
+@pytest.mark.long
 def test_magnet_penalizes_divergence_from_the_average():
     """An update equals one without a magnet on rewards from which each action's divergence penalty is subtracted."""
     ppo = dataclasses.replace(default_ppo(), hidden_sizes=(8,), learning_rate=0.05, num_epochs=1, minibatch_size=12)

@@ -42,6 +42,7 @@ def perturb(batch, field):
     return dataclasses.replace(batch, steps=perturbed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_critic_values_depend_on_privileged_observations_only(name):
     method, state, batch, _ = case(name)
@@ -54,6 +55,7 @@ def test_critic_values_depend_on_privileged_observations_only(name):
     np.testing.assert_array_equal(judge(other_view), judge(episode))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["td3", pytest.param("sac", marks=pytest.mark.slow)])
 def test_updates_use_privileged_observations_and_actors_do_not(name):
     method, state, batch, update = case(name)

@@ -127,6 +127,7 @@ def h_inverse(y, epsilon=1e-3):
     return np.sign(y) * (((np.sqrt(1 + 4 * epsilon * (np.abs(y) + 1 + epsilon)) - 1) / (2 * epsilon)) ** 2 - 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("double_q", [True, False])
 @pytest.mark.parametrize("rescaled", [True, False])
 def test_losses_and_priorities_written_out(double_q, rescaled):
@@ -166,6 +167,7 @@ def changed(batch, where, **fields):
     return dataclasses.replace(batch, steps=steps)
 
 
+@pytest.mark.long
 def test_the_burn_in_warms_up_memory_and_is_not_learned_from():
     state, batch, update = different_target(METHOD), random_batch(), jax.jit(METHOD.update)
     learned, key = update(state, batch, jax.random.key(0))[0].critic, jax.random.key(0)
@@ -177,6 +179,7 @@ def test_the_burn_in_warms_up_memory_and_is_not_learned_from():
         assert np.abs(np.asarray(other.advantage_out.weight) - np.asarray(learned.advantage_out.weight)).max() > 0
 
 
+@pytest.mark.long
 def test_no_gradient_reaches_into_the_burn_in():
     """The gradient is that of the steps after it, from a constant memory."""
     state, batch = different_target(METHOD), random_batch()
@@ -208,6 +211,7 @@ def test_no_gradient_reaches_into_the_burn_in():
     assert np.abs(ours.body.core.weight_hh - through.body.core.weight_hh).max() > 1e-3
 
 
+@pytest.mark.long
 def test_memory_of_a_sequence_is_used_or_zero():
     state, batch, key = different_target(METHOD), random_batch(), jax.random.key(0)
     update = jax.jit(METHOD.update)
@@ -217,6 +221,7 @@ def test_memory_of_a_sequence_is_used_or_zero():
     assert np.abs(np.asarray(update(state, batch, key)[1].priorities) - np.asarray(zero.priorities)).max() > 1e-3
 
 
+@pytest.mark.long
 def test_stored_memory_is_what_the_actor_had():
     """Stored before each step of the warm-up, where the network is the initial one: against one step at a time."""
     case = CASES["r2d2"]

@@ -64,6 +64,7 @@ def q_values(critic, observation):
     return advantage - advantage.mean(axis=1, keepdims=True) + apply(critic.value_out, features)
 
 
+@pytest.mark.long
 def test_the_loss_has_three_independent_noises():
     """In the loss, in the target, and in the choice of next actions (Fortunato et al., 2018, equation 16)."""
     state, batch = different_target(NOISY), one_step_batch()
@@ -85,6 +86,7 @@ def test_the_loss_has_three_independent_noises():
     assert np.abs(np.asarray(after.std.weight) - np.asarray(before.std.weight)).max() > 0  # deviations learn
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "method", [NOISY, C51(hidden_sizes=(8,), noisy=NoisyNetwork(5.0), ensemble_size=2)], ids=["dqn", "c51"]
 )
@@ -134,6 +136,7 @@ def test_dueling_distributions_against_numpy():
     assert plain.value_out is None and np.abs(plain.q_values(observation) - critic.q_values(observation)).max() > 1e-3
 
 
+@pytest.mark.long
 def test_double_q_of_distributions_chooses_by_the_online_network():
     method = C51(hidden_sizes=(8,), num_atoms=7, v_min=-2.0, v_max=2.0, double_q=True, discount=0.9)
     state, batch = different_target(method), one_step_batch()

@@ -63,6 +63,7 @@ def test_fixed_ratio_makes_every_update():
     assert int(Fixed().num_applied((), jnp.int32(3))) == 3
 
 
+@pytest.mark.long
 def test_noise_decays_with_updates_offered():
     """As many as environment steps allow, whatever share of them the ratio applies."""
     method = DrQv2(
@@ -117,6 +118,7 @@ def test_drawn_line_fades_with_distance():
             assert result[row, column] == pytest.approx(max(0.0, 1 - distance / LINE_HALF_WIDTH), abs=0.01)
 
 
+@pytest.mark.long
 def test_pixel_reacher_has_the_dynamics_of_reacher():
     env, reacher = PixelReacher(), Reacher()
     check_environment(env)

@@ -89,6 +89,7 @@ def random_values(steps, seed=0):
     return np.random.default_rng(seed).uniform(0, 1, (time + 1, rows, width)).astype("float32")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ratio", [SequenceRatio(0.3), TokenRatio(0.3), None], ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("prioritised", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_lol_weights_by_positive_advantages(batch, ratio, prioritised):
@@ -119,6 +120,7 @@ def test_a_lol_weights_by_positive_advantages(batch, ratio, prioritised):
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_value_head_that_stays_at_zero_weights_by_returns(batch):
     """Without importance ratios that is weighted behavior cloning, with them the paper's R-LoL."""
     steps, mask = batch
@@ -133,6 +135,7 @@ def test_a_value_head_that_stays_at_zero_weights_by_returns(batch):
     np.testing.assert_allclose(float(method.compute_loss(state.model, offline)[0]), np.mean(losses), rtol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("turns", [False, True])
 def test_oreo_loss_is_zero_where_the_soft_bellman_equation_holds(batch, turns):
     """The loss as in the paper, step by step; with the critic's target as values it is zero."""
@@ -166,6 +169,7 @@ def test_oreo_loss_is_zero_where_the_soft_bellman_equation_holds(batch, turns):
     assert consistent_loss == pytest.approx(0, abs=1e-8)
 
 
+@pytest.mark.long
 def test_oreo_differentiates_each_step_by_its_own_ratio(batch):
     steps, mask = batch
     method, state = init_state(OREO(**SMALL, critic=SoftValueCritic(0.2), kl_coef=0.0))
@@ -192,6 +196,7 @@ def test_oreo_differentiates_each_step_by_its_own_ratio(batch):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+@pytest.mark.long
 def test_direct_advantages_are_differences_of_success(batch):
     steps, mask = batch
     method, state = init_state(DirectAdvantagePolicyOptimization(**SMALL, beta=0.5))
@@ -221,6 +226,7 @@ def test_direct_advantages_are_differences_of_success(batch):
     assert float(loss) == pytest.approx(np.mean(losses), rel=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "critic_config",
     [ReferenceCritic(400, 3e-2), SuccessCritic(1.0, 400, 3e-3), SoftValueCritic(0.0, learning_rate=3e-3)],
@@ -242,6 +248,7 @@ def test_critics_fit_a_few_dialogues(batch, critic_config):
     assert float(losses[-1]) < 0.5 * float(losses[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [ALoL, DirectAdvantagePolicyOptimization])
 def test_critic_is_trained_before_the_model(batch, kind):
     critic = {ALoL: ReferenceCritic, DirectAdvantagePolicyOptimization: SuccessCritic}[kind](

@@ -37,6 +37,7 @@ def random_critic() -> TurnQVNetwork:
     return TurnQVNetwork(MODEL, *jax.device_put(heads))
 
 
+@pytest.mark.long
 def test_q_reads_the_last_token_and_v_the_last_prompt_token():
     dialogues = make_dialogues([3, 8])
     responses = np.array(dialogues.responses)
@@ -97,6 +98,7 @@ def run_updates(critic: OffPolicyTurnCritic, batches, keys):
         yield state, np.where(dialogues.alive, advantages, 0.0)
 
 
+@pytest.mark.long
 def test_buffer_keeps_the_latest_dialogues():
     critic = OffPolicyTurnCritic(buffer_size=5, num_gradient_steps=1, batch_size=2)
     batches = [make_dialogues([3, 8], seed) for seed in range(4)]
@@ -151,6 +153,7 @@ def test_prompts_are_the_beginnings_of_all_turns_alike():
     assert all((prompt[length:] == -1).all() for prompt in prompts for length in [(prompt >= 0).sum()])
 
 
+@pytest.mark.long
 def test_replayed_turns_have_new_responses_and_their_advantages():
     method = ArCHer(critic=OffPolicyTurnCritic(8, 2, 4, num_warmup_batches=0), num_replayed_turns=6, minibatch_size=3)
     critic = method.critic
@@ -193,6 +196,7 @@ def test_replayed_turns_need_a_buffer_and_whole_minibatches():
         ArCHer(num_replayed_turns=64, critic=None)
 
 
+@pytest.mark.long
 def test_v_learns_on_stored_responses_weighted_by_importance():
     """The loss against loops over turns, and a policy that has changed since the dialogues were sampled."""
     critic = OffPolicyTurnCritic(8, 1, 2, discount=0.9, max_importance_weight=1.5)
@@ -223,6 +227,7 @@ def test_v_learns_on_stored_responses_weighted_by_importance():
     assert loss == pytest.approx(np.mean(errors), rel=1e-5)
 
 
+@pytest.mark.long
 def test_stored_responses_are_weighted_only_where_the_policy_is_known():
     critic = OffPolicyTurnCritic(8, 1, 2, num_warmup_batches=0, max_importance_weight=10.0)
     dialogues = make_dialogues([3, 8], seed=1)

@@ -135,6 +135,7 @@ def test_dialogues_that_do_not_fit_are_not_revised(dialogues):
         )[1].any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transform", [RejectionSampling(), pytest.param(TrajectoryRevision(), marks=pytest.mark.slow)])
 def test_only_successes_and_revisions_are_trained_on(dialogues, transform):
     spec = DialogueSpec.from_spec(ENV.spec)

@@ -82,6 +82,7 @@ def test_the_loss_is_the_negative_log_likelihood_of_bradley_and_terry():
     assert float(bradley_terry_loss(jnp.asarray(-40.0), 0.0)) > 0  # not rounded away
 
 
+@pytest.mark.long
 def test_a_reward_is_read_at_the_last_token_of_the_dialogues_last_response():
     """Against the model's features of each transcript, cut after that token and read alone."""
     _, state, _ = trained(1)
@@ -149,6 +150,7 @@ def test_a_reward_model_learns_who_won(tmp_path):
     assert run.metrics()["loss"][0] > 0.5
 
 
+@pytest.mark.long
 def test_rewards_of_an_ensemble():
     _, state, _ = trained(3)
     own = dialogues(5)

@@ -83,6 +83,7 @@ def score_batch(risk, steps):
     return batch, method._score_rewards(batch)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("risk", [ExpectedShortfall(0.6), MeanVariance(mean_coef=1.0), EntropicVaR()])
 def test_rewards_sum_to_the_score_of_the_total_cost(risk):
     batch, scored = score_batch(risk, random_transitions(CHOICE.spec, np.random.default_rng(3), 4, 3))
@@ -101,6 +102,7 @@ def test_mean_cost_keeps_the_environment_reward():
     assert not batch.steps.extras["auxiliary"].any()
 
 
+@pytest.mark.long
 def test_auxiliary_value_is_constant_within_an_episode():
     method = ConvexScoring(ppo(), ExpectedShortfall(), initial_auxiliary_std=0.5)
     state = dataclasses.replace(synthetic_batches.init_state(method, CHOICE.spec), auxiliary=jnp.float32(2.0))

@@ -30,6 +30,7 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
+@pytest.mark.long
 def test_contrastive_loss_compares_roles_of_one_step():
     rng, contrast = np.random.default_rng(0), RoleContrast(num_clusters=2)
     clusters = np.where(rng.random((2, 3, 4)) < 0.5, -5.0, 5.0).astype("float32")
@@ -55,6 +56,7 @@ def test_contrastive_loss_compares_roles_of_one_step():
     np.testing.assert_allclose(result, np.mean(losses), rtol=1e-4)
 
 
+@pytest.mark.long
 def test_attention_averages_roles_of_present_agents():
     network = AttentionMixer(query_size=3, num_heads=2, attention_size=4, output_size=2).build(Box((5,)), 3, 6, KEY)
     rng = np.random.default_rng(1)
@@ -144,6 +146,7 @@ def test_embeddings_then_roles_then_values_are_trained():
     )
 
 
+@pytest.mark.long
 def test_embeddings_predict_next_observations_and_indices():
     state, steps = PRETRAINED.init(CREW, KEY), crew_batch(0).steps
     contrast, outputs = PRETRAINED.auxiliary_loss, team_q_values(state.network, steps)[0].aux_outputs

@@ -58,6 +58,7 @@ def parts():
     return method, jax.jit(lambda *args: method.update(*args)), state, trained, sample
 
 
+@pytest.mark.long
 def test_advantages_are_those_of_gae_with_a_reward_at_each_token(parts):
     method, _, _, trained, sample = parts
     batch = sample(trained, jnp.int32(5), quick_key(1))
@@ -91,6 +92,7 @@ def test_sums_skip_what_is_no_token_and_stay_within_a_row():
     np.testing.assert_allclose(sums[:, 1].ravel(), [3 + 0.5 * 4, 4, 0, 0])
 
 
+@pytest.mark.long
 def test_the_policy_is_trained_after_the_preference_model(parts):
     _, update, state, _, sample = parts
 

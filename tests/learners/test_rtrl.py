@@ -56,6 +56,7 @@ def memories_by_step(method, state):
     return memories
 
 
+@pytest.mark.long
 def test_short_rollouts_have_the_gradient_of_whole_episodes():
     learner = METHODS[0]
     state, zeros = init_state(learner), jnp.zeros((TIME, ROWS))
@@ -94,6 +95,7 @@ def rollout(memory, first):
     return Batch(steps, ~false, memory, jnp.int32(0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("learner", METHODS, ids=lambda m: m.name)
 def test_updates_use_carried_sensitivities_unless_an_episode_begins(learner):
     state = init_state(learner)

@@ -215,6 +215,7 @@ def test_causal_entropy_weights_dimensions_by_effect():
     assert unweighted == pytest.approx(float(total), abs=1e-5)
 
 
+@pytest.mark.long
 def test_critics_can_have_a_learning_rate_of_their_own():
     """SGD moves every network by its learning rate times the gradient, which is the same in all three cases."""
     spec = EnvSpec("pushes", VECTOR, BOX)

@@ -88,6 +88,7 @@ def expected_target(steps, row, t, trace):
     raise AssertionError
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trace", [1.0, 0.7])
 def test_value_targets_match_game_outcomes(games, trace):
     targets = jax.jit(lambda steps: search_targets(GameModel(GAME, constant_network), steps, trace))(games)

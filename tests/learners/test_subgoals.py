@@ -71,6 +71,7 @@ def test_subgoals_terminate_when_all_agents_have_reached_theirs():
     np.testing.assert_array_equal(jax.jit(GOALS.should_terminate)((), steps.next_view, subgoals), expected)
 
 
+@pytest.mark.long
 def test_agents_at_their_subgoal_are_not_bootstrapped():
     """TD target: the reward plus the best next values of the agents that have not reached their subgoal."""
     state, batch = init_and_batch(GMAH, Crew().spec)

@@ -45,6 +45,7 @@ def _train(method, name, precise):
     return jax.jit(lambda key, batch: method.update(method.init(spec, key), batch, key))(KEY, BATCH)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "theirs"),
     [
@@ -95,6 +96,7 @@ def test_leduc_poker_matches_openspiel(method, solver):
     )
 
 
+@pytest.mark.long
 def test_kuhn_poker_is_solved():
     """In float32. The reported exploitability is exact; the value of the game to the first player is -1/18."""
     for method, iterations, tolerance in ((CFR(), 300, 0.05), (CFRPlus(), 1000, 0.0001)):
@@ -154,6 +156,7 @@ def test_update_orders_differ():
     assert np.abs(np.asarray(first.cumulative_regret) - np.asarray(second.cumulative_regret)).max() > 0.01
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

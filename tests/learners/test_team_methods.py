@@ -91,6 +91,7 @@ def perturb(batch, spec, absent, *, include_next):
     return dataclasses.replace(batch, steps=jax.device_put(perturbed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -151,6 +152,7 @@ def test_agents_that_are_never_present_have_no_role():
         assert_same_bits(updated, update(state, with_alive(batch, alive_masks), KEY), "a present agent")
 
 
+@pytest.mark.long
 def test_mixers_are_monotone():
     spec, count = Crew().spec, 3
     view = random_transitions(spec, np.random.default_rng(1), 1, 50).view
@@ -169,6 +171,7 @@ def test_mixers_are_monotone():
     np.testing.assert_array_equal(additive_gradients, 1.0)
 
 
+@pytest.mark.long
 def test_td_target_maximizes_over_joint_actions():
     """Against enumeration of all legal joint actions of the present agents."""
     spec = Crew().spec
@@ -190,6 +193,7 @@ def test_td_target_maximizes_over_joint_actions():
     np.testing.assert_allclose(targets, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_double_q_targets_use_both_networks():
     spec, method = Crew(legal=False).spec, dataclasses.replace(SMALL_QMIX, double_q=True, mixer=SumMixer())
     state, batch = init_and_batch(method, spec)
@@ -262,6 +266,7 @@ def test_mappo_with_local_observations_equals_ippo():
     assert_same_bits(ippo.update(state, batch, KEY), mappo.update(state, batch, KEY), "an update")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [ppo(), CASES["a2c"].method, CASES["impala"].method], ids=["ppo", "a2c", "impala"])
 def test_privileged_copy_of_the_observation_changes_nothing(method):
     method = dataclasses.replace(method, memory=None)

@@ -146,6 +146,7 @@ def trained_actions(use_predicted_states, steps=400):
     )[..., 0]
 
 
+@pytest.mark.long
 def test_temporal_recall_learns_the_optimal_sequence():
     """The best sequence from ``x`` is ``-x, 0, 0``: later actions are evaluated at the predicted states."""
     starts, actions = trained_actions(True)
@@ -158,6 +159,7 @@ def test_without_predicted_states_actions_repeat():
     np.testing.assert_allclose(actions, np.repeat(-starts, 3, axis=1), atol=0.08)
 
 
+@pytest.mark.long
 def test_soft_values_match_a_loop_without_model_gradients():
     def compare(actor, key):
         view, previous = View(jnp.array([0.4])), jnp.array([0.2])
@@ -194,6 +196,7 @@ def test_soft_values_match_a_loop_without_model_gradients():
     assert np.abs(gradient - full_gradient).max() > 0.05
 
 
+@pytest.mark.long
 def test_dynamics_model_fits_next_observations():
     rng = np.random.default_rng(0)
     obs, actions = (rng.uniform(-1, 1, (256, n)).astype("float32") for n in (3, 2))

@@ -54,6 +54,7 @@ def gae_targets(
     ]
 
 
+@pytest.mark.long
 def test_token_values_and_targets_match_the_definition():
     method = with_array_leaves(CriticControl(**SMALL, advantage_estimator=TokenGAE(0.9, 0.8)))
     dialogues = make_dialogues()
@@ -86,6 +87,7 @@ def test_token_values_and_targets_match_the_definition():
     np.testing.assert_array_equal(evaluation.value_mask, expected_mask)
 
 
+@pytest.mark.long
 def test_only_the_critic_is_trained_and_only_evaluation_is_guided():
     env = TextEnv(Review(num_clauses=1))
     method = with_array_leaves(CriticControl(**SMALL, advantage_estimator=TokenGAE(1.0, 1.0), num_critic_updates=50))

@@ -21,6 +21,7 @@ def random_prompt(count: int) -> np.ndarray:
     return np.where(np.arange(LENGTH) < count, tokens, -1).astype("int32")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "count", [4, pytest.param(1, marks=pytest.mark.slow), pytest.param(LENGTH, marks=pytest.mark.slow)]
 )
@@ -49,6 +50,7 @@ def test_log_probs_match_full_sequences(count):
     np.testing.assert_allclose(prompt_features, prompt_feature, atol=1e-4)
 
 
+@pytest.mark.long
 def test_context_length_keeps_the_last_tokens():
     @jax.jit
     def evaluate(model, text, kept_tokens):
@@ -65,6 +67,7 @@ def test_context_length_keeps_the_last_tokens():
             np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
+@pytest.mark.long
 def test_gradients_match_full_sequences():
     text = random_prompt(5)
 

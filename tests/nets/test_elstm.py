@@ -104,6 +104,7 @@ def test_a_step_against_numpy():
     assert f[:, -1].mean() == pytest.approx(2.0, abs=0.2) and abs(z.mean()) < 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [NO_RESET, RESETS], ids=["one-episode", "several"])
 def test_sensitivities_are_the_jacobian_since_the_episode_start(first):
     network = body()
@@ -124,6 +125,7 @@ def test_sensitivities_are_the_jacobian_since_the_episode_start(first):
     np.testing.assert_allclose(difference, (carried * step).sum((1, 3)), rtol=1e-5, atol=1e-13)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", [NO_RESET, RESETS], ids=["one-episode", "several"])
 @pytest.mark.parametrize("length", [1, 4, 8])
 def test_short_chunks_have_the_gradient_of_the_whole_episode(length, first):
@@ -132,6 +134,7 @@ def test_short_chunks_have_the_gradient_of_the_whole_episode(length, first):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), short, whole)
 
 
+@pytest.mark.long
 def test_truncated_gradients_differ_without_sensitivities():
     network = body(use_rtrl=False)
     assert network.init_memory(ROWS).sensitivity is None
@@ -143,6 +146,7 @@ def test_truncated_gradients_differ_without_sensitivities():
     assert distance(with_resets.core.gates, whole.core.gates) > 0.05
 
 
+@pytest.mark.long
 def test_layers_before_the_core_have_truncated_gradients():
     networks = [body((3,), use_rtrl=carried) for carried in (True, False)]
     (with_rtrl, truncated), whole = (

@@ -378,6 +378,7 @@ def test_a_kill_during_writing_leaves_complete_checkpoints(tmp_path):
     assert list(tmp_path.glob("*/.*.part")), "no process was killed while writing: nothing was tested"
 
 
+@pytest.mark.long
 def test_hash_and_file_do_not_depend_on_the_hash_seed(tmp_path):
     code = """
         import sys, jax, jax.numpy as jnp

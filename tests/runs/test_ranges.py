@@ -126,6 +126,7 @@ def test_arrays_and_traced_numbers_pass():
     assert jax.vmap(traced)(jnp.array([0.5, 2.0])).shape == (2,)
 
 
+@pytest.mark.long
 def test_defaults_of_all_methods_are_within_the_ranges_of_their_names():
     """A range by name would not apply to a field whose default lies outside of it."""
     for name in METHODS:

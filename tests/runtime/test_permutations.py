@@ -23,6 +23,7 @@ def test_every_number_occurs_once(n):
     assert n < 3 or not np.array_equal(orders[0], orders[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [600, 601, 1024])
 def test_randomness_statistics(n):
     """Positions, differences of neighbours, fixed points, rises and parity, by statistical tests."""

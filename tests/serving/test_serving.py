@@ -108,6 +108,7 @@ def test_the_format_of_a_chat_completion(url):
     assert plain["message"] == choice["message"] and plain["logprobs"] is None and "token_ids" not in plain
 
 
+@pytest.mark.long
 def test_a_seeded_response_does_not_depend_on_other_requests(url):
     bodies = [chat(f"{'z' * (i % 5)}", seed=i, temperature=0.1 * i) for i in range(8)] + [chat("same", seed=9)] * 4
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
@@ -144,6 +145,7 @@ def test_text_completions(url):
     assert "".join(e["choices"][0]["text"] for e in events) == response["choices"][0]["text"]
 
 
+@pytest.mark.long
 def test_top_log_probs_of_a_chat_completion(url):
     """Greedy: those of the model; sampled: those of the distribution that was sampled, without what it leaves out."""
     body = chat("hi", temperature=0.0, max_tokens=20, logprobs=True, return_token_ids=True)
@@ -166,6 +168,7 @@ def test_top_log_probs_of_a_chat_completion(url):
         assert sum(np.exp([log_prob for _, log_prob in top])) == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.long
 def test_log_probs_of_a_text_completion(url):
     body = {"model": "tiny", "prompt": "where?", "seed": 3, "max_tokens": 20, "return_token_ids": True}
     (choice,) = post(url, body | {"logprobs": 2}, "/completions").json()["choices"]
@@ -197,6 +200,7 @@ def test_a_list_of_prompts_is_completed_in_order(url):
         assert "".join(texts) == choice["text"]
 
 
+@pytest.mark.long
 def test_a_response_without_limit_fills_the_context(url):
     body = chat("a" * 220)  # with the template 239 of 256 tokens
     totals = [post(url, body | {"seed": seed}).json()["usage"]["total_tokens"] for seed in range(8)]
@@ -365,6 +369,7 @@ class Slow(LocalEngine):
 num_tokens: Counter[int] = Counter()
 
 
+@pytest.mark.long
 def test_requests_of_closed_connections_are_cancelled():
     with background_server(Slow(MODEL, TOKENIZER, max_length=256, batch_size=4), "tiny") as url:
         body = chat("a", max_tokens=200, temperature=0.0)  # it generates all 200 tokens
@@ -404,6 +409,7 @@ def test_a_port_in_use_is_one_line(url):
         pass
 
 
+@pytest.mark.long
 def test_a_full_queue_is_refused_and_retried():
     """One running request fills the queue; a client that waits for Retry-After gets its response."""
     long = chat("a", seed=13, max_tokens=200, n=24, stream=True)

@@ -110,6 +110,7 @@ def run_interrupted(path):
         return tune("a2c", "probe:constant", trials=3, seeds=3, names=NAMES, out=path, **FAST)
 
 
+@pytest.mark.long
 def test_an_interrupted_study_continues_with_the_same_settings(study):
     first, second = study
     assert (first.reason, len(first.trials)) == ("interrupted", 1)
@@ -120,6 +121,7 @@ def test_an_interrupted_study_continues_with_the_same_settings(study):
     assert len({trial.settings["learning_rate"] for trial in second.trials}) == 3
 
 
+@pytest.mark.long
 def test_the_best_trial_becomes_a_preset(study):
     _, result = study
     assert result.best is not None and result.best.score == 10.0

@@ -52,6 +52,7 @@ def test_one_worker_equals_its_loop(name, kind):
     assert shared.num_steps(other) == plain.num_steps(end)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["compiled", pytest.param("host", marks=pytest.mark.slow)])
 def test_workers_have_their_own_environments_and_share_counters(kind):
     loop = make_async_loop("a2c", kind, 3)

@@ -57,6 +57,7 @@ def evaluated(tmp_path_factory):
     return run, kept
 
 
+@pytest.mark.long
 def test_the_best_checkpoint_is_the_first_of_the_highest_mean(evaluated):
     run, kept = evaluated
     scores = means(run)
@@ -70,6 +71,7 @@ def test_the_best_checkpoint_is_the_first_of_the_highest_mean(evaluated):
     assert len(checkpoint.list_checkpoints(run.path / "checkpoints")) == 2  # the best one does not count
 
 
+@pytest.mark.long
 def test_evaluation_changes_no_bit_of_training(evaluated, tmp_path):
     plain = train(tmp_path / "plain", evaluate_every=0)
     run = evaluated[0]
@@ -129,12 +131,14 @@ def test_the_default_is_ten_evaluations_where_they_are_cheap_and_safe():
     assert interval(lambda: gymnasium.make("CartPole-v1"), 1_000_000) == 0
 
 
+@pytest.mark.long
 def test_by_default_only_greedy_play_is_evaluated(tmp_path):
     run = thespis.train("ppo", "probe:constant", steps=10_000, settings=SETTINGS, envs=20, out=tmp_path / "run")
     lines = run.directory.evaluations()
     assert len(lines) == 9 and all(line["sampled"] is None for line in lines) and run.directory.best is not None
 
 
+@pytest.mark.long
 def test_evaluating_a_run_from_data_needs_an_environment(tmp_path):
     data, settings = str(Path(__file__).parents[1] / "compatibility" / "steps"), {"hidden_sizes": "8", "batch_size": 4}
     with pytest.raises(UserError, match=r"evaluating needs an environment \(--env\), or held-out data"):

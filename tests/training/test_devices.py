@@ -48,6 +48,7 @@ def check_environments(result: dict) -> None:
     assert not columns, "whole columns of replay are gathered"
 
 
+@pytest.mark.long
 def test_sharded_indexing_equals_plain_indexing():
     (equal,) = on_devices("indexing")
     assert len(equal) == 9 and all(equal.values())

@@ -89,6 +89,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [name if name == "alone" else pytest.param(name, marks=pytest.mark.slow) for name in LEARNERS]
 )

@@ -74,6 +74,7 @@ def test_learning_equals_whole_stacks_and_resumes(kind, many_spare_frames, tmp_p
     assert available.tolist() == [20, 20]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["compiled", "host"])
 def test_wrong_frame_stack_is_reported_at_once(kind):
     env = Walk(Discrete(3), Box((3,)))  # a vector of three numbers, not a stack of three frames

@@ -94,6 +94,7 @@ def host_loop(curriculum=PUSHES, method=METHOD) -> HostLoop:
     return HostLoop(parts, ParamsAdapter(ENV, ENVS, SEEDS), ENVS, SEEDS, 1_000, FixedLag(0), draws=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [pytest.param(x, marks=pytest.mark.slow if x == "tasks" else ()) for x in CASES])
 def test_both_loops_draw_the_same_episodes(case):
     method, curriculum = CASES[case]
@@ -106,6 +107,7 @@ def test_both_loops_draw_the_same_episodes(case):
     assert len(set(drawn.tolist())) == (len(drawn) if case != "tasks" else 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_resumed_runs_end_in_the_same_bits(case, tmp_path):
     loop = host_loop(*reversed(CASES[case]))
@@ -184,6 +186,7 @@ def advanced(environment):
     return to_numpy((loop.learner_state(end).method, end.env_state))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["disabled", "next step", pytest.param("processes", marks=pytest.mark.slow)])
 def test_vector_environments_play_the_same_episodes(mode, drawn_alone):
     """Each of their environments is reset with options of its own."""
@@ -196,6 +199,7 @@ def test_a_vector_environment_that_resets_by_itself_has_no_parameters():
         require_episode_params(GymnasiumVectorEnv(vector))
 
 
+@pytest.mark.long
 def test_randomization_of_a_gymnasium_environment(tmp_path):
     import thespis
 

@@ -69,6 +69,7 @@ def leaves(run, part):
     return {to_address(path.removeprefix("['carry'].learner")): value for path, value in values.items()}
 
 
+@pytest.mark.long
 def test_parts_of_a_run_of_another_method_are_taken_bit_by_bit(source, tmp_path):
     parts = [From(source.path, "method.network.body"), From(source.path, "method.network.critic.out")]
     run, copy = first_checkpoint(
@@ -110,6 +111,7 @@ def test_parts_of_a_run_of_another_method_are_taken_bit_by_bit(source, tmp_path)
     assert_same_bits(to_numpy(resumed.states), to_numpy(whole.states), "resumed")
 
 
+@pytest.mark.long
 def test_a_part_can_go_to_another_address_and_a_seed_to_all(source, tmp_path):
     part = From(source.path, "method.network.body", to="method.network.critic.body")
     _, copy = first_checkpoint(tmp_path / "run", seeds=[3, 5], init_from=part)
@@ -121,6 +123,7 @@ def test_a_part_can_go_to_another_address_and_a_seed_to_all(source, tmp_path):
         assert not where.endswith("weight") or not np.array_equal(new[other][0], new[other][1])
 
 
+@pytest.mark.long
 def test_a_part_replaces_what_a_whole_run_gave(source, tmp_path):
     critic = thespis.train(**RUN | {"seeds": [7]}, out=tmp_path / "other")
     parts = [source.path, From(critic.path, "method.network.critic")]
@@ -190,6 +193,7 @@ def test_other_mistakes_are_refused():
     assert From.parse("method=C:/runs/a") == From("C:/runs/a", "method", "method")
 
 
+@pytest.mark.long
 def test_a_run_that_lost_its_parts_is_not_started_anew(source, tmp_path):
     run, _ = first_checkpoint(tmp_path / "run", init_from=From(source.path, "method.network"))
     shutil.rmtree(run.path / "checkpoints")
@@ -268,6 +272,7 @@ def test_a_frozen_feedback_in_a_chain_gets_its_own_state(source, tmp_path):
     assert frozen.config["feedback"]["part"] == run.config["feedback"]  # frozen once, not twice
 
 
+@pytest.mark.long
 def test_settings_of_a_frozen_feedback_can_be_changed(source, tmp_path):
     settings = ON_POLICY | {"feedback.run": str(source.path), "feedback.part.bonus_coef": 0.25}
     run, _ = first_checkpoint(tmp_path / "run", feedback="frozen", settings=settings)
@@ -292,6 +297,7 @@ def test_a_frozen_feedback_whose_state_has_no_address_is_refused(source):
     }
 
 
+@pytest.mark.long
 def test_the_class_of_a_trained_feedback_must_be_trusted(source, tmp_path):
     """Reading the other run builds its feedback: the same rules as for all runs."""
     copy = shutil.copytree(source.path, tmp_path / "copy")

@@ -53,6 +53,7 @@ def first_states(out, like):
     return checkpoint.load(out / "checkpoints" / checkpoint.checkpoint_name(0), like, METHOD_STATE_PATH)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [pytest.param("on-policy", marks=pytest.mark.slow), pytest.param("host-loop", marks=pytest.mark.slow), "data"],
@@ -118,6 +119,7 @@ def test_another_optimizer_starts_anew_with_a_warning(sources, tmp_path):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
@@ -144,6 +146,7 @@ def test_what_does_not_fit_is_refused_in_one_line(name, changes, words, sources,
     assert "\n" not in str(error.value) and not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_asynchronous_learners_all_start_with_the_parameters(sources, tmp_path):
     stop = [lambda event: event.kind == "metrics"]
     run = start_from("on-policy", sources["on-policy"].path, tmp_path / "run", learners=2, callbacks=stop)

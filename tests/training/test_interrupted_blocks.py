@@ -72,6 +72,7 @@ def test_an_interrupt_inside_a_block_saves_the_state_before_it(loop, tmp_path):
     assert resumed.final_scores["state_hash"] == whole.final_scores["state_hash"]
 
 
+@pytest.mark.long
 def test_an_interrupt_between_two_calls_stops_there(tmp_path):
     def interrupt(event):
         if event.kind == "progress":

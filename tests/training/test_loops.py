@@ -130,6 +130,7 @@ def test_learning_changes_something(compiled_result):
     assert max(jax.tree.leaves(moved)) > 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ppo", pytest.param("sac", marks=pytest.mark.laws)])
 def test_single_seed_equals_the_same_seed_in_a_batch(name):
     batch, single = compiled_loop(name), compiled_loop(name, SEEDS[1:])
@@ -139,6 +140,7 @@ def test_single_seed_equals_the_same_seed_in_a_batch(name):
     assert_same_bits(to_numpy(single.learner_state(single_carry)), to_numpy(in_batch), "a single seed")
 
 
+@pytest.mark.long
 def test_lag_delays_the_acting_policy_by_whole_blocks(monkeypatch):
     """With lag 2, block ``b`` uses the policy of two blocks earlier."""
     loop = host_loop("a2c", lag=2)
@@ -163,6 +165,7 @@ def test_chunk_size_does_not_matter():
     assert_same_bits(whole, pieces, "chunk size does not matter")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -204,6 +207,7 @@ def test_replay_matches_the_environment():
     assert len(np.unique(fresh[:, 0])) == len(fresh)  # each reset starts a different episode
 
 
+@pytest.mark.long
 def test_random_streams_do_not_depend_on_the_number_of_environments():
     """The first three environments start with the same observations among 3 and among 5."""
     views = []
@@ -220,6 +224,7 @@ def test_all_environments_of_all_seeds_start_differently():
     assert len(np.unique(episodes)) == 512
 
 
+@pytest.mark.long
 def test_metric_sums_match_the_episodes():
     """Sums of returns and lengths against sums over the transitions in replay."""
     loop = compiled_loop("sac with choices")
@@ -249,6 +254,7 @@ def test_ring_buffer_size():
         assert loop.shapes().learner.store.steps.reward.shape == (len(SEEDS), rows, ENVS)
 
 
+@pytest.mark.long
 def test_equal_components_are_traced_once_for_all_loops():
     """Names of metrics, the compiled and the host loop share one trace of the update; another setting has its own."""
     calls = []

@@ -193,6 +193,7 @@ def test_sqil_rewards_demonstrations_alone(data):
         SQIL().score((), dataclasses.replace(batch, sources=()), jax.random.key(0))
 
 
+@pytest.mark.long
 def test_more_batches_of_its_own_are_more_updates_of_the_feedback(loops):
     """Three updates of the discriminator after each update of the method, counted by its optimizer."""
     loop = loops("compiled", "gail")
@@ -224,6 +225,7 @@ class Remembers(eqx.Module):
         return jnp.concatenate([state[1:], seen[None]]), Report({})
 
 
+@pytest.mark.long
 def test_every_update_of_a_feedback_sees_another_batch_of_its_own(data):
     loop = make_loop("compiled", with_data(ppo(), Remembers(data)))
     seen = to_numpy(loop.learner_state(loop.advance(loop.init(), 2)).feedback)

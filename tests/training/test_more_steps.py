@@ -45,6 +45,7 @@ def state_hash(run: thespis.Run) -> str:
     return run.final_scores["state_hash"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
 def test_a_run_that_continues_equals_one_started_with_that_number_of_steps(name, tmp_path):
     whole = train(name, 2 * STEPS, tmp_path / "whole")
@@ -81,6 +82,7 @@ def test_a_stopped_run_can_end_earlier_than_planned(tmp_path):
     assert run.step == 32 and thespis.resume(run.path, steps=60).step == 60
 
 
+@pytest.mark.long
 def test_fewer_steps_than_done_are_refused(tmp_path):
     run = train("on-policy", STEPS, tmp_path / "run")
     before = (run.path / "run.json").read_bytes()

@@ -143,6 +143,7 @@ def make_loop(kind: str, feed):
 LIBRARY = reservoir.Reservoir(20, 6, learning_starts=9, update_interval=2, num_updates=2, num_envs=ENVS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "feed",
     [Reservoir(), pytest.param(REPLAY, marks=pytest.mark.slow), pytest.param(LIBRARY, marks=pytest.mark.slow)],
@@ -158,6 +159,7 @@ def test_own_feeds_train_equally_in_both_loops_and_resume(feed, tmp_path):
     assert_same_bits(compiled.learner_state(compiled.advance(restored, 5)), compiled.learner_state(end), "resumed")
 
 
+@pytest.mark.long
 def test_a_sampler_sees_every_update():
     loop = make_loop("compiled", REPLAY)
     carry = loop.advance(loop.init(), 9)

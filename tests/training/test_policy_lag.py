@@ -28,6 +28,7 @@ def train(policy_lag: PolicyLag, jitter: float = 0.0, name: str = "ppo"):
     return to_numpy((loop.learner_state(carry), carry.metric_sums, carry.policies))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lag", [1, pytest.param(0, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_fixed_lag_does_not_depend_on_timing(lag):
     assert_same_bits(train(FixedLag(lag)), train(FixedLag(lag), jitter=0.02), "jitter changes nothing")

@@ -47,6 +47,7 @@ METHOD = DDPG(
 )
 
 
+@pytest.mark.long
 def test_replay_stores_privileged_observations():
     loop = CompiledLoop(Components(METHOD, EnvironmentReward(), FixedCurriculum()), PrivilegedWalk(), 2, [0], 24)
     carry = loop.advance(loop.init(), 6)

@@ -138,6 +138,7 @@ def test_an_interrupted_experiment_comes_to_the_same_bits(name, moment, experime
     assert_same_experiment(whole, tmp_path / "cut")
 
 
+@pytest.mark.long
 def test_a_stage_starts_with_the_parts_that_it_names_and_with_nothing_else(experiments):
     first, second = experiments[FAST]
     start = first.path.parents[1] / "copy"  # the first checkpoint of the second stage

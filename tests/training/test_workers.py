@@ -86,6 +86,7 @@ def test_results_do_not_depend_on_timing(two_workers, uninterrupted):
     assert loop.pop_warnings() == []
 
 
+@pytest.mark.long
 def test_one_worker_equals_no_worker(uninterrupted):
     local_loop = make_loop(registry.make_host(ENV, len(SEEDS) * ENVS))
     expected = numpy_state(local_loop, local_loop.advance(local_loop.init(), BLOCKS))
@@ -98,6 +99,7 @@ def test_one_worker_equals_no_worker(uninterrupted):
     np.testing.assert_array_equal(*first)  # initial states do not depend on the number of workers
 
 
+@pytest.mark.long
 def test_resumed_equals_uninterrupted(loop, uninterrupted, tmp_path):
     carry = loop.advance(loop.init(), 4)
     checkpoint.save(tmp_path / "a.ckpt", loop.snapshot(carry), {})
@@ -176,6 +178,7 @@ def test_repeated_loss_of_a_worker_ends_the_run(two_workers):
     assert ray.get(two_workers._workers[0].get_state.remote())
 
 
+@pytest.mark.long
 def test_worker_errors_are_one_line(ray, monkeypatch):
     for env, message in (
         ((lambda file: lambda: file)(sys.stderr), "cannot be sent to workers; give its name"),
@@ -263,6 +266,7 @@ def test_a_replaced_worker_gets_fresh_draws(ray):
         assert ((push >= 2) & (push <= 4)).all()
 
 
+@pytest.mark.long
 def test_workers_without_parameters_refuse_a_curriculum(ray):
     with pytest.raises(UserError, match="worker 0: the episodes of gymnasium:CartPole-v1 have no parameters") as error:
         RayVectorEnv(WorkerConfig(DRAWS, ENV, 1, 1, 1, 4, draws=True), 1)

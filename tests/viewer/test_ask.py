@@ -35,6 +35,7 @@ def asked(trained):
     return ask_about_run(trained, SETTINGS, lines.append), lines
 
 
+@pytest.mark.long
 def test_segments_are_those_of_the_recorded_episodes(asked):
     directory, lines = asked
     about, columns = read_queries(directory)
@@ -59,6 +60,7 @@ def test_segments_are_those_of_the_recorded_episodes(asked):
     assert {name.split("_sampled")[0] for name in names} >= {"seed_0", "seed_1"} and any("random" in n for n in names)
 
 
+@pytest.mark.long
 def test_episodes_differ(asked):
     directory, _ = asked
     episodes = [read_episode(path)[1]["observation"] for path in sorted((directory / "episodes").glob("*.npz"))]
@@ -66,6 +68,7 @@ def test_episodes_differ(asked):
     assert len({tuple(episode[0]) for episode in episodes}) == 6
 
 
+@pytest.mark.long
 def test_the_answers_are_what_the_next_training_learns_from(trained, asked):
     directory, _ = asked
     labels = SegmentQuestions(directory, "run").labels
@@ -78,6 +81,7 @@ def test_the_answers_are_what_the_next_training_learns_from(trained, asked):
     np.testing.assert_array_equal(comparisons.segments.action[:3], columns["action"][[0, 1, 3]])
 
 
+@pytest.mark.long
 def test_open_questions_come_first_and_a_trained_on_run_gets_new_ones(trained, asked):
     directory, _ = asked
     assert open_questions(trained.path, trained.step) == directory
@@ -90,6 +94,7 @@ def test_open_questions_come_first_and_a_trained_on_run_gets_new_ones(trained, a
     assert open_questions(trained.path / "elsewhere", 0) is None
 
 
+@pytest.mark.long
 def test_what_cannot_be_asked_is_refused_in_one_line(trained, tmp_path, capsys):
     with pytest.raises(UserError, match="do not make 500 pairs"):
         copy = shutil.copytree(trained.path, tmp_path / "run")  # episodes are recorded before they are too few
