@@ -101,7 +101,7 @@ def test_a_solver_answers_first_and_may_earn_the_verdict():
     assert last.terminated and last.rewards["solver"] == 1
     card = report_card(env, num_episodes=400)
     assert card.shares["verdicts that are right, of answers that differ"] == [1.0]
-    assert set(card.returns) == {"solver", "judge"} and len(card.shares) == 4
+    assert set(card.returns) == {"solver", "judge"} and len(card.shares) == 5
 
 
 @pytest.mark.long

@@ -102,12 +102,13 @@ def test_played_conversations_are_those_of_the_report():
 def test_a_lying_critic_is_found_in_every_run(seed):
     """Its judgments are wrong, and the solver that believes it spoils right answers and repairs none."""
     settings = {"num_steps": 1, "base": 4, "demonstrator_noise": 0.6, "revision_noise": 0.0}
-    honest, liar = (
-        report_card(
-            ConversationEnv(CritiqueConversation(Derivation(**settings, critic_lies=lies))), seeds=[seed]
-        ).shares
+    cards = [
+        report_card(ConversationEnv(CritiqueConversation(Derivation(**settings, critic_lies=lies))), seeds=[seed])
         for lies in (0.0, 1.0)
-    )
+    ]
+    honest, liar = (card.shares for card in cards)
+    assert cards[0].warnings == []
+    assert [text.partition(":")[0] for text in cards[1].warnings] == ["The critic lies"]
     assert honest["judgments that are right"] == [1.0] and liar["judgments that are right"] == [0.0]
     assert honest["wrong answers called wrong (recall)"] == honest["answers called wrong that are (precision)"] == [1.0]
     assert liar["wrong answers called wrong (recall)"] == [0.0]

@@ -41,8 +41,8 @@ def ratings_table(standings: TournamentResult) -> Table:
     return table
 
 
-def report_card_table(card: ReportCard) -> Table:
-    """Report card of a conversation: shares of episodes and returns of seats, with their intervals over seeds."""
+def report_card_tables(card: ReportCard) -> list[Table | Text]:
+    """Report card of a conversation: shares of episodes and returns of seats, with intervals, and its warnings."""
     from thespis.evaluation import formatting
 
     table = Table(title="Report card", title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
@@ -51,7 +51,7 @@ def report_card_table(card: ReportCard) -> Table:
     for row in card.rows():
         name, value, interval = formatting.format_card_row(row)
         table.add_row(Text(name), Text(value, style="bold"), Text(interval))
-    return table
+    return [table, *(Text(warning, style="yellow") for warning in card.warnings)]
 
 
 def matrix_table(standings: TournamentResult, measure: str) -> Table:

@@ -138,14 +138,15 @@ def _result_json(run: Run, summary: RunSummaryListener) -> dict[str, Any]:
 
 def _print_summary(out: CommandOutput, run: Run) -> None:
     from thespis.cli.progress import final_table
-    from thespis.cli.tables import held_out_table, report_card_table
+    from thespis.cli.tables import held_out_table, report_card_tables
     from thespis.evaluation.report_card import ReportCard
 
     if run.final_scores:
         out.print()
         out.print(final_table(run.final_scores))
         if card := run.final_scores.get("report_card"):
-            out.print(report_card_table(ReportCard.from_json(card)))
+            for part in report_card_tables(ReportCard.from_json(card)):
+                out.print(part)
     if run.held_out_scores:
         out.print()
         out.print(held_out_table(run.held_out_scores, run.config["options"]["eval_data"]))

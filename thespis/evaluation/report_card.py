@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from thespis.core.errors import UserError
-from thespis.envs.text.conversation import ConversationEnv, EpisodeShare, HasReportCard
+from thespis.envs.text.conversation import ConversationEnv, EpisodeShare, HasReportCard, HasReportWarnings
 from thespis.evaluation.conversations import play_seats, report_keys
 from thespis.evaluation.statistics import Interval, bootstrap_interval
 from thespis.runtime.callbacks import raising_callback_errors
@@ -33,6 +33,8 @@ class ReportCard:
     """Mean returns by seat."""
     shares: dict[str, list[float | None]]
     """Shares of episodes by name, from 0 to 1."""
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    """Sentences about a seat that does harm or can be deceived; none where all is well."""
 
     def to_json(self) -> dict[str, Any]:
         """The card as in final.json."""
@@ -87,11 +89,21 @@ def report_card(
     keys = report_keys("report card", states, seeds)
     with raising_callback_errors():
         returns, shares = jax.block_until_ready(_play(env, method, states, keys, num_episodes, tuple(scripted)))
+    by_seed = {share.name: np.asarray(share.counts / share.among, float) for share in shares}
     return ReportCard(
         num_episodes,
         {name: np.asarray(returns[name], float).tolist() for name in seats},
-        {share.name: _without_nan(np.asarray(share.counts / share.among, float).tolist()) for share in shares},
+        {name: _without_nan(values.tolist()) for name, values in by_seed.items()},
+        _warnings(env.rules, by_seed),
     )
+
+
+def _warnings(rules: Any, shares: dict[str, np.ndarray]) -> list[str]:
+    """What the rules say of the means over seeds."""
+    if not isinstance(rules, HasReportWarnings):
+        return []
+    known = {name: values[~np.isnan(values)] for name, values in shares.items()}
+    return rules.report_warnings({name: float(x.mean()) if x.size else math.nan for name, x in known.items()})
 
 
 def _without_nan(values: list[float]) -> list[float | None]:

@@ -181,7 +181,8 @@ def _report_card_section(run: RunView) -> str:
     header = ["", "mean", "95% interval over seeds"]
     rows = [list(formatting.format_card_row(row)) for row in card.rows()]
     note = f"{card.num_episodes:,} sampled conversations of each training seed."
-    return html_page.table(header, rows, numeric_columns=range(1, 3)) + html_page.paragraph(note, "note")
+    warnings = "".join(html_page.paragraph(warning, "flag") for warning in card.warnings)
+    return warnings + html_page.table(header, rows, numeric_columns=range(1, 3)) + html_page.paragraph(note, "note")
 
 
 def _held_out_section(run: RunView) -> str:

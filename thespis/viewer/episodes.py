@@ -96,12 +96,12 @@ def episode_json(path: Path) -> dict[str, Any]:
 
 
 def _report_card_rows(run: Path) -> list[tuple[str, str, str]]:
-    """Lines of a run's report card: name, mean, interval; none of a run without one, or of a single file."""
+    """Lines of a run's report card: name, mean, interval, then warnings; none without a card, or of a single file."""
     try:
         card = ReportCard.from_json(json.loads((run / "final.json").read_text())["report_card"])
     except (OSError, ValueError, KeyError, TypeError):
         return []
-    return [format_card_row(row) for row in card.rows()]
+    return [*map(format_card_row, card.rows()), *((warning, "", "") for warning in card.warnings)]
 
 
 def finite_numbers(values: np.ndarray) -> list[Any]:

@@ -51,7 +51,7 @@ class EvaluateCommand:
         """Evaluate and print the results."""
         from thespis import api
         from thespis.cli.progress import final_table
-        from thespis.cli.tables import report_card_table
+        from thespis.cli.tables import report_card_tables
         from thespis.core.errors import UserError
         from thespis.runs.checkpoint import hash_tree
         from thespis.training.cast_file import is_cast_file
@@ -72,7 +72,8 @@ class EvaluateCommand:
         out.print(final_table(result))
         card = run.report_card(self.episodes, scripted=self.scripted) if self.scripted or run.has_report_card else None
         if card is not None:
-            out.print(report_card_table(card))
+            for part in report_card_tables(card):
+                out.print(part)
         place = f" in {self.env}" if self.env else ""
         out.print(f"at step {result['step']:,} of {run.path}{place}, state {state_hash[:16]}")
         document = {key: result[key] for key in ("run", "step", "greedy", "sampled", "state_hash")}
@@ -83,7 +84,7 @@ class EvaluateCommand:
     def _evaluate_cast(self, out: CommandOutput) -> int:
         """Evaluate the file of a cast, and say what its endpoints have cost."""
         from thespis import api
-        from thespis.cli.tables import report_card_table
+        from thespis.cli.tables import report_card_tables
 
         settings = [text for group in self.set for text in group]
         evaluation = api.evaluate_cast(
@@ -95,7 +96,8 @@ class EvaluateCommand:
             endpoint=self.endpoint,
             cache=self.cache,
         )
-        out.print(report_card_table(evaluation.card))
+        for part in report_card_tables(evaluation.card):
+            out.print(part)
         out.print(f"{self.episodes:,} sampled conversations of {evaluation.env}", markup=False)
         for seat, usage in evaluation.usage.items():
             cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"

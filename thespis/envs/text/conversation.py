@@ -101,6 +101,15 @@ class HasReportCard(Protocol):
         ...
 
 
+@runtime_checkable
+class HasReportWarnings(Protocol):
+    """Conversation that knows which numbers of its report card mean that something is wrong."""
+
+    def report_warnings(self, shares: dict[str, float]) -> list[str]:
+        """A sentence for each such finding, from means over seeds; a share of episodes that never occur is ``NaN``."""
+        ...
+
+
 class ConversationState(eqx.Module):
     """State of an episode: that of the rules, one transcript for each seat, and the number of finished turns."""
 

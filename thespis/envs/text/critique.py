@@ -22,6 +22,14 @@ from thespis.runtime.keys import fold
 
 SOLVER, CRITIC = "solver", "critic"
 
+RIGHT_BEFORE, RIGHT_AFTER, RIGHT_JUDGMENTS = (
+    "right before the critique",
+    "right after the critique",
+    "judgments that are right",
+)
+MIN_RIGHT_JUDGMENTS, MAX_HARM = 0.4, 0.05
+"""Share of right judgments below which a critic is said to lie, and what right answers critiques may cost."""
+
 
 @runtime_checkable
 class CriticDemonstrator(Protocol):
@@ -194,15 +202,15 @@ class CritiqueConversation(eqx.Module):
         task, always = self.task, jnp.ones((), bool)
         is_right, is_right_after = state.answer_reward >= 1.0, rewards[SOLVER][-1] >= 1.0
         shares = [
-            EpisodeShare("right before the critique", is_right, always),
-            EpisodeShare("right after the critique", is_right_after, always),
+            EpisodeShare(RIGHT_BEFORE, is_right, always),
+            EpisodeShare(RIGHT_AFTER, is_right_after, always),
             EpisodeShare("wrong answers repaired", is_right_after, ~is_right),
             EpisodeShare("right answers spoiled", ~is_right_after, is_right),
         ]
         if isinstance(task, HasCritiqueJudgments):
             calls_wrong = task.critique_judgment(state.critique) == 0
             shares += [
-                EpisodeShare("judgments that are right", self.judges_rightly(state), always),
+                EpisodeShare(RIGHT_JUDGMENTS, self.judges_rightly(state), always),
                 EpisodeShare("wrong answers called wrong (recall)", calls_wrong, ~is_right),
                 EpisodeShare("right answers called wrong (false alarms)", calls_wrong, is_right),
                 EpisodeShare("answers called wrong that are (precision)", ~is_right, calls_wrong),
@@ -211,6 +219,18 @@ class CritiqueConversation(eqx.Module):
             is_named = task.names_error(state.task_state, state.answer, state.critique)
             shares += [EpisodeShare("wrong answers whose first error is named", is_named, ~is_right)]
         return tuple(shares)
+
+    def report_warnings(self, shares: dict[str, float]) -> list[str]:
+        """That critiques do harm, or say the opposite of the truth."""
+        before, after, judgments = shares[RIGHT_BEFORE], shares[RIGHT_AFTER], shares.get(RIGHT_JUDGMENTS, 1.0)
+        warnings = []
+        if judgments < MIN_RIGHT_JUDGMENTS:
+            warnings += [f"The critic lies: {judgments:.0%} of its judgments are right, fewer than those of a coin."]
+        if after < before - MAX_HARM:
+            warnings += [
+                f"Critiques do harm: {before:.0%} of the answers are right before them, and {after:.0%} after."
+            ]
+        return warnings
 
     def demonstrator_response(
         self, state: CritiqueConversationState, turn: Int[Array, ""], key: Key[Array, ""]

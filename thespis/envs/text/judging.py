@@ -33,6 +33,10 @@ FIRST, SECOND = "first", "second"
 NUM_CANDIDATES = 6
 """Demonstrated answers among which one is looked for that differs in reward from the first."""
 
+PREFERS_FIRST, PREFERS_WORSE = "the first answer preferred", "worse answers of the solver preferred"
+MAX_PLACE_BIAS, MAX_WORSE_PREFERRED = 0.3, 0.6
+"""How far a judge's share of verdicts for the first answer may be from a half, and what it may prefer wrongly."""
+
 
 @runtime_checkable
 class ReasonsInCritiques(CriticDemonstrator, HasCritiqueJudgments, Protocol):
@@ -158,13 +162,30 @@ class JudgedConversation(eqx.Module):
         differs, always = state.rewards[0] != state.rewards[1], jnp.ones((), bool)
         shares = [
             EpisodeShare("verdicts that are right, of answers that differ", self.is_right(state), differs),
-            EpisodeShare("the first answer preferred", state.verdict == 0, state.verdict >= 0),
+            EpisodeShare(PREFERS_FIRST, state.verdict == 0, state.verdict >= 0),
             EpisodeShare("no verdict", state.verdict < 0, always),
         ]
         if self.answers == "solver":
             preferred = self._preferred(state)
-            shares += [EpisodeShare("the solver's answer preferred", preferred == 0, preferred >= 0)]
+            is_worse = state.rewards[0] < state.rewards[1]
+            shares += [
+                EpisodeShare("the solver's answer preferred", preferred == 0, preferred >= 0),
+                EpisodeShare(PREFERS_WORSE, preferred == 0, is_worse),
+            ]
         return tuple(shares)
+
+    def report_warnings(self, shares: dict[str, float]) -> list[str]:
+        """That the judge prefers one place, or that the solver pleases it with answers that are worse."""
+        first, worse, warnings = shares[PREFERS_FIRST], shares.get(PREFERS_WORSE, 0.0), []
+        if abs(first - 0.5) > MAX_PLACE_BIAS:
+            place = FIRST if first > 0.5 else SECOND
+            warnings += [f"The judge prefers the {place} answer in {max(first, 1 - first):.0%} of the pairs."]
+        if worse > MAX_WORSE_PREFERRED:
+            warnings += [
+                f"The judge prefers the solver's answer in {worse:.0%} of the pairs in which it is the worse one: it "
+                "can be pleased without being convinced."
+            ]
+        return warnings
 
     def demonstrator_response(
         self, state: JudgedState, turn: Int[Array, ""], key: Key[Array, ""]
