@@ -116,7 +116,7 @@ def format_card_row(row: tuple[str, float | None, Any, bool]) -> tuple[str, str,
         return name, "–", "no such episodes"
     if not is_share:
         return name, format_number(mean), format_interval(interval)
-    bounds = "–" if interval is None else f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}%"
+    bounds = f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}%" if interval else format_interval(interval)
     return name, f"{100 * mean:.1f}%", bounds
 
 

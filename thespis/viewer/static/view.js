@@ -62,8 +62,9 @@ class Panel {
   }
 
   addReportCard() {
-    const rows = this.data.report_card.map(([name, mean, interval]) => element("tr", {},
-      element("th", { scope: "row" }, name), element("td", {}, mean), element("td", {}, interval)));
+    const rows = this.data.report_card.map(([name, mean, interval]) => mean
+      ? element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, mean), element("td", {}, interval))
+      : element("tr", { class: "warning" }, element("th", { colspan: 3 }, name)));
     this.right.append(element("details", { class: "card", open: "" }, element("summary", {}, "Report card of the run"),
       element("table", {}, ...rows)));
   }
