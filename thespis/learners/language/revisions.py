@@ -1,6 +1,6 @@
 """Rejection sampling, trajectory revision, second attempts: which own dialogues are learned, and how bad ones change.
 
-The first two leave a reward of 1 where something is to be learned, so that
+They leave a reward of 1 where something is to be learned, so that
 ``advantage_estimator=TrajectoryReturn(NoBaseline())`` turns the policy gradient into maximum likelihood; turns that are
 not to be learned are marked as another player's.
 """
