@@ -77,7 +77,27 @@ PAPER = Paper(
             ),
         ),
     ),
-    remarks="",
+    remarks="One of three letters is answered by the four digits that count on from it, modulo 3, which is "
+    "right in 1.2% of the cases by chance. Of a failed attempt the environment repeats the digits that "
+    "are right; a second attempt keeps these, as the model has learned in pretraining, and succeeds in "
+    "8%. What was found: after 15 batches 98% of the first attempts succeed with Re-ReST and 40% in "
+    "self-training on as many attempts, which in ten of 15 seeds has at most 0.36: one letter of three "
+    "is solved, or none, and crowds out the others. On half of the attempts, as many first ones as Re- "
+    "ReST has, self-training has 5%. The reflector must learn: where second attempts are learned as "
+    "first ones alone, the model, which is one for both, forgets how to use what the environment says, "
+    "and 19% succeed. What speaks against it: the budget was chosen for headroom on tuning seeds. With "
+    "18 batches self-training had 0.82 there, and with batches twice as large both end at 1: Re-ReST is "
+    "sooner and safer and not better in the end. Over the whole training the lead is small and "
+    "undecided (0.038, from -0.026 to 0.101; 74 pairs would decide): on tuning seeds self-training was "
+    "ahead at first, as it makes twice as many first attempts, and Re-ReST rose later and at once. It "
+    "is not safe either: three of 15 seeds end at 0.46 to 0.89. That more tasks are solved in training "
+    "says little, as a task of Re-ReST has two attempts; per attempt it is 0.18 against 0.15. Attempts, "
+    "gradient steps and rows of each are equal in the two arms; second attempts read about twice as "
+    "many tokens, which is not counted. With five digits both end at a third, and with a learning rate "
+    "of 5e-4 neither leads (tuning seeds). The reflector keeps what passed by pretraining, so that what "
+    "a model that has never seen tests would make of them is not tried. Three trials of the learning "
+    "rate for each arm. Of the paper the abstract and the introduction, and the authors' code of "
+    "training, could be read.",
     fidelity=(
         Fidelity(
             "reflector",
