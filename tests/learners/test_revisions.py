@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 
 from thespis.actors.lm_policy import DialogueSpec
+from thespis.core.errors import UserError
 from thespis.envs.text.maze import Maze
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.advantage_estimators import NoBaseline, TrajectoryReturn, TurnBatch
 from thespis.learners.language.dialogues import SampledDialogues
-from thespis.learners.language.revisions import RejectionSampling, TrajectoryRevision, revise_dialogues
+from thespis.learners.language.revisions import (
+    RejectionSampling,
+    SecondAttempts,
+    TrajectoryRevision,
+    revise_dialogues,
+)
 from thespis.nets.decoder import DecoderConfig, init_decoder
 from thespis.papers.agent_r.envs import UndoTask
 from thespis.runtime.keys import fold, indexed_keys, seed_key
@@ -174,3 +180,73 @@ def test_only_successes_and_revisions_are_trained_on(dialogues, transform):
     assert all(
         a.shape == b.shape and a.dtype == b.dtype for a, b in zip(leaves, jax.tree.leaves(dialogues), strict=True)
     )
+
+
+ROWS, LENGTH, WIDTH = 40, 14, 3
+
+
+def random_attempts():
+    """Prompts of two to four tokens; half of the first attempts fail, and half of the second ones after them."""
+    rng = np.random.default_rng(0)
+    transcript, starts = np.full((ROWS, LENGTH), -1), np.zeros((3, ROWS), int)
+    responses, alive, reward = np.full((2, ROWS, WIDTH), -1), np.zeros((2, ROWS), bool), np.zeros((2, ROWS))
+    for row in range(ROWS):
+        tokens = rng.integers(0, 5, rng.integers(2, 5)).tolist()
+        for turn in range(2):
+            starts[turn:, row] = len(tokens)
+            words = rng.integers(5, 8, rng.integers(1, WIDTH + 1)).tolist()
+            responses[turn, row, : len(words)], alive[turn, row] = words, True
+            reward[turn, row] = float(rng.random() < 0.5)
+            tokens += words
+            if turn == 0 and not reward[0, row]:
+                tokens += [9, 8]
+            starts[turn + 1 :, row] = len(tokens)
+            if reward[turn, row]:
+                break
+        transcript[row, : len(tokens)] = tokens
+    fields = (transcript, starts, responses, alive, reward, np.zeros(ROWS, bool), rng.normal(size=responses.shape))
+    kinds = {"b": "bool", "i": "int32", "f": "float32"}
+    return SampledDialogues(*(jnp.asarray(x, kinds[x.dtype.kind]) for x in fields))
+
+
+@pytest.mark.parametrize("settings", [{}, {"learn_revisions": True}])
+def test_second_attempts_row_by_row(settings):
+    dialogues = random_attempts()
+    transform = SecondAttempts(**settings)
+    _, learned, metrics = jax.jit(lambda x: transform((), x, 4, KEY))(dialogues)
+    reward = np.asarray(dialogues.reward)
+    for row in range(ROWS):
+        turn = int(not reward[0, row] and reward[1, row])
+        start, words = int(dialogues.response_starts[0, row]), [x for x in dialogues.responses[turn, row] if x >= 0]
+        expected = [*dialogues.transcript[row, :start], *words]
+        assert [int(x) for x in learned.transcript[row] if x >= 0] == list(map(int, expected))
+        assert learned.response_starts[:2, row].tolist() == [start, len(expected)]
+        np.testing.assert_array_equal(learned.responses[0, row], dialogues.responses[turn, row])
+        np.testing.assert_array_equal(learned.log_probs[0, row], dialogues.log_probs[turn, row])
+        success = bool(reward[:, row].any())
+        assert learned.returns[row] == success
+        assert learned.alive[:, row].tolist()[:1] == [success]
+        assert not learned.alive[1:, row].any()
+        if "learn_revisions" in settings:
+            revision = learned.take_rows(jnp.asarray([ROWS + row]))
+            assert revision.alive[:, 0].tolist() == [False, bool(turn)] and revision.returns[0] == turn
+            np.testing.assert_array_equal(revision.transcript[0], dialogues.transcript[row])
+            np.testing.assert_array_equal(revision.response_starts[:, 0], dialogues.response_starts[:, row])
+    assert learned.alive.shape == ((2, 2 * ROWS) if "learn_revisions" in settings else (1, ROWS))
+    assert metrics["first_success"] == pytest.approx(reward[0].mean())
+    assert metrics["second_success"] == pytest.approx(reward[1][reward[0] == 0].mean())
+    assert metrics["chosen"] == pytest.approx(reward.max(axis=0).mean())
+    assert 0 < reward[1].sum() < (reward[0] == 0).sum()
+
+
+def test_first_attempts_alone_are_learned_as_they_are():
+    first = random_attempts()._map_fields(lambda _, x: x, lambda name, x: x[: 2 if name == "response_starts" else 1])
+    _, learned, metrics = SecondAttempts()((), first, 4, KEY)
+    np.testing.assert_array_equal(learned.returns, first.returns)
+    np.testing.assert_array_equal(learned.responses, first.responses)
+    assert learned.alive.sum() == first.returns.sum() and "second_success" not in metrics
+
+
+def test_second_attempts_are_for_two_turns():
+    with pytest.raises(UserError, match="not for 3 turns"):
+        SecondAttempts().init(MODEL, DialogueSpec(30, 8, 2, 3, (1,)), 3, KEY)

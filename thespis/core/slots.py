@@ -95,6 +95,7 @@ _TABLE = {
         thespis.learners.language.response_filters:RankFilter
         thespis.learners.language.revisions:RejectionSampling
         thespis.learners.language.revisions:TrajectoryRevision
+        thespis.learners.language.revisions:SecondAttempts
         thespis.papers.reflect_retry_reward.reflections:ReflectionCredit
         """,
     "thespis.learners.multi_agent.role_contrast:AuxiliaryLoss": "RoleContrast",

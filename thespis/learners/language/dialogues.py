@@ -138,6 +138,13 @@ class Dialogues(eqx.Module):
             lambda name, x: x.at[:, indices].set(getattr(other, name)),
         )
 
+    def append_rows(self: AnyDialogues, other: Dialogues) -> AnyDialogues:
+        """The dialogues of both batches, which have the same sizes in all axes but that of rows."""
+        return self._map_fields(
+            lambda name, x: jnp.concatenate([x, getattr(other, name)]),
+            lambda name, x: jnp.concatenate([x, getattr(other, name)], axis=1),
+        )
+
     def padded_like(self: AnyDialogues, other: Dialogues) -> AnyDialogues:
         """The same dialogues in arrays as large as another batch's, in all axes but that of rows.
 

@@ -87,8 +87,8 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     rollout_transform: RolloutTransform | None = None
     """Transform of sampled dialogues before advantages are estimated.
 
-    None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RankFilter, RejectionSampling, TrajectoryRevision or
-    ReflectionCredit.
+    None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RankFilter, RejectionSampling, TrajectoryRevision,
+    SecondAttempts or ReflectionCredit.
     Rewards are the run's feedback (``--feedback``).
     """
     recompute_log_probs: bool = eqx.field(static=True, default=False)

@@ -1,6 +1,6 @@
-"""Rejection sampling and trajectory revision: which own dialogues are imitated, and how bad ones are revised.
+"""Rejection sampling, trajectory revision, second attempts: which own dialogues are learned, and how bad ones change.
 
-Both leave a reward of 1 where something is to be learned, so that
+They leave a reward of 1 where something is to be learned, so that
 ``advantage_estimator=TrajectoryReturn(NoBaseline())`` turns the policy gradient into maximum likelihood; turns that are
 not to be learned are marked as another player's.
 """
@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from thespis.actors.lm_policy import DialogueSpec
+from thespis.core.errors import UserError
 from thespis.core.records import Number
-from thespis.learners.language.dialogues import SampledDialogues
+from thespis.learners.language.dialogues import SampledDialogues, single_turn_dialogues
 from thespis.learners.language.rollout_transforms import RolloutTransform
 from thespis.nets.decoder import Decoder
+from thespis.objectives.statistics import masked_mean
 
 
 class RejectionSampling(RolloutTransform):
@@ -81,6 +84,72 @@ class TrajectoryRevision(RolloutTransform):
         training_dialogues = _mark_for_training(revised.where(revise, dialogues), good | revise)
         metrics = {"chosen": good.mean(dtype="float32"), "revised": revise.mean(dtype="float32")}
         return state, training_dialogues, metrics
+
+
+class SecondAttempts(RolloutTransform):
+    """Second attempts as first ones: where an attempt fails and the next succeeds, this one takes its place.
+
+    For dialogues of two turns: an attempt, and after a failure another one, which has read what the environment says
+    of the first. All dialogues become dialogues of one turn, without what the environment said, so that what is learned
+    needs no second attempt: that of the first attempt, or of the second where only this has succeeded. With dialogues
+    of one turn (``feed.max_steps=1``) there are no second attempts.
+
+    Successes are imitated, and failures teach nothing, as in self-training with a reflector (Dou et al. 2024, Re-ReST).
+
+    Metrics: ``first_success`` and ``second_success``, the shares of first and of second attempts that succeed;
+    ``chosen``, the share of dialogues with a success.
+    """
+
+    success_threshold: Number = 0.5
+    """Smallest reward of an attempt that succeeds."""
+    learn_revisions: bool = eqx.field(static=True, default=False)
+    """Whether second attempts that succeed are also imitated as such, after what the environment has said."""
+
+    def init(self, model: Decoder, dialogue_spec: DialogueSpec, num_turns: int, key: Key[Array, ""]) -> tuple[()]:
+        """An empty state: nothing has to be kept. Raises ``UserError`` for dialogues of more than two turns."""
+        if num_turns > 2:
+            raise UserError(f"SecondAttempts is for one attempt and another one, not for {num_turns} turns")
+        return ()
+
+    def __call__(
+        self, state: tuple[()], dialogues: SampledDialogues, group_size: int, key: Key[Array, ""]
+    ) -> tuple[tuple[()], SampledDialogues, dict[str, Array]]:
+        """Dialogues of one turn; with ``learn_revisions`` as many rows more, of second attempts."""
+        reward = jnp.where(dialogues.alive, dialogues.reward, 0.0)
+        success = reward >= self.success_threshold
+        metrics = {
+            "first_success": success[0].mean(dtype="float32"),
+            "chosen": success.any(axis=0).mean(dtype="float32"),
+        }
+        is_second = jnp.zeros_like(success[0])
+        if len(success) > 1:
+            is_second = success[1] & ~success[0]
+            metrics |= {"second_success": masked_mean(success[1].astype("float32"), dialogues.alive[1])}
+        attempts = _as_first_attempts(dataclasses.replace(dialogues, reward=reward), is_second)
+        attempts = _mark_for_training(attempts, success.any(axis=0))
+        if not self.learn_revisions or len(success) == 1:
+            return state, attempts, metrics
+        turn = jnp.arange(2)[:, None]
+        revisions = dataclasses.replace(dialogues, alive=dialogues.alive & (turn == 1))
+        revisions = _mark_for_training(revisions, is_second)
+        return state, attempts.padded_like(revisions).append_rows(revisions), metrics
+
+
+def _as_first_attempts(dialogues: SampledDialogues, is_second: Bool[Array, " row"]) -> SampledDialogues:
+    """Dialogues of one turn: the first response, or where ``is_second`` the second one in its place."""
+    place = jnp.arange(dialogues.transcript.shape[1])
+    prompts = jnp.where(place < dialogues.response_starts[0][:, None], dialogues.transcript, -1)
+
+    def chosen(x: Array) -> Array:
+        return jnp.where(is_second.reshape(-1, *[1] * (x.ndim - 2)), x[-1], x[0])
+
+    single = single_turn_dialogues(prompts, chosen(dialogues.responses), dialogues.alive[0])
+    fields = vars(single) | {
+        "transcript": single.transcript[:, : prompts.shape[1]],
+        "reward": chosen(dialogues.reward)[None],
+        "log_probs": chosen(dialogues.log_probs)[None],
+    }
+    return SampledDialogues(**fields)
 
 
 def revise_dialogues(

@@ -1,0 +1,1 @@
+"""Critic-V: a critic in words that learns from ranked critiques by DPO."""
