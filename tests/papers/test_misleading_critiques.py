@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from thespis.learners.language.scripted_seat import ScriptedSeat
 from thespis.papers.wafer_qa.envs import GROUNDED, IGNORANT, PARAMETRIC, SILENT, Recall, RecallState
-from thespis.papers.wafer_qa.measures import bayes_examination
+from thespis.papers.wafer_qa.measures import bayes_examination, examine
 from thespis.runtime.keys import indexed_keys, seed_key
 
 TASK = Recall()
@@ -111,3 +112,32 @@ def test_the_most_likely_answers_by_hand():
     assert misled == pytest.approx((0.6**3, 1 - 0.6**3 / alone))
     wary = Recall(misleading_share=0.5)
     assert bayes_examination(wary, Recall(knowledge=GROUNDED, misleading_share=1.0))[0] > 0.6
+
+
+class Believer(ScriptedSeat):
+    """Agent that answers by its first recollection, and believes every critic that names another answer."""
+
+    believes: bool = True
+    name = "believer"
+
+    def respond(self, transcripts, key):
+        """``4 <end>`` after ``4 4 2 >``, and the digit that is named after ``4 4 2 > 4 <end> no 2 source >``."""
+        zero, end = SPEC.encode_word("0"), SPEC.encode_word("<end>")
+        names = (transcripts[:, 6] == SPEC.encode_word("no")) & (transcripts[:, 7] >= zero)
+        answers = jnp.where(names & self.believes, transcripts[:, 7], transcripts[:, 0])
+        return jnp.stack([answers, jnp.full_like(answers, end)], axis=1)
+
+
+@pytest.mark.slow
+def test_examinations_count_what_is_given_up_and_repaired():
+    """Who believes all critics follows liars from every right answer, and informed critics from every wrong one."""
+    states = jnp.zeros(2)
+    liars = Recall(knowledge=GROUNDED, misleading_share=1.0)
+    fooled, firm = (examine(Believer(believes), states, liars) for believes in (True, False))
+    assert fooled.abandoned.tolist() == [1.0, 1.0] and fooled.repaired.tolist() == fooled.after.tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(fooled.before, 0.6, atol=0.06)
+    assert firm.abandoned.tolist() == [0.0, 0.0] and firm.after.tolist() == fooled.before.tolist()
+    helped = examine(Believer(), states, Recall(knowledge=GROUNDED, grounded_accuracy=1.0))
+    assert helped.after.tolist() == helped.repaired.tolist() == [1.0, 1.0]
+    erring = examine(Believer(), states, Recall(knowledge=PARAMETRIC, parametric_accuracy=0.75))
+    np.testing.assert_allclose(erring.after, 0.75, atol=0.06)

@@ -72,7 +72,27 @@ PAPER = Paper(
             ),
         ),
     ),
-    remarks="",
+    remarks="Of the paper only the abstract and others' summaries could be read, and no code was found. An agent "
+    "has three recollections of a hidden digit, each right in 60% of the cases; it answers, hears a critic, "
+    "and answers again. It is trained for 100 updates on right answers, beside critics who are silent, "
+    "guess, remember (right in 75% of the cases) or name a source (95%), all of them constructive. The "
+    "first three arms are the same trainings with other examinations: differences between them are the "
+    "critics' alone. What was found: of agents that are asked again 65% of the answers are right, and 2% "
+    "after one critic who names a wrong answer and a source: 98% of the right answers are given up. Without "
+    "a source it is 86% (a difference of 12 points, 4 to 21; decided after 15 pairs). That is more than "
+    "critics of such reliability are worth: by Bayes' rule an agent gives up 70% and 25%, and keeps what "
+    "all three recollections agree on. The trained agent repeats what is named, whatever it remembers. "
+    "Where half of the critics mislead in training, in the same words, it learns to ignore them: 67% right "
+    "after a misleading source. It pays for that with a constructive one: 73%, where the trusting agent has "
+    "93% and Bayes' rule 79%. After critics of mixed intent it has 68%, the trusting one 56%. What speaks "
+    "against it: trust was taught, and the sizes are those of the reliabilities that were chosen; models in "
+    "the paper were never trained beside such critics. The agent is not a strong one: with 72% as the most "
+    "that memory allows, its first answers are right in 65% of the cases, and longer training, which may "
+    "teach it to keep what it is sure of, was not tried. On tuning seeds two layers and a penalty on KL "
+    "gave the same (2% right, after a source). A source is a word here, without anything that could be "
+    "checked, so that nothing is said of agents that look it up. All seeds have the same 500 questions: "
+    "intervals are those of trainings. A misleading critic agrees to wrong answers, so that its critiques "
+    "repair nothing. Hypercritical judges and several rounds were left out.",
     fidelity=(
         Fidelity(
             "agent",
