@@ -74,6 +74,29 @@ PAPER = Paper(
             NotApplicable("users reach their goals more often and are more satisfied", "people"),
         ),
     ),
+    remarks="A decoder of two layers tells a customer of one of three items that it has what is wanted, lacks it, "
+    "or that this is not known. Customers cannot see that; they buy what they are told has it. Immediate "
+    "ratings are what they then believe, ratings in hindsight follow a simulated use, which is as the "
+    "shopkeeper knows, or drawn where that is unknown. Reward models and DPO have 3,200 comparisons each. "
+    "What was found, as means over ten seeds: PPO on immediate ratings raises the rating before use from "
+    "0.60 of the initial model to 0.97 while the true utility falls from 0.50 to 0.42, as in the paper; "
+    "37% of what is said is false (19% before). With ratings in hindsight the utility is 0.64, 18% are "
+    "false, and 13% buy what they cannot use (28%). DPO has 0.76 in hindsight and 0.67 with immediate "
+    "ratings, 3% and 15% false claims. Simulated outcomes are worth as much to DPO as true ones (0.76 and "
+    "0.76; undecided). What speaks against it: 0.84 can be had, and PPO in hindsight is short of that by "
+    "0.20: two of its ten seeds have 0.40 and 0.44, about what immediate ratings lead to; probably it is "
+    "their reward models, of which more steps helped on two of three tuning seeds. PPO in hindsight makes "
+    "no fewer false claims than the initial model (0.18 and 0.19). With DPO immediate ratings do not make "
+    "the utility fall, as the paper has it (-0.51): it rises from 0.50 to 0.67, probably as gentle steps "
+    "away from random advice help more than false claims cost; the context says contradicted. The lead is "
+    "built in: a simulated use shows what customers are deceived about, and the simulation has all that "
+    "the shopkeeper knows. A simulation that errs, or that the learning model writes itself, was not "
+    "tried. Customers believe everything here, and seven items of ten have the feature; where fewer have "
+    "it immediate ratings do more harm, but then the bench has no headroom, so the size says little. The "
+    "bench was changed twice before the trial, for an unsafe learning rate and a control (see the bench), "
+    "with the claims of the declaration as they were. Ten pairs were the only look. The learning rate of "
+    "PPO was chosen by the true utility, that of DPO by both ratings. Of the paper its abstract, the "
+    "table of its first version and the authors' code could be read.",
     fidelity=(
         Fidelity(
             "advice",
@@ -94,12 +117,14 @@ PAPER = Paper(
         Fidelity("DPO", "adapters, beta 0.1, 5e-5, ten epochs", "all parameters, beta 0.3, 3e-4, one epoch"),
         Fidelity(
             "figures with DPO (first version; rating before the outcome, true utility)",
-            "0.95 and -0.51 with immediate feedback, 0.35 and 0.18 with partial hindsight, 0.33 and 0.23 with full",
+            "0.95 and -0.51 with immediate feedback, 0.35 and 0.18 with partial hindsight, 0.33 and 0.23 with an "
+            "oracle's",
             "in the tables",
         ),
         Fidelity(
             "figures with PPO",
-            "0.97 and -0.71 with immediate feedback, 0.41 and 0.18 with partial hindsight, 0.31 and 0.24 with full",
+            "0.97 and -0.71 with immediate feedback, 0.41 and 0.18 with partial hindsight, 0.31 and 0.24 with an "
+            "oracle's",
             "in the tables",
         ),
         Fidelity("model", "Llama 2 of 7B and Llama 3 of 8B", "a decoder of two layers and 64 units"),
