@@ -36,6 +36,8 @@ class Work:
     """Whether actor and critic share convolutions and hidden layers, for images."""
     dtype: str = "float32"
     """Data type of matrix products of a language model."""
+    seats: int = 1
+    """Language models that learn, each in a seat of a conversation."""
 
     @property
     def unit(self) -> str:
@@ -212,6 +214,12 @@ CASES = {
         "The same Llama answers 8 prompts of 16 tokens 8 times, with at most 32 tokens, and makes one step on these "
         "64 responses: no KL penalty, losses averaged over tokens. TRL generates with transformers and passes "
         "responses as text.",
+    ),
+    "grpo-seats": Case(
+        dataclasses.replace(_GRPO, seats=2),
+        {"trl": 2.0},
+        "As grpo, but ours trains two models at once, each in a seat of a conversation: both answer 8 prompts 8 times, "
+        "and each makes one step on its 64 responses. Counted are the updates of both; TRL's one model makes as many.",
     ),
     "generation-bfloat16": Case(
         dataclasses.replace(_GENERATION, dtype="bfloat16"),

@@ -12,9 +12,14 @@ from shared import Stopwatch, work
 
 import thespis
 from thespis.core.spaces import word_vocabulary
+from thespis.data.feeds import Episodes
+from thespis.envs.text.conversation import ConversationEnv, ConversationSpec, ConversationStep, SeatSpec
 from thespis.envs.text.task import TaskSpec, TaskStep, TextEnv
 from thespis.language import hf_weights
 from thespis.language.tokenizer import word_tokenizer
+from thespis.learners.language.policy_losses import TokenMean
+from thespis.learners.multi_agent.cast import Cast
+from thespis.methods.language.grpo import GRPO
 from thespis.nets.decoder import DecoderConfig, init_decoder
 from thespis.runtime.keys import fold, seed_key
 
@@ -46,9 +51,32 @@ class EvenTokens(eqx.Module):
         return jnp.zeros(NEW, "int32")
 
 
+class EvenSeats(eqx.Module):
+    """A conversation of two seats that do not hear each other, with the task of :class:`EvenTokens` for each."""
+
+    @property
+    def conversation_spec(self) -> ConversationSpec:
+        seats = tuple(SeatSpec(name, PROMPT, 0, NEW) for name in ("left", "right"))
+        return ConversationSpec("even-seats", word_vocabulary(WORDS), seats, ("left", "right"))
+
+    def init(self, key):
+        prompts = jax.random.randint(fold(key, "prompts"), (2, PROMPT), 0, VOCABULARY)
+        return jnp.zeros(()), {"left": prompts[0], "right": prompts[1]}
+
+    def step(self, state, turn, response, key):
+        share = (response % 2 == 0).mean(where=response >= 0)
+        nothing = {name: -jnp.ones(1, "int32") for name in ("left", "right")}
+        rewards = {"left": jnp.where(turn == 0, share, 0.0), "right": jnp.where(turn == 1, share, 0.0)}
+        return state, ConversationStep(nothing, rewards, turn == 1)
+
+    def demonstrator_response(self, state, turn, key):
+        return jnp.zeros(NEW, "int32")
+
+
 def main() -> None:
     job = work()
     watch, rows = Stopwatch(job.begin, job.steps), job.batch
+    feed = Episodes(max_steps=job.seats, group_size=GROUP, num_envs=rows)
 
     def on_event(event):
         if event.kind == "progress":
@@ -60,21 +88,19 @@ def main() -> None:
             f"{folder}/model",
         )
         word_tokenizer(word_vocabulary(WORDS).words).save(f"{folder}/model")
+        learner = GRPO(
+            model=f"{folder}/model",
+            feed=feed,
+            minibatch_size=rows,
+            learning_rate=job.learning_rate,
+            kl_penalty=None,
+            loss_reduction=TokenMean(),
+            compute_dtype=job.dtype,
+        )
         thespis.train(
-            "grpo",
-            TextEnv(EvenTokens()),
+            learner if job.seats == 1 else Cast({"left": learner, "right": learner}),
+            TextEnv(EvenTokens()) if job.seats == 1 else ConversationEnv(EvenSeats()),
             steps=(job.begin + job.steps) * rows,
-            envs=rows,
-            settings=[
-                f"model={folder}/model",
-                f"feed.group_size={GROUP}",
-                f"feed.num_envs={rows}",
-                f"minibatch_size={rows}",
-                f"learning_rate={job.learning_rate}",
-                "kl_penalty=none",
-                "loss_reduction=TokenMean",
-                f"compute_dtype={job.dtype}",
-            ],
             report_every=job.begin * rows,
             evaluate_every=0,
             episodes=1,

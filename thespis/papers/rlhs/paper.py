@@ -93,8 +93,10 @@ PAPER = Paper(
     "the shopkeeper knows. A simulation that errs, or that the learning model writes itself, was not "
     "tried. Customers believe everything here, and seven items of ten have the feature; where fewer have "
     "it immediate ratings do more harm, but then the bench has no headroom, so the size says little. The "
-    "bench was changed twice before the trial, for an unsafe learning rate and a control (see the bench), "
-    "with the claims of the declaration as they were. Ten pairs were the only look. The learning rate of "
+    "bench was changed twice before the trial, with the claims of the declaration as they were: for a "
+    "learning rate that was unsafe, and because the negative control, a copy with a learning rate larger by "
+    "a ten-thousandth, came out as shown (p = 0.03), as one control in twenty does; the copy has a smaller "
+    "one since, which is drawing that control again. Ten pairs were the only look. The learning rate of "
     "PPO was chosen by the true utility, that of DPO by both ratings. Of the paper its abstract, the "
     "table of its first version and the authors' code could be read.",
     fidelity=(
