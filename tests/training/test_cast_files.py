@@ -61,6 +61,19 @@ def test_settings_of_a_cast_begin_with_the_seat(cast_file):
         make_method(cast_file(), ["solver.learning_rate=1"])
 
 
+def test_seats_of_a_file_learn_in_turns(cast_file):
+    cast = make_method(cast_file("updates_per_turn = 10\n" + FILE), [])
+    assert cast.updates_per_turn == 10 and make_method(cast_file(), []).updates_per_turn == 0
+    changed = make_method(cast_file(), ["updates_per_turn=3", "critic.learning_rate=0.5"])
+    assert changed.updates_per_turn == 3 and changed.methods["critic"].learning_rate == 0.5
+    config = api.build_config(changed, "text:critiqued-derivation", steps=48, seeds=1)
+    written = repeat_commands(config).partition("END'\n")[2].partition("END\n")[0]
+    assert (
+        api.build_config(cast_file(written), "text:critiqued-derivation", steps=48, seeds=1)["method"]
+        == config["method"]
+    )
+
+
 def test_the_environment_of_a_file_has_options_of_task_and_rules(cast_file):
     path = cast_file()
     env = make_compiled(cast_env(path, None))
@@ -94,6 +107,8 @@ def test_a_report_writes_the_file_of_its_cast(cast_file):
         ("[seats.critic]\nmethod = 'grop'", "unknown method 'grop'"),
         ("[seats.critic]\nmethod = 'grpo'\nlearning_rat = 1", "has no setting 'critic.learning_rat'"),
         ("[seats.critic]\nmethod = 'grpo'\n[settings]\nhiden_size = 1", "no seat has the setting 'hiden_size'"),
+        ("updates_per_turn = 1.5\n" + FILE, "updates_per_turn is a number of updates"),
+        ("updates_per_turn = -1\n" + FILE, "updates_per_turn=-1 is at least 0"),
         ("steps = 3\n[seats.critic]\nmethod = 'grpo'", "unknown entry 'steps'"),
         (FILE + "[seats.judge]\nmethod = 'rloo'\nfeed.group_size = 2", "have different feeds"),
     ],

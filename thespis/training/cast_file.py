@@ -33,7 +33,9 @@ from thespis.core.errors import UserError
 from thespis.runs.config import apply_settings, setting_paths
 from thespis.runs.toml_files import SUFFIX, flatten_table, read_toml, setting_text
 
-_ENTRIES = ("env", "updates_per_turn", "settings", "seats")
+TURNS = "updates_per_turn"
+"""The setting of a cast that is not one of a seat."""
+_ENTRIES = ("env", TURNS, "settings", "seats")
 
 
 def is_cast_file(method: Any) -> bool:
@@ -69,7 +71,7 @@ def read_cast(path: str | Path, make_method: Callable[[str], Any]) -> Any:
     if unknown := sorted(set(shared) - used):
         raise UserError(f"cast file {path}: no seat has the setting {unknown[0]!r} of [settings]")
     try:
-        return Cast(seats, content.get("updates_per_turn", 0))
+        return Cast(seats, content.get(TURNS, 0))
     except ValueError as error:
         raise UserError(f"cast file {path}: {error}") from error
 
@@ -89,10 +91,13 @@ def seat_classes() -> tuple[Any, ...]:
 
 
 def apply_seat_settings(cast: HasSeats, settings: list[str]) -> Any:
-    """The cast with settings that begin with the name of a seat, such as ``critic.learning_rate=1e-3``.
+    """The cast with settings that begin with the name of a seat, such as ``critic.learning_rate=1e-3``, or its own.
 
     Raises :class:`UserError` for a setting of no seat.
     """
+    of_cast = [text for text in settings if text.partition("=")[0] == TURNS]
+    cast = apply_settings(cast, of_cast)
+    settings = [text for text in settings if text not in of_cast]
     prefixes = tuple(f"{name}." for name in cast.methods)
     for text in settings:
         if not text.startswith(prefixes):
@@ -133,6 +138,6 @@ def _read(path: str | Path) -> dict[str, Any]:
         raise UserError(f"cast file {path} needs a table [seats.NAME] for each seat (docs/casts.md)")
     if not isinstance(content.get("settings", {}), dict) or not isinstance(content.get("env", ""), str):
         raise UserError(f'cast file {path}: env = "NAME" is a text, [settings] a table')
-    if type(content.get("updates_per_turn", 0)) is not int:
-        raise UserError(f"cast file {path}: updates_per_turn is a number of updates, such as 10")
+    if type(content.get(TURNS, 0)) is not int:
+        raise UserError(f"cast file {path}: {TURNS} is a number of updates, such as 10")
     return content

@@ -51,7 +51,7 @@ class Cast(eqx.Module):
 
     seats: tuple[Seat, ...] = eqx.field(converter=_as_seats)
     """The method of each seat; also as a dictionary of methods by name. Those that learn need the same feed."""
-    updates_per_turn: int = 0
+    updates_per_turn: int = eqx.field(static=True, default=0)
     """Updates after which the next seat learns, in the order of the cast; 0: all learn in every update."""
 
     name: ClassVar[str] = "cast"
