@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from thespis.core.records import Citation
+from thespis.data.feeds import Episodes
 from thespis.evidence.benches.trained_judges import (
     ACCURACY,
     BENCH,
-    DIRECT_SUPERVISED_ARM,
     DIRECT_TRAINED_ARM,
-    EXACT_ARM,
+    MODEL,
+    NUM_ROWS,
     SUPERVISED_ARM,
     TRAINED,
     with_judge,
 )
-from thespis.evidence.comparisons import Comparison
+from thespis.evidence.claims import MinimumScore
+from thespis.evidence.comparisons import Comparison, NotApplicable
 from thespis.evidence.paper import Arm, Fidelity, Paper
-from thespis.papers.deepseek_grm_spct.measures import order_consistency, right_principles, vote_accuracy
+from thespis.methods.language.online_dpo import ReferenceSampledDPO
+from thespis.papers.deepseek_grm_spct.measures import order_consistency, right_principles, vote_accuracy, vote_gain
+from thespis.papers.on_policy_negative_gradient_study.parts import LikelihoodLoss
 
-_SPCT, _FINE_TUNED = "SPCT", SUPERVISED_ARM.name
+_SPCT, _FINE_TUNED, _FURTHER = "SPCT", SUPERVISED_ARM.name, "further rejective fine-tuning"
+_DIRECT = DIRECT_TRAINED_ARM.name
 _VOTES, _PRINCIPLES = vote_accuracy(), right_principles()
+_MORE_LESSONS = ReferenceSampledDPO(
+    **MODEL,
+    feed=Episodes(max_steps=1, group_size=2, num_envs=NUM_ROWS),
+    learning_rate=3e-4,
+    loss_type=LikelihoodLoss(),
+)
+"""Maximum likelihood of the fine-tuned judge's own judgments that were right where another one was wrong."""
 
 PAPER = Paper(
     id="deepseek-grm-spct",
@@ -42,18 +54,27 @@ PAPER = Paper(
         arms=(
             Arm(_SPCT, with_judge(TRAINED)),
             SUPERVISED_ARM,
-            DIRECT_SUPERVISED_ARM,
+            Arm(_FURTHER, with_judge(_MORE_LESSONS)),
             DIRECT_TRAINED_ARM,
-            EXACT_ARM,
         ),
         headline=Comparison(_SPCT, _FINE_TUNED, _VOTES),
         mechanisms=(
             Comparison(_SPCT, _FINE_TUNED, _PRINCIPLES),
-            Comparison(_SPCT, DIRECT_TRAINED_ARM.name, _VOTES),
+            Comparison(_SPCT, _FURTHER, ACCURACY),
+            Comparison(_SPCT, _DIRECT, _VOTES),
+            MinimumScore(_SPCT, vote_gain(), 0.0),
         ),
         context=(
             Comparison(_SPCT, _FINE_TUNED, ACCURACY),
             Comparison(_SPCT, _FINE_TUNED, order_consistency()),
+            Comparison(_SPCT, _FURTHER, _VOTES),
+            Comparison(_FURTHER, _FINE_TUNED, _VOTES),
+            Comparison(_SPCT, _DIRECT, ACCURACY),
+            MinimumScore(_FINE_TUNED, vote_gain(), 0.0),
+            NotApplicable(
+                "scores on Reward Bench, PPE, RMB and ReaLMistake, and votes against larger models",
+                "language models of 16B to 671B that judge texts",
+            ),
         ),
     ),
     fidelity=(
