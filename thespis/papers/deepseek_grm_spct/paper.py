@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from thespis.core.records import Citation
 from thespis.data.feeds import Episodes
 from thespis.evidence.benches.trained_judges import (
     ACCURACY,
+    AS_PRETRAINED,
     BENCH,
     DIRECT_TRAINED_ARM,
     MODEL,
     NUM_ROWS,
-    SUPERVISED_ARM,
     TRAINED,
     with_judge,
 )
@@ -21,9 +23,11 @@ from thespis.methods.language.online_dpo import ReferenceSampledDPO
 from thespis.papers.deepseek_grm_spct.measures import order_consistency, right_principles, vote_accuracy, vote_gain
 from thespis.papers.on_policy_negative_gradient_study.parts import LikelihoodLoss
 
-_SPCT, _FINE_TUNED, _FURTHER = "SPCT", SUPERVISED_ARM.name, "further rejective fine-tuning"
+_SPCT, _FINE_TUNED, _FURTHER = "SPCT", "rejective fine-tuning", "further rejective fine-tuning"
 _DIRECT = DIRECT_TRAINED_ARM.name
 _VOTES, _PRINCIPLES = vote_accuracy(), right_principles()
+_RIVAL = dataclasses.replace(AS_PRETRAINED, temperature=0.5)
+"""The judge after rejective fine-tuning, at the temperature at which it judges best."""
 _MORE_LESSONS = ReferenceSampledDPO(
     **MODEL,
     feed=Episodes(max_steps=1, group_size=2, num_envs=NUM_ROWS),
@@ -53,7 +57,7 @@ PAPER = Paper(
     miniature=BENCH.trial(
         arms=(
             Arm(_SPCT, with_judge(TRAINED)),
-            SUPERVISED_ARM,
+            Arm(_FINE_TUNED, with_judge(_RIVAL), steps=NUM_ROWS),
             Arm(_FURTHER, with_judge(_MORE_LESSONS)),
             DIRECT_TRAINED_ARM,
         ),
