@@ -85,7 +85,10 @@ def test_lessons_are_judgments_whose_verdict_is_right():
             jax.vmap(lambda state, key, rules=rules: rules.demonstrator_response(state, jnp.int32(0), key))
         )
         lessons = respond(states, indexed_keys(seed_key(1), COUNT))
-        rows = [judged(words(text), words(lesson)) for text, lesson in zip(openings["judge"], lessons, strict=True)]
+        rows = [
+            judged(words(text), words(lesson))
+            for text, lesson in zip(np.asarray(openings["judge"]), np.asarray(lessons), strict=True)
+        ]
         assert all(same for same, *_ in rows)
         assert all((b > a) == (verdict == "second") for _, _, (a, b, verdict), _ in rows if a != b)
         shares[count] = np.mean([[row[1], row[3]] for row in rows], axis=0)
@@ -100,7 +103,10 @@ def test_the_scripted_judge(principles):
     judge = bench.ScriptedJudge(principles)
     view = View(openings["judge"], None, None)
     said = judge.act(judge.policy(jnp.zeros(()), Mode.SAMPLE), (), view, seed_key(0))[0]
-    rows = [judged(words(text), words(judgment)) for text, judgment in zip(openings["judge"], said, strict=True)]
+    rows = [
+        judged(words(text), words(judgment))
+        for text, judgment in zip(np.asarray(openings["judge"]), np.asarray(said), strict=True)
+    ]
     if principles == "right":
         assert all(is_right and named for _, named, _, is_right in rows)
     else:
