@@ -3,8 +3,9 @@
 The answers have three grades, of which the query decides which one counts (graded answers,
 :mod:`thespis.papers.deepseek_grm_spct.envs`). A generative judge says a principle and a grade for each answer, then its
 verdict; it is pretrained on judgments of a teacher who judges by length out of habit, of which those with a wrong
-verdict were rejected. What is measured is how often verdicts on new pairs are right: one of them, and the majority of
-five. What exact reasons are worth is known from a scripted judge.
+verdict were rejected. The habit prevails: where another principle counts, most of the lessons that remain name the
+length, so that the most likely judgment is no better than a sampled one. What is measured is how often verdicts on new
+pairs are right: one of them, and the majority of five. What exact reasons are worth is known from a scripted judge.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from thespis.methods.language.grpo import GRPO
 from thespis.papers.deepseek_grm_spct.envs import HABIT, PRINCIPLES, GradedAnswers, RejectiveLessons
 from thespis.papers.deepseek_grm_spct.measures import chance, judge_accuracy, verdict_error
 
-TASK = GradedAnswers()
+TASK = GradedAnswers(habit=0.75)
+"""Where the length does not count, 64% of the lessons that are not rejected name it nevertheless."""
 REASONED_PAIRS = ConversationEnv(RejectiveLessons(TASK, max_verdict_tokens=6, demonstrates_reasons=True))
 """Judgments are reasons and a verdict."""
 DIRECT_PAIRS = ConversationEnv(RejectiveLessons(TASK))
@@ -86,8 +88,9 @@ TRAINED = GRPO(**MODEL, feed=FEED, learning_rate=3e-4)
 """A judge that is trained by GRPO for right verdicts."""
 _COPY = dataclasses.replace(TRAINED, learning_rate=3.06e-4)
 AS_PRETRAINED = dataclasses.replace(TRAINED, learning_rate=0.0)
-SUPERVISED_ARM = Arm("supervised judge", with_judge(AS_PRETRAINED), steps=NUM_ROWS)
-"""A judge after supervised learning of the teacher's judgments, of which wrong verdicts were rejected."""
+SHARPER = dataclasses.replace(AS_PRETRAINED, temperature=0.5)
+SUPERVISED_ARM = Arm("supervised judge", with_judge(SHARPER), steps=NUM_ROWS)
+"""A judge after supervised learning of the teacher's judgments, at the temperature at which one verdict is best."""
 TRAINED_ARM = Arm("trained judge", with_judge(TRAINED))
 DIRECT_SUPERVISED_ARM = Arm(
     "supervised judge without reasons", with_judge(AS_PRETRAINED), env=DIRECT_PAIRS_ENV, steps=NUM_ROWS
@@ -99,7 +102,7 @@ HABIT_ARM = Arm("judge by length", with_judge(ScriptedJudge("habit")), steps=NUM
 
 BENCH = Bench(
     name="trained-judges",
-    version=1,
+    version=2,
     summary="Answers with three grades, of which the query decides which one counts, and a judge whose lessons go by "
     "length out of habit: how often its verdicts on new pairs are right, one of them and the majority of five.",
     envs=(REASONED_PAIRS_ENV,),
@@ -116,12 +119,13 @@ BENCH = Bench(
     negative=Comparison(TRAINED_ARM.name, "trained judge again", learning_curve_auc()),
     headroom=Headroom(SUPERVISED_ARM.name, EXACT_ARM.name, ACCURACY, chance()),
     symptoms=(Symptom(SUPERVISED_ARM.name, verdict_error(), 0.1),),
-    tuning="By the accuracy of one verdict and of five votes on 1,000 pairs, on seeds 1,100 and 1,101. The supervised "
-    "judge: 0.84 and 0.91, with 0.74 of its principles right; without reasons, from right verdicts alone, 0.66 and "
-    "0.71. GRPO for 100 updates, two trials: 0.98 and 1.00 with a learning rate of 3e-4, and 0.84 and 0.87 with 1e-3, "
-    "where 0.90 of the principles are right but verdicts no longer follow from the grades. The scripted judges have "
-    "1.00 and 0.66. The share of judgments out of habit, the noise of grades and the number of samples that can be "
-    "rejected were the first that were tried. In the negative control the copy's learning rate is 2% larger: with a "
-    "ten-thousandth scores of another bench of this size were often equal.",
+    tuning="By the accuracy of one verdict and of five votes on 1,000 pairs, on seeds 1,100 to 1,102. The supervised "
+    "judge at temperatures of 1, 0.5, 0.25 and 0.05: 0.78 and 0.82, 0.81 and 0.80, 0.79 and 0.77, 0.76 and 0.75; from "
+    "0.61 to 0.48 of its principles are right. GRPO for 100 updates, three learning rates: 0.96 and 1.00 with 1e-4, "
+    "0.96 and 0.98 with 3e-4, 0.86 and 0.90 with 1e-3. The scripted judges have 1.00 and 0.66. Version 1 had the habit "
+    "in half of the judgments: there the most likely lesson was right, and a supervised judge at a temperature of 0.05 "
+    "had 0.99 of the verdicts right without any training. Three quarters was the first share that was tried after it. "
+    "In the negative control the copy's learning rate is 2% larger: with a ten-thousandth scores of another bench of "
+    "this size were often equal.",
     looks=SHORT_LOOKS,
 )
