@@ -88,8 +88,42 @@ PAPER = Paper(
         ),
         first_seed=20,  # the first trial was one on version 1 of the bench, with a rival that was not at its best
     ),
-    remarks="Tried anew on seeds from 20 on: the first trial, on seeds 0 to 9 and version 1 of the bench, was shown "
-    "against a rival that was not at its best, as there a lower temperature sufficed.",
+    remarks="Answers have three grades, and the query decides which one counts. A judge says a principle and a "
+    "grade for each of two answers, then its verdict; its lessons are judgments of a teacher who goes by "
+    "length in three quarters of the cases, and of three of them the first with a right verdict is "
+    "learned. Where another principle counts, 64% of these lessons still name the length. All judges "
+    "begin from the same model, and the trained ones judge 6,400 pairs. What was found: five judgments "
+    "vote rightly on 99.7% of the pairs after SPCT and on 81.7% after rejective fine-tuning, and one "
+    "judgment is right on 98.9% and 80.0% (at a temperature of 0.5, the best for one). SPCT names the "
+    "right principle in 98.5% of its judgments, the fine-tuned judge in 60.9%, although only verdicts are "
+    "rewarded. The most likely judgments of the fine-tuned judge vote rightly on 74.8%. Votes add 0.8 "
+    "points to one judgment of SPCT and 3.7 to one of the fine-tuned judge at a temperature of 1; at 0.5 "
+    "they take 0.7 from it, as votes go by the most frequent judgment. A judge without reasons, trained "
+    "in the same way, comes to 71.8%. What speaks against it, first of all: what counts is that judgments "
+    "are rewarded or rejected by their verdicts once more, not reinforcement learning. Further rejective "
+    "fine-tuning, on as many judgments of its own, of which one was right where the other was wrong, "
+    "comes to 98.7% with five votes (undecided, p = 0.014) and 96.1% with one (SPCT is better: shown), "
+    "both at a temperature of 0.5. After further lessons sampled at a temperature of 1 the judge, asked "
+    "at 0.05, was right on 99.8% of the pairs with one judgment, SPCT with 3e-4 on 98.6% (tuning seeds): "
+    "a lower temperature removes that lead as well. The comparison with further fine-tuning was a "
+    "mechanism of the first declaration, and is context here. This is the second trial: the first, on "
+    "version 1 of the bench and seeds 0 to 9, was shown against a rival at a temperature of 0.5 (99.6% "
+    "and 95.7% for five votes). There the habit held in half of the judgments, so that the most likely "
+    "lesson was right, and at a temperature of 0.05, looked at after the trial, the rival had 99.2% "
+    "without any training. So the bench was changed such that the habit prevails, which decides how large "
+    "the lead is, and the rival was tuned again: where a teacher is right more often than not, a lower "
+    "temperature does as well as SPCT. Tuning (five votes, seeds 1,100 to 1,102): the fine-tuned judge at "
+    "temperatures of 1, 0.5, 0.25 and 0.05: 0.82, 0.80, 0.77, 0.75, and after twice as many steps of "
+    "supervised learning 0.81 and 0.78 at the first two; SPCT with learning rates of 1e-4, 3e-4 and 1e-3: "
+    "1.00, 0.98, 0.90, and with 1e-4 at a temperature of 0.5 0.99, which was chosen as one judgment is "
+    "better there (0.99, not 0.96). Further fine-tuning: 3e-4 and 1e-3, 0.96 and 0.89, and 3e-4 at 0.5 "
+    "0.98. The judge without reasons, whose lessons have no habit, was tuned before the first trial (two "
+    "learning rates). Before its training it has 0.71 from right verdicts alone: a model of this size "
+    "hardly learns to judge at once, so that its lead says that steps are needed here, not that "
+    "principles are. All judges begin from one pretraining, so that intervals are those of the training "
+    "and of the pairs alone. Votes are counted by verdicts, not by the sum of grades, and there is no "
+    "meta reward model. Of the paper the abstract and summaries could be read, and no code of the "
+    "training was found.",
     fidelity=(
         Fidelity("judge", "Gemma-2 of 27B", "a decoder of two layers and 64 units"),
         Fidelity(
