@@ -1,0 +1,1 @@
+"""DeepSeek-GRM / SPCT (Liu et al., 2025): judges that say a principle and grades before their verdict."""
