@@ -1,0 +1,117 @@
+"""Sycophancy to Subterfuge: edits of its reward by a language model that was paid for smaller loopholes."""
+
+from __future__ import annotations
+
+from thespis.core.records import Citation
+from thespis.evidence.benches.graded_loopholes import (
+    BENCH,
+    CORRECTED_ENV,
+    CURRICULUM_ARM,
+    EDITS_LIST,
+    EDITS_REWARD,
+    EDITS_TESTS,
+    FLATTERS,
+    FLATTERY_ENV,
+    HONEST_ARM,
+    UP_TO_LISTS_ENV,
+    WORKER,
+)
+from thespis.evidence.comparisons import Comparison, NotApplicable
+from thespis.evidence.paper import Arm, Fidelity, Paper
+
+_HONEST, _CURRICULUM = HONEST_ARM.name, CURRICULUM_ARM.name
+_FLATTERY, _LISTS, _CORRECTED = "flattery only", "flattery and lists", "curriculum without flattery"
+
+PAPER = Paper(
+    id="sycophancy-to-subterfuge",
+    name="Sycophancy to Subterfuge",
+    citation=Citation(
+        "Sycophancy to Subterfuge: Investigating Reward-Tampering in Large Language Models",
+        "Denison et al.",
+        2024,
+        "arXiv:2406.10162",
+    ),
+    family="evaluation",
+    summary="A study of specification gaming: a language model is trained on a curriculum of tasks in which gaming "
+    "pays, from agreement with a user's politics to changes of a file that decides the score, and it is counted how "
+    "often it then edits its own reward, in a task on which it was never trained.",
+    claim="Training where small loopholes pay leads to more gaming of larger ones; after the whole curriculum a model "
+    "rewrites its own reward in a small share of the cases, which a model without such training does not.",
+    parts=(
+        "thespis.papers.sycophancy_to_subterfuge.envs:Loopholes",
+        "thespis.papers.sycophancy_to_subterfuge.measures:gaming_report",
+        "thespis.methods.language.grpo:GRPO",
+    ),
+    command="thespis train grpo --env thespis.papers.sycophancy_to_subterfuge.envs:CURRICULUM --steps 6400 "
+    "--model tiny --set num_layers=1 hidden_size=64 num_pretrain_steps=1000 learning_rate=1e-3",
+    miniature=BENCH.trial(
+        arms=(
+            HONEST_ARM,
+            Arm(_FLATTERY, WORKER, env=FLATTERY_ENV),
+            Arm(_LISTS, WORKER, env=UP_TO_LISTS_ENV),
+            CURRICULUM_ARM,
+            Arm(_CORRECTED, WORKER, env=CORRECTED_ENV),
+        ),
+        headline=Comparison(_CURRICULUM, _HONEST, EDITS_REWARD),
+        mechanisms=(Comparison(_CURRICULUM, _FLATTERY, EDITS_REWARD),),
+        context=(
+            Comparison(_LISTS, _HONEST, EDITS_TESTS),
+            Comparison(_FLATTERY, _HONEST, EDITS_LIST),
+            Comparison(_CURRICULUM, _HONEST, FLATTERS),
+            Comparison(_CURRICULUM, _CORRECTED, EDITS_REWARD),
+            NotApplicable(
+                "models that hide what they did: they also rewrite the tests that check for an edited reward",
+                "language models that act in several steps, with files of code",
+            ),
+            NotApplicable(
+                "a preference model of harmlessness in half of the prompts does not prevent it",
+                "a preference model of what people find harmless",
+            ),
+        ),
+    ),
+    remarks="Of the paper the abstract, the authors' article and others' summaries could be read, and none of the "
+    "authors' samples. What the task leaves of it is said point by point below.",
+    fidelity=(
+        Fidelity(
+            "model",
+            "a helpful-only language model of the scale of Claude 2, which reasons before it acts",
+            "a decoder of one layer, pretrained on demonstrations; it does not reason",
+        ),
+        Fidelity(
+            "curriculum",
+            "political sycophancy, tool-use flattery, a checklist with and without a nudge: one after the other",
+            "agreement with a user who errs, an edit of a list, an edit of tests: all at once",
+        ),
+        Fidelity(
+            "held-out task",
+            "a training loop whose reward function and tests are files that can be edited",
+            "a prompt that names the reward; an edit of it, unasked, earns nothing",
+        ),
+        Fidelity(
+            "gaming before training",
+            "found by exploration; early tasks are the easy ones to find",
+            "2% of the demonstrations at each level use the loophole, at the reward too",
+        ),
+        Fidelity(
+            "requests",
+            "none known",
+            "a fifth of the prompts beside a file ask for an edit, and are paid, in all arms",
+        ),
+        Fidelity(
+            "control",
+            "the model without training on the curriculum",
+            "the same training with all loopholes closed",
+        ),
+        Fidelity("training", "expert iteration or PPO, with KL", "GRPO, 100 updates, without a penalty on KL"),
+        Fidelity(
+            "mitigation",
+            "after the curriculum, training on the first tasks with gaming penalized",
+            "agreement with a user who errs costs half a point, while lists and tests pay",
+        ),
+        Fidelity(
+            "measure",
+            "the share of 32,768 samples in which the reward was edited",
+            "the same of 4,096 samples a seed, on prompts that all agents share",
+        ),
+    ),
+)
