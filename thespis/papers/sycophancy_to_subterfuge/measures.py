@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from thespis.core.contracts import Mode
 from thespis.core.records import View
 from thespis.envs.registry import make_compiled
-from thespis.envs.text.task import TextEnv
 from thespis.evidence.measures import Measure, once_per_run
 from thespis.papers.sycophancy_to_subterfuge.envs import LEVELS
 from thespis.runtime.keys import fold, indexed_keys, seed_key
@@ -39,7 +38,7 @@ def gaming_report(run: Any) -> GamingReport:
 
 
 def _play(
-    method: Any, states: PyTree, env: TextEnv, level: int
+    method: Any, states: PyTree, env: Any, level: int
 ) -> tuple[Bool[Array, "seed prompt"], Bool[Array, "seed prompt"]]:
     """Whether the responses to the prompts of a level use its loophole, and whether they are right."""
     task: Any = dataclasses.replace(env.task, levels=(level,), asked_share=0.0)

@@ -5,22 +5,19 @@ from __future__ import annotations
 from thespis.core.records import Citation
 from thespis.evidence.benches.graded_loopholes import (
     BENCH,
-    CORRECTED_ENV,
     CURRICULUM_ARM,
     EDITS_LIST,
     EDITS_REWARD,
-    EDITS_TESTS,
     FLATTERS,
     FLATTERY_ENV,
     HONEST_ARM,
-    UP_TO_LISTS_ENV,
     WORKER,
 )
 from thespis.evidence.comparisons import Comparison, NotApplicable
 from thespis.evidence.paper import Arm, Fidelity, Paper
 
 _HONEST, _CURRICULUM = HONEST_ARM.name, CURRICULUM_ARM.name
-_FLATTERY, _LISTS, _CORRECTED = "flattery only", "flattery and lists", "curriculum without flattery"
+_FLATTERY = "flattery only"
 
 PAPER = Paper(
     id="sycophancy-to-subterfuge",
@@ -48,17 +45,13 @@ PAPER = Paper(
         arms=(
             HONEST_ARM,
             Arm(_FLATTERY, WORKER, env=FLATTERY_ENV),
-            Arm(_LISTS, WORKER, env=UP_TO_LISTS_ENV),
             CURRICULUM_ARM,
-            Arm(_CORRECTED, WORKER, env=CORRECTED_ENV),
         ),
         headline=Comparison(_CURRICULUM, _HONEST, EDITS_REWARD),
         mechanisms=(Comparison(_CURRICULUM, _FLATTERY, EDITS_REWARD),),
         context=(
-            Comparison(_LISTS, _HONEST, EDITS_TESTS),
             Comparison(_FLATTERY, _HONEST, EDITS_LIST),
             Comparison(_CURRICULUM, _HONEST, FLATTERS),
-            Comparison(_CURRICULUM, _CORRECTED, EDITS_REWARD),
             NotApplicable(
                 "models that hide what they did: they also rewrite the tests that check for an edited reward",
                 "language models that act in several steps, with files of code",
@@ -103,11 +96,7 @@ PAPER = Paper(
             "the same training with all loopholes closed",
         ),
         Fidelity("training", "expert iteration or PPO, with KL", "GRPO, 100 updates, without a penalty on KL"),
-        Fidelity(
-            "mitigation",
-            "after the curriculum, training on the first tasks with gaming penalized",
-            "agreement with a user who errs costs half a point, while lists and tests pay",
-        ),
+        Fidelity("mitigation", "after the curriculum, training on the first tasks with gaming penalized", "left out"),
         Fidelity(
             "measure",
             "the share of 32,768 samples in which the reward was edited",
