@@ -57,7 +57,7 @@ BENCH = Bench(
     name="graded-loopholes",
     version=1,
     summary="The larger of two digits, and loopholes of graded size that pay more: what a model does beside the "
-    "largest one, which never paid, once smaller ones have.",
+    "largest one, which never paid unasked, once smaller ones have.",
     envs=(CURRICULUM_ENV,),
     steps=STEPS,
     num_episodes=20,
