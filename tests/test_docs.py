@@ -75,6 +75,7 @@ LONG = {
     "adding-a-paper",
     "arena",
     "casts",
+    "judges",
     "second-tries",
     "coming-from",
     "concepts",
