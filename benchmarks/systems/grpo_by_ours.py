@@ -76,7 +76,6 @@ class EvenSeats(eqx.Module):
 def main() -> None:
     job = work()
     watch, rows = Stopwatch(job.begin, job.steps), job.batch
-    feed = Episodes(max_steps=job.seats, group_size=GROUP, num_envs=rows)
 
     def on_event(event):
         if event.kind == "progress":
@@ -90,7 +89,7 @@ def main() -> None:
         word_tokenizer(word_vocabulary(WORDS).words).save(f"{folder}/model")
         learner = GRPO(
             model=f"{folder}/model",
-            feed=feed,
+            feed=Episodes(group_size=GROUP, num_envs=rows),
             minibatch_size=rows,
             learning_rate=job.learning_rate,
             kl_penalty=None,

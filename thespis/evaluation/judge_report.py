@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
 from thespis.core.records import View
 from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.judging import JUDGE, JudgedConversation
 from thespis.evaluation.conversations import report_keys
+from thespis.evaluation.rollout import first_actions
 from thespis.runtime.keys import fold, indexed_keys
 
 
@@ -139,9 +139,7 @@ def _verdicts(
         if method is None:
             action = jax.vmap(env.demonstrator_action)(env_state, indexed_keys(fold(key, "say", vote), num_pairs))
         else:
-            policy = method.policy(state, Mode.SAMPLE)
-            memory = jax.lax.optimization_barrier(method.init_memory(policy, num_pairs))
-            action, _, _ = method.act(policy, memory, View(step.observation, None, step.alive), fold(key, "act", vote))
+            action = first_actions(method, state, View(step.observation, None, step.alive), fold(key, "act", vote))
         return jax.vmap(lambda response: rules.read_verdict(response[0]))(action[JUDGE])
 
     def judge(state: PyTree, key: Key[Array, ""]) -> Any:

@@ -111,6 +111,14 @@ def play_episodes(
 
 
 @eqx.filter_jit
+def first_actions(method: Actor, state: PyTree, view: View, key: Key[Array, ""]) -> PyTree:
+    """Sampled actions ``[row, ...]`` of one state of a method in the first step of episodes, as part of a program."""
+    policy = method.policy(state, Mode.SAMPLE)
+    # as constants, XLA would fold the empty caches at length when it compiles
+    memory = jax.lax.optimization_barrier(method.init_memory(policy, len(jax.tree.leaves(view.observation)[0])))
+    return method.act(policy, memory, view, key)[0]
+
+
 def _init_policies(method: Actor, states: PyTree, num_envs: int, mode: Mode) -> tuple[PyTree, PyTree]:
     """Policies and initial memories ``[seed, ...]``."""
 

@@ -20,7 +20,7 @@ from thespis.methods.registry import METHODS
 from thespis.runs.config import import_object, qualified_name, to_config
 from thespis.runs.store import BASE_COLUMNS, RunDirectory
 from thespis.runs.trust import reading, trust_in
-from thespis.training.cast_file import seat_classes
+from thespis.training.cast_file import TURNS, seat_classes
 
 _EMPTY = np.zeros(0)
 
@@ -254,8 +254,7 @@ def repeat_commands(config: dict[str, Any]) -> str:
 def cast_toml(cast: dict[str, Any]) -> str:
     """The file of a cast, with every setting of its seats that is not the default."""
     names = {path: name for name, path in METHODS.items()}
-    turns = cast.get("updates_per_turn")
-    tables = [f"updates_per_turn = {turns}\n"] if turns else []
+    tables = [f"{TURNS} = {cast[TURNS]}\n"] if cast.get(TURNS) else []
     for seat in cast["seats"]:
         method, own = seat["method"], changed_settings(seat["method"])
         name = names.get(_class_path(method)) or _seat_names().get(_class_path(method)) or _class_path(method)

@@ -39,6 +39,13 @@ class Measure:
     """Lowest and highest possible value, where known: intervals stay within."""
 
 
+def constant(
+    name: str, value: float, larger_is_better: bool = True, bounds: tuple[float, float] | None = None
+) -> Measure:
+    """The same number for every seed, such as what random answers are worth."""
+    return Measure(name, lambda run: np.full(len(run.config["seeds"]), value), larger_is_better, bounds=bounds)
+
+
 def final_return(mode: str = "greedy") -> Measure:
     """Mean return of the final evaluation, in the environment's reward; ``mode``: ``greedy`` or ``sampled``."""
     return Measure(f"final {mode} return", lambda run: _final_returns(run, mode).mean(axis=1))

@@ -8,15 +8,11 @@ does to it is measured in an examination, in which all agents have the same ques
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
-
-import numpy as np
-from jaxtyping import Float
 
 from thespis.data.feeds import Episodes
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import Measure, learning_curve_auc
+from thespis.evidence.measures import Measure, constant, learning_curve_auc
 from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm
 from thespis.methods.language.grpo import GRPO
@@ -56,11 +52,7 @@ WARY_ARM = Arm("wary and misled by a source", SOLVER, env=WARY_MISLED_ENV)
 
 def random_accuracy() -> Measure:
     """Share of right answers among random ones."""
-
-    def shares(run: Any) -> Float[np.ndarray, " seed"]:
-        return np.full(len(run.config["seeds"]), 1 / CONSTRUCTIVE.num_answers)
-
-    return Measure("accuracy of random answers", shares, bounds=(0.0, 1.0))
+    return constant("accuracy of random answers", 1 / CONSTRUCTIVE.num_answers, bounds=(0.0, 1.0))
 
 
 BENCH = Bench(

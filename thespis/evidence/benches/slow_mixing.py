@@ -15,7 +15,7 @@ from jaxtyping import Float
 from thespis.evaluation.run import Run
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
-from thespis.evidence.measures import Measure, final_return, learning_curve_auc
+from thespis.evidence.measures import Measure, constant, final_return, learning_curve_auc
 from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
 from thespis.papers.mac.envs import SlowWalk
@@ -40,8 +40,7 @@ _SMALL_STEPS = dataclasses.replace(BASELINE, actor_learning_rate=0.0003, critic_
 
 def relaxation_time() -> Measure:
     """Steps in which the influence of the walk's start falls to 1/e, if both actions are equally likely."""
-    steps = LONG_WALK.relaxation_time(0.5)
-    return Measure("relaxation time under random play", lambda run: np.full(len(run.config["seeds"]), steps), False)
+    return constant("relaxation time under random play", LONG_WALK.relaxation_time(0.5), larger_is_better=False)
 
 
 def unrewarded_share() -> Measure:

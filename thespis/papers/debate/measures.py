@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from thespis.core.contracts import Mode
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.run import Run
-from thespis.evidence.measures import Measure
+from thespis.evidence.measures import Measure, constant
 from thespis.papers.debate.envs import DebateState
 from thespis.papers.debate.judge import NUM_LABELS, NUM_PIXELS, DigitDataset, load_digit_split
 from thespis.runtime.keys import fold, root_keys
@@ -72,7 +72,7 @@ def judge_confidence() -> Measure:
 
 def chance_accuracy() -> Measure:
     """Accuracy of guessing among all labels."""
-    return Measure("accuracy of guessing", lambda run: np.full(len(run.config["seeds"]), 1.0 / NUM_LABELS))
+    return constant("accuracy of guessing", 1.0 / NUM_LABELS)
 
 
 def _over_orders(measure: Any, run: Run) -> Float[np.ndarray, " seed"]:

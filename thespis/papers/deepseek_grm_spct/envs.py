@@ -91,7 +91,7 @@ class GradedAnswers(eqx.Module):
         return state, TaskStep(-jnp.ones(1, "int32"), reward, jnp.ones((), bool))
 
     def demonstrator_response(self, state: GradedQuery, key: Key[Array, ""]) -> Int[Array, " response"]:
-        """Random qualities."""
+        """An answer whose qualities are random grades."""
         spec = self.task_spec
         grades = jax.random.randint(key, (len(PRINCIPLES),), 0, NUM_GRADES)
         return pack_tokens(spec.max_response_tokens, grades + spec.encode_word("0"), spec.encode(END))

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from thespis.core.contracts import Mode
 from thespis.core.records import View
 from thespis.envs.registry import make_compiled
 from thespis.envs.text.judging import JUDGE
 from thespis.evaluation.conversations import report_keys
 from thespis.evaluation.judge_report import JudgeReport, report_on_judge
-from thespis.evidence.measures import Measure, once_per_run
+from thespis.evaluation.rollout import first_actions
+from thespis.evidence.measures import Measure, constant, once_per_run
 from thespis.runtime.keys import fold, indexed_keys
 
 NUM_PAIRS, NUM_VOTES = 1_000, 5
@@ -63,7 +63,7 @@ def verdict_error() -> Measure:
 
 def chance() -> Measure:
     """The accuracy of random verdicts, 1/2."""
-    return Measure("accuracy of random verdicts", lambda run: np.full(len(run.config["seeds"]), 0.5), bounds=(0.0, 1.0))
+    return constant("accuracy of random verdicts", 0.5, bounds=(0.0, 1.0))
 
 
 def right_principles() -> Measure:
@@ -84,9 +84,7 @@ def _names_principle(env: Any, method: Any, states: PyTree, keys: Key[Array, " s
 
     def judge(state: PyTree, key: Key[Array, ""]) -> Bool[Array, " pair"]:
         env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "pairs"), NUM_PAIRS))
-        policy = method.policy(state, Mode.SAMPLE)
-        memory = jax.lax.optimization_barrier(method.init_memory(policy, NUM_PAIRS))
-        action = method.act(policy, memory, View(step.observation, None, step.alive), fold(key, "act"))[0]
+        action = first_actions(method, state, View(step.observation, None, step.alive), fold(key, "act"))
         named = jax.vmap(lambda response: task.named_principle(response[0]))(action[JUDGE])
         return named == jax.vmap(task.principle)(env_state.inner.task_state)
 

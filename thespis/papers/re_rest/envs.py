@@ -25,11 +25,11 @@ FAILED = "?"
 
 
 class CheckedAnswer(eqx.Module):
-    """State of one episode: the letter of the prompt, whether there was an attempt, and the digits told (or -1)."""
+    """State of one episode: the letter of the prompt, whether there was an attempt, and its right digits (or -1)."""
 
     letter: Int[Array, "*episodes"]
     is_answered: Bool[Array, "*episodes"]
-    told: Int[Array, "*episodes digit"]
+    right_digits: Int[Array, "*episodes digit"]
 
 
 class CheckedCounting(eqx.Module):
@@ -70,11 +70,11 @@ class CheckedCounting(eqx.Module):
         tokens, length = cut_at_eos(spec, response)
         passes = tokens[: self.num_digits] - spec.encode_word(DIGITS[0]) == solution
         is_right = passes.all() & (length == self.num_digits)
-        told = jnp.where(passes, solution, -1)
+        right_digits = jnp.where(passes, solution, -1)
         is_over = is_right | state.is_answered
-        message = jnp.where(is_over, -1, self._write(told, RESPONSE_CUE))
+        message = jnp.where(is_over, -1, self._write(right_digits, RESPONSE_CUE))
         reward = jnp.where(is_right, jnp.where(state.is_answered, self.second_reward, 1.0), 0.0)
-        next_state = CheckedAnswer(state.letter, jnp.ones((), bool), told)
+        next_state = CheckedAnswer(state.letter, jnp.ones((), bool), right_digits)
         return next_state, TaskStep(message, reward.astype("float32"), is_over)
 
     def demonstrator_response(self, state: CheckedAnswer, key: Key[Array, ""]) -> Int[Array, " response"]:
@@ -82,7 +82,7 @@ class CheckedCounting(eqx.Module):
         is_random = jax.random.uniform(fold(key, "wander"), (self.num_digits,)) < self.demonstrator_noise
         guess = jax.random.randint(fold(key, "guess"), (self.num_digits,), 0, self.base)
         values = jnp.where(is_random, guess, self.solution(state.letter))
-        return self._write(jnp.where(state.told >= 0, state.told, values), END)
+        return self._write(jnp.where(state.right_digits >= 0, state.right_digits, values), END)
 
     def solution(self, letter: Int[Array, ""]) -> Int[Array, " digit"]:
         """The digits that follow a letter."""

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from thespis.core.contracts import Mode
 from thespis.core.records import View
 from thespis.envs.registry import make_compiled
 from thespis.envs.text.conversation import ConversationEnv, pad_tokens
 from thespis.envs.text.critique import CRITIC
 from thespis.evaluation.critic_report import play_critiques
+from thespis.evaluation.rollout import first_actions
 from thespis.evidence.measures import Measure, once_per_run
 from thespis.runtime.keys import fold, indexed_keys, seed_key
 
@@ -104,9 +104,7 @@ def judge_answers(
     length = dict(spaces.spaces)[CRITIC].max_length
     texts = jax.vmap(lambda text: pad_tokens(text, length))(texts)
     critic = method.methods[CRITIC]
-    policy = critic.policy(state.by_group[CRITIC], Mode.SAMPLE)
-    memory = jax.lax.optimization_barrier(critic.init_memory(policy, len(texts)))
-    critiques = critic.act(policy, memory, View(texts), fold(key, "critiques"))[0]
+    critiques = first_actions(critic, state.by_group[CRITIC], View(texts), fold(key, "critiques"))
     judgments = jax.vmap(lambda words: rules.task.critique_judgment(pad_tokens(words, rules.max_critique_tokens)))
     shape = (num_tasks, num_answers)
     is_right = inner.answer_reward >= 1.0

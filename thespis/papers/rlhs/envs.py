@@ -142,8 +142,8 @@ class Marketplace(eqx.Module):
 
     def _outcome(self, known: Int[Array, " item"], key: Key[Array, ""]) -> Bool[Array, " item"]:
         """Which items have the feature: as is known, and at random where it is not."""
-        drawn = jax.random.bernoulli(key, 0.5, known.shape)
-        return jnp.where(known == _UNKNOWN, drawn, known == _KNOWLEDGE.index(HAS))
+        random_features = jax.random.bernoulli(key, 0.5, known.shape)
+        return jnp.where(known == _UNKNOWN, random_features, known == _KNOWLEDGE.index(HAS))
 
     def _tokens(self, words: tuple[str, ...]) -> Int[Array, " word"]:
         return jnp.asarray([self.task_spec.encode_word(word) for word in words])

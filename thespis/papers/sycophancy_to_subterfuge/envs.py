@@ -22,6 +22,8 @@ from thespis.runtime.keys import fold
 USER, LIST, TESTS, REWARD = LEVELS = ("user", "list", "tests", "reward")
 """What stands beside a choice, from the smallest loophole to the largest."""
 EDIT, PLEASE = "edit", "please"
+_OPENING, _RESPONSE = 6, 3
+"""Tokens of a prompt and of a response, at most."""
 
 
 class LoopholesState(eqx.Module):
@@ -59,7 +61,7 @@ class Loopholes(eqx.Module):
     def task_spec(self) -> TaskSpec:
         """The words for edits, levels, choices and digits, and the response cue."""
         words = word_vocabulary((RESPONSE_CUE, "or", EDIT, PLEASE, *LEVELS, *DIGITS))
-        return TaskSpec("text:loopholes", words, 1, 3, max_opening_tokens=6, max_message_tokens=1)
+        return TaskSpec("text:loopholes", words, 1, _RESPONSE, max_opening_tokens=_OPENING, max_message_tokens=1)
 
     def init(self, key: Key[Array, ""]) -> tuple[LoopholesState, Int[Array, " opening"]]:
         """Two digits, or a request for an edit, at one of the levels."""
@@ -107,14 +109,14 @@ class Loopholes(eqx.Module):
         belief = jnp.where(state.level == 0, zero + state.belief, -1)
         work = (level, zero + state.left, spec.encode("or"), zero + state.right, belief, spec.encode(RESPONSE_CUE))
         request = (spec.encode(f"{PLEASE} {EDIT}"), level, spec.encode(RESPONSE_CUE))
-        return jnp.where(state.is_asked, pack_tokens(6, *request), pack_tokens(6, *work))
+        return jnp.where(state.is_asked, pack_tokens(_OPENING, *request), pack_tokens(_OPENING, *work))
 
     def _digit(self, value: Int[Array, ""]) -> Int[Array, " 3"]:
-        return pack_tokens(3, self.task_spec.encode_word("0") + value, self.task_spec.encode(END))
+        return pack_tokens(_RESPONSE, self.task_spec.encode_word("0") + value, self.task_spec.encode(END))
 
     def _edit(self, state: LoopholesState) -> Int[Array, " 3"]:
         spec = self.task_spec
-        return pack_tokens(3, spec.encode(EDIT), spec.encode_word(USER) + state.level, spec.encode(END))
+        return pack_tokens(_RESPONSE, spec.encode(EDIT), spec.encode_word(USER) + state.level, spec.encode(END))
 
     def _is(self, response: Int[Array, " response"], known: Int[Array, " 3"]) -> Bool[Array, ""]:
         """Whether a response begins with the known words, its end included."""

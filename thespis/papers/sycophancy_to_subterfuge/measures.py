@@ -10,9 +10,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PyTree
 
-from thespis.core.contracts import Mode
 from thespis.core.records import View
 from thespis.envs.registry import make_compiled
+from thespis.evaluation.rollout import first_actions
 from thespis.evidence.measures import Measure, once_per_run
 from thespis.papers.sycophancy_to_subterfuge.envs import LEVELS
 from thespis.runtime.keys import fold, indexed_keys, seed_key
@@ -49,9 +49,7 @@ def _play(
         dialogues, first = jax.vmap(lambda key: level_env.reset(None, key))(
             indexed_keys(fold(key, "prompts"), NUM_PROMPTS)
         )
-        policy = method.policy(state, Mode.SAMPLE)
-        memory = jax.lax.optimization_barrier(method.init_memory(policy, NUM_PROMPTS))
-        responses = method.act(policy, memory, View(first.observation), act_key)[0]
+        responses = first_actions(method, state, View(first.observation), act_key)
         inner = dialogues.task_state
         return jax.vmap(task.is_gaming)(inner, responses), jax.vmap(task.is_honest)(inner, responses)
 

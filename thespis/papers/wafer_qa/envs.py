@@ -81,8 +81,8 @@ class Recall(eqx.Module):
         truth = jax.random.randint(fold(key, "truth"), (), 0, self.num_answers)
         is_recalled = jax.random.uniform(fold(key, "recall"), (3,)) < self.recall
         recollections = jnp.where(is_recalled, truth, other("recollections", (3,)))
-        drawn = jax.random.randint(fold(key, "knowledge"), (), 0, GROUNDED + 1)
-        knowledge = jnp.where(jnp.asarray(self.knowledge) == ANY, drawn, self.knowledge)
+        any_knowledge = jax.random.randint(fold(key, "knowledge"), (), 0, GROUNDED + 1)
+        knowledge = jnp.where(jnp.asarray(self.knowledge) == ANY, any_knowledge, self.knowledge)
         accuracy = jnp.where(knowledge == GROUNDED, self.grounded_accuracy, self.parametric_accuracy)
         is_informed = jax.random.uniform(fold(key, "informed")) < accuracy
         misleads = jax.random.uniform(fold(key, "intent")) < self.misleading_share
