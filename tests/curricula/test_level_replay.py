@@ -121,7 +121,6 @@ def with_buffer(curriculum, **fields):
     return dataclasses.replace(state, buffer=dataclasses.replace(state.buffer, **fields))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("staleness, temperature", [(0.0, 1.0), (0.3, 0.3), (1.0, 0.1)])
 def test_probabilities_follow_the_formulas(staleness, temperature):
     curriculum = small(staleness_coef=staleness, temperature=temperature)
@@ -257,7 +256,6 @@ def test_runs_resume_exactly_and_seeds_do_not_disturb_each_other(curriculum, tmp
     assert_same_bits((one.method, one.curriculum), (both.method, both.curriculum), "alone")
 
 
-@pytest.mark.slow
 def test_a_robust_learner_changes_in_replays_alone():
     loop = make_loop(ROBUST, (0,))
     carry, kinds = loop.init(), []
@@ -318,7 +316,6 @@ def test_a_critique_is_the_same_whether_it_is_reported_or_asked_for(curriculum):
     assert "curriculum_score" in sums.sums or isinstance(curriculum, Recorder)
 
 
-@pytest.mark.long
 def test_environments_play_one_level_in_a_rollout_and_start_again_in_the_next():
     loop = make_loop(Recorder(), (0,))
     carry, seen = loop.init(), []

@@ -43,9 +43,16 @@ def sample(store, state, steps, ticks, seed):
     return jax.jit(store.sample)(state, steps, (), jnp.int32(ticks), jnp.int32(0), jax.random.key(seed), ())
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("sampler", [None, PrioritizedSampler()], ids=["uniform", "prioritized"])
-@pytest.mark.parametrize("ticks", [6, 14, 40])  # one possible start, a full buffer, and one overwritten twice
+@pytest.mark.parametrize(
+    ("sampler", "ticks"),  # one possible start, a full buffer, and one overwritten twice
+    [
+        pytest.param(
+            sampler, ticks, id=f"{name}-{ticks}", marks=() if (name, ticks) == ("uniform", 40) else pytest.mark.long
+        )
+        for name, sampler in (("uniform", None), ("prioritized", PrioritizedSampler()))
+        for ticks in (6, 14, 40)
+    ],
+)
 def test_sequences_are_consecutive_steps_across_episodes_with_their_memory(sampler, ticks):
     steps = steps_with_memory()
     store, state = filled(feed(sampler=sampler), steps, ticks)

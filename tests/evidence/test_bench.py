@@ -85,7 +85,6 @@ def admission_of(outcome, **changes):
     return record.trial_content(BENCH.controls, outcome, None) | bench | changes
 
 
-@pytest.mark.long
 def test_controls_run_on_tuning_seeds(outcome):
     assert outcome.runs.seeds() == list(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + 6))
     trial = BENCH.trial(arms=BENCH.arms, headline=BENCH.positive)
@@ -93,7 +92,6 @@ def test_controls_run_on_tuning_seeds(outcome):
     assert BENCH.trial(arms=BENCH.arms, headline=BENCH.positive, steps=7).steps == 7
 
 
-@pytest.mark.long
 def test_headroom_is_measured_from_random_play(outcome):
     share = BENCH.headroom.shares(outcome.runs)[ENV]
     finals = [run.final_scores for run in outcome.runs.runs["A2C", ENV]]
@@ -103,7 +101,6 @@ def test_headroom_is_measured_from_random_play(outcome):
     assert Headroom("long", "long", final_return()).shares(outcome.runs)[ENV] == pytest.approx(1.0)
 
 
-@pytest.mark.long
 def test_headroom_of_a_tail_is_measured_from_the_tail_of_random_play(outcome):
     """With the same measure for random play as for the arms; the declaration says so, and is as before without one."""
     worst = dataclasses.replace(
@@ -122,7 +119,6 @@ def test_headroom_of_a_tail_is_measured_from_the_tail_of_random_play(outcome):
     assert dataclasses.replace(BENCH, headroom=worst).digest != BENCH.digest
 
 
-@pytest.mark.long
 def test_the_rival_of_a_headline_is_placed_between_random_play_and_the_best_known(outcome, tmp_path):
     """By the anchors of the bench, in the environments that they share; a page says so."""
     admission = make_admission(BENCH, outcome, None)
@@ -143,7 +139,6 @@ def test_the_rival_of_a_headline_is_placed_between_random_play_and_the_best_know
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("positive", "negative", "share", "threshold", "failed"),
     [
@@ -166,14 +161,12 @@ def test_every_condition_can_refuse_a_bench(outcome, monkeypatch, positive, nega
     assert [check.name.partition(" ")[0].rstrip(":") for check in checks if not check.passed] == failed
 
 
-@pytest.mark.long
 def test_a_copy_that_does_not_differ_is_no_control(outcome):
     bench = dataclasses.replace(BENCH, negative=Comparison("A2C", "A2C", final_return()))
     checks = check_bench(bench, outcome)
     assert [check.passed for check in checks if "other random numbers" in check.name] == [False]
 
 
-@pytest.mark.long
 def test_a_copy_with_fewer_seeds_is_compared_on_those_that_both_have(outcome, monkeypatch):
     scores = type(outcome.runs).scores
     monkeypatch.setattr(
@@ -182,7 +175,6 @@ def test_a_copy_with_fewer_seeds_is_compared_on_those_that_both_have(outcome, mo
     assert [check.value for check in check_bench(BENCH, outcome) if "other random numbers" in check.name] == ["100%"]
 
 
-@pytest.mark.long
 def test_admissions_are_read_back_and_outdated_with_the_bench(outcome, tmp_path):
     assert admission_status(BENCH, read_admission(tmp_path, "small")) == "not checked"
     content = admission_of(outcome)

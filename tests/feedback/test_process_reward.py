@@ -130,7 +130,6 @@ def test_empty_slots_give_no_target_and_no_loss():
     assert loss_fn(estimator, dialogues, np.zeros((TIME, 4), "float32"))[0] == 0
 
 
-@pytest.mark.long
 def test_scores_are_read_at_the_end_of_each_response():
     rng = np.random.default_rng(1)
     estimator = LMWithValueHead(MODEL, jnp.asarray(rng.normal(size=32), "float32"), jnp.float32(0.2))

@@ -179,7 +179,6 @@ def test_the_burn_in_warms_up_memory_and_is_not_learned_from():
         assert np.abs(np.asarray(other.advantage_out.weight) - np.asarray(learned.advantage_out.weight)).max() > 0
 
 
-@pytest.mark.long
 def test_no_gradient_reaches_into_the_burn_in():
     """The gradient is that of the steps after it, from a constant memory."""
     state, batch = different_target(METHOD), random_batch()

@@ -24,7 +24,7 @@ from thespis.envs.text.task import TextEnv
 from thespis.evaluation.rollout import play_episodes
 from thespis.feedback.frozen import FrozenFeedback
 from thespis.feedback.learned_reward import LearnedReward
-from thespis.learners.language.dialogues import Dialogues
+from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues
 from thespis.learners.language.lm_agent import LoRA
 from thespis.learners.language.reward_ensemble import ensemble_scores
 from thespis.methods.language.grpo import GRPO
@@ -187,6 +187,30 @@ def play(method, state, num_envs=64):
         return play_episodes(method, states, envs, [3], Mode.SAMPLE, num_kept=num_envs).episodes[0]
     finally:
         envs.close()
+
+
+def test_the_best_candidate_is_said_and_remembered():
+    method, state, _ = trained(1)
+    views = jax.tree.map(lambda x: jnp.asarray(x[:2]), demonstration_dataset(ENV, 60).steps.view)
+    key, count = jax.random.key(0), 3
+    policy = dataclasses.replace(method, num_candidates=count).policy(state, Mode.SAMPLE)
+
+    @jax.jit
+    def played(policy):
+        rows = jax.tree.map(lambda x: jnp.repeat(x, count, axis=0), views)
+        candidates = policy.actor.act(policy.actor.init_memory(2 * count), rows, key)
+        each = single_turn_dialogues(rows.observation, candidates[0], jnp.ones(2 * count, bool))
+        return policy.act(policy.init_memory(2), views, key), candidates, ensemble_scores(policy.scorers, each)
+
+    said, candidates, rewards = jax.tree.map(np.asarray, played(policy))
+    rewards = rewards[0, 0].reshape(2, count)
+    assert np.ptp(rewards, axis=1).min() > 1e-4
+    best = rewards.argmax(axis=1) + count * np.arange(2)
+    np.testing.assert_array_equal(said[0], candidates[0][best])
+    jax.tree.map(
+        lambda x, y: np.testing.assert_array_equal(x, y[np.repeat(best[:, None], count, 1)]), said[1], candidates[1]
+    )
+    np.testing.assert_array_equal(said[2], candidates[2][best])
 
 
 @pytest.mark.slow

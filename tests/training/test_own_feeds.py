@@ -159,7 +159,6 @@ def test_own_feeds_train_equally_in_both_loops_and_resume(feed, tmp_path):
     assert_same_bits(compiled.learner_state(compiled.advance(restored, 5)), compiled.learner_state(end), "resumed")
 
 
-@pytest.mark.long
 def test_a_sampler_sees_every_update():
     loop = make_loop("compiled", REPLAY)
     carry = loop.advance(loop.init(), 9)

@@ -105,7 +105,6 @@ def learners():
     return states
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["compiled", "host"])
 def test_update_indices_are_consecutive(learners, kind):
     """12 transitions are two blocks: from the second block on, each block has three updates."""
