@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -48,3 +50,30 @@ def test_flatten_turns_orders_tokens_by_dialogue():
     sums_from = [np.cumsum(row_tokens[::-1])[::-1] for row_tokens in expected]
     result = sum_from_token(jnp.asarray(numbers), jnp.ones(numbers.shape, bool))
     np.testing.assert_array_equal(flatten_turns(result), sums_from)
+
+
+def test_own_turns_alone_are_the_same_dialogues():
+    """In the rows speak: this seat twice and another one after each; the other one first; this seat once; nobody."""
+    alive = np.array([[1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]], bool)
+    starts = np.array([[2, 1, 3, 9], [4, 1, 5, 9], [6, 3, 5, 9], [8, 3, 5, 9], [9, 7, 5, 9]])
+    responses = np.where(alive[..., None], np.arange(32).reshape(4, 4, 2), -1)
+    reward = np.where(alive, np.arange(16.0).reshape(4, 4), 0.0).astype("float32")
+    transcript = np.where(np.arange(12) < starts[-1][:, None], 0, -1)
+    fields = (transcript, starts, responses, alive, reward, np.array([True, False, True, False]))
+    everything = Dialogues(*(jnp.asarray(x) for x in fields))
+    own = everything.own_turns(2)
+    np.testing.assert_array_equal(own.alive, [[1, 1, 1, 0], [1, 1, 0, 0]])
+    np.testing.assert_array_equal(own.response_starts, [[2, 1, 3, 9], [6, 3, 5, 9], [9, 7, 5, 9]])
+    np.testing.assert_array_equal(own.responses[:, 0], responses[[0, 2], 0])
+    np.testing.assert_array_equal(own.responses[:, 1], responses[[1, 3], 1])
+    np.testing.assert_array_equal(own.responses[0, 2], responses[0, 2])
+    np.testing.assert_array_equal(own.reward[:, :2], [[0, 5], [8, 13]])
+    np.testing.assert_array_equal(own.returns, everything.returns)
+    np.testing.assert_array_equal(
+        own.response_token_mask(own.alive), everything.response_token_mask(jnp.asarray(alive))
+    )
+    reply = np.asarray(own.env_token_mask(own.alive & ~own.is_last_turn))
+    np.testing.assert_array_equal(np.flatnonzero(reply[0]), [4, 5])  # between both responses, whoever spoke
+    unchanged = everything.own_turns(4)
+    for field in dataclasses.fields(everything):
+        np.testing.assert_array_equal(getattr(unchanged, field.name), getattr(everything, field.name))

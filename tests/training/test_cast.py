@@ -1,23 +1,32 @@
 """Cast: seats with methods of their own, learning or frozen, in one conversation."""
 
+import dataclasses
 import itertools
 import shutil
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from thespis import api
+from thespis.core.contracts import Mode
 from thespis.core.errors import UserError
+from thespis.core.records import AgentOutcome, Batch, Transition, View
 from thespis.data.feeds import Episodes
 from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.critique import CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.learners.language.frozen_model import FrozenModel
+from thespis.learners.language.policy_losses import TokenMean
+from thespis.learners.language.scripted_seat import ScriptedSeat
 from thespis.learners.multi_agent.cast import Cast
+from thespis.learners.multi_agent.independent_learners import GroupStates
 from thespis.methods.language.grpo import GRPO
 from thespis.methods.language.ppo_lm import LanguagePPO
+from thespis.training.components import with_array_leaves
 
 BLANK = {"model": "blank", "num_layers": 1, "hidden_size": 32}
 FEED = Episodes(group_size=4, num_envs=16)
@@ -110,6 +119,89 @@ def test_seats_learn_in_turns(tmp_path):
     shutil.copytree(runs[0].path, tmp_path / "copy")
     resumed = api.resume(tmp_path / "copy", CONVERSATION, steps=5 * 48)
     assert resumed.final_scores["state_hash"] == runs[2].final_scores["state_hash"]
+
+
+class CountedSeat(ScriptedSeat):
+    """Says nothing, and counts how often its rule runs."""
+
+    runs: Any = eqx.field(static=True)
+    num_tokens: int = eqx.field(static=True)
+    name: ClassVar[str] = "counted"
+    citations: ClassVar[tuple] = ()
+    details: ClassVar[tuple] = ()
+
+    def respond(self, transcripts, key):
+        def run():
+            self.runs.append(self.num_tokens)
+            return np.int32(-1)
+
+        token = jax.pure_callback(run, jax.ShapeDtypeStruct((), "int32"))
+        return jnp.full((len(transcripts), self.num_tokens), token)
+
+
+def test_a_seat_runs_only_in_its_turns():
+    """Solver, critic, solver: the critic's rule runs once in four conversations, the solver's twice."""
+    runs = []
+    seats = CONVERSATION.rules.conversation_spec.seats
+    cast = Cast({seat.name: CountedSeat(runs, seat.max_response_tokens) for seat in seats})
+    policy = cast.policy(cast.init(CONVERSATION.spec, jax.random.key(0)), Mode.SAMPLE)
+
+    @jax.jit
+    def turn(states, step, key):
+        view = View(step.observation, None, step.alive)
+        action, _, extras = cast.act(policy, cast.init_memory(policy, 4), view, key)
+        return *jax.vmap(CONVERSATION.step)(states, action, jax.random.split(key, 4)), action, extras
+
+    states, step = jax.vmap(lambda key: CONVERSATION.reset(None, key))(jax.random.split(jax.random.key(1), 4))
+    by_turn = []
+    for key in jax.random.split(jax.random.key(2), 3):
+        states, step, action, extras = jax.block_until_ready(turn(states, step, key))
+        assert {name: x.shape for name, x in action.items()} == {name: x.shape for name, x in extras.items()}
+        assert all((np.asarray(x) == -1).all() for x in action.values())
+        by_turn.append(runs.copy())
+        runs.clear()
+    solver, critic = (seat.max_response_tokens for seat in seats)
+    assert by_turn == [[solver], [critic], [solver]]
+
+
+@pytest.mark.long
+def test_an_update_from_own_turns_is_one_from_all_turns():
+    """Of a critic that speaks in one of three turns: the others' turns change neither the loss nor the gradient."""
+    method = GRPO(**BLANK, feed=FEED, loss_reduction=TokenMean())
+    cast = with_array_leaves(Cast({"solver": FrozenModel(**BLANK), "critic": method}))
+    state = jax.jit(lambda key: cast.init(CONVERSATION.spec, key))(jax.random.key(0))
+
+    @jax.jit
+    def collect(key):
+        policy = cast.policy(state, Mode.SAMPLE)
+        memory, keys = cast.init_memory(policy, 8), jax.random.split(key, 8)
+        states, step = jax.vmap(lambda key: CONVERSATION.reset(None, key))(keys)
+        steps = []
+        for index in range(3):
+            view = View(step.observation, None, step.alive)
+            action, memory, extras = cast.act(policy, memory, view, jax.random.fold_in(key, index))
+            states, step = jax.vmap(CONVERSATION.step)(states, action, keys)
+            next_view = View(step.observation, None, step.alive)
+            ends, first = (step.terminated, step.truncated), jnp.full(8, index == 0)
+            rewards = {"critic": AgentOutcome(jax.random.normal(key, (8, 1)), step.terminated[:, None])}
+            parts = (view, action, step.reward, *ends, next_view, first, extras)
+            steps.append(Transition(*parts, agent_outcomes=rewards | {"solver": rewards["critic"]}))
+        return jax.tree.map(lambda *x: jnp.stack(x), *steps)
+
+    batch = Batch(collect(jax.random.key(1)), jnp.ones((3, 8), bool), (), jnp.int32(0))
+    critic = state.by_group["critic"]
+    assert critic.dialogue_spec.num_own_turns == 1 and critic.dialogue_spec.max_turns == 3
+    in_all_turns = dataclasses.replace(critic.dialogue_spec, max_own_turns=None)
+    results = []
+    for seat in (critic, dataclasses.replace(critic, dialogue_spec=in_all_turns)):
+        states = GroupStates(state.by_group | {"critic": seat}, state.groups)
+        results.append(jax.jit(lambda *args: cast.update(*args))(states, batch, jax.random.key(2)))
+    (own, report), (whole, whole_report) = results
+    assert np.abs(arrays(own.by_group["critic"])[0] - arrays(critic)[0]).max() > 1e-5
+    for a, b in zip(arrays(own.by_group["critic"]), arrays(whole.by_group["critic"]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    for name, value in report.metrics.items():
+        np.testing.assert_allclose(value, whole_report.metrics[name], rtol=1e-4, atol=1e-6)
 
 
 def test_turns_are_not_negative():

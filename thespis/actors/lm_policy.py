@@ -36,7 +36,8 @@ class DialogueSpec:
     """Size limits of a dialogue: tokens in all, new environment and response tokens per turn, turns, and stop tokens.
 
     ``choices``: the listed responses as tokens, where the action is a choice among them; ``num_players``: players whose
-    responses one actor generates.
+    responses one actor generates; ``max_own_turns``: turns in which the actor speaks, where others speak in between
+    (``None``: all).
     """
 
     max_length: int
@@ -46,6 +47,7 @@ class DialogueSpec:
     stop_tokens: tuple[int, ...]
     choices: tuple[tuple[int, ...], ...] = ()
     num_players: int = 1
+    max_own_turns: int | None = None
 
     @classmethod
     def from_spec(cls, spec: EnvSpec) -> DialogueSpec:
@@ -66,7 +68,13 @@ class DialogueSpec:
             spec.time_limit,
             actions.vocabulary.eos_tokens,
             actions.choices,
+            max_own_turns=spec.max_turns,
         )
+
+    @property
+    def num_own_turns(self) -> int:
+        """Turns in which the actor speaks at most."""
+        return self.max_own_turns or self.max_turns
 
     @property
     def block_size(self) -> int:

@@ -34,8 +34,9 @@ class EnvSpec:
 
     ``has_action_mask`` says whether time steps carry masks of legal actions; ``privileged_space`` is the space of
     what only critics see, in place of the observation (``None``: nothing); ``time_limit`` is the number of
-    steps after which an episode is truncated (``None``: unknown or none); ``params`` are the default
-    parameters of one episode, ``()`` where an environment has none.
+    steps after which an episode is truncated (``None``: unknown or none), and ``max_turns`` that of the steps in which
+    the agent acts, where others act in between (``None``: all of them); ``params`` are the default parameters of one
+    episode, ``()`` where an environment has none.
 
     ``groups`` are the groups of agents in a multi-agent environment (``()``: a single agent). Spaces, observations,
     actions and action masks are then dicts by group: a space is that of one agent, an array has the axis ``[agent]``
@@ -62,6 +63,7 @@ class EnvSpec:
     levels: Any = None
     channels: tuple[str, ...] = ()
     return_bounds: tuple[float, float] | None = None
+    max_turns: int | None = None
 
     @property
     def has_game_state(self) -> bool:

@@ -269,10 +269,14 @@ def split_action_mask(space: MultiDiscrete, action_mask: Any) -> list[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class AgentGroup:
-    """``num_agents`` agents that share one observation and one action space."""
+    """``num_agents`` agents that share one observation and one action space.
+
+    ``max_turns``: steps of an episode in which an agent acts at most, while others act in between (``None``: all).
+    """
 
     name: str
     num_agents: int
+    max_turns: int | None = None
 
 
 def map_groups(groups: tuple[AgentGroup, ...], space: Space, build: Callable[..., Any], *values: Any) -> Any:

@@ -139,7 +139,7 @@ class ConversationEnv(eqx.Module):
             dict_space(**observations),
             dict_space(**actions),
             time_limit=len(spec.schedule),
-            groups=tuple(AgentGroup(seat.name, 1) for seat in spec.seats),
+            groups=tuple(AgentGroup(seat.name, 1, spec.schedule.count(seat.name)) for seat in spec.seats),
         )
 
     def reset(self, params: PyTree, key: Key[Array, ""]) -> tuple[ConversationState, TimeStep]:

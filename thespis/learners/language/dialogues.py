@@ -105,6 +105,23 @@ class Dialogues(eqx.Module):
         """Transcript tokens that the environment replied to the responses of these turns."""
         return _span_mask(self._response_ends, self.response_starts[1:], turn_mask, self.transcript.shape[1])
 
+    def own_turns(self: AnyDialogues, num_turns: int) -> AnyDialogues:
+        """The same dialogues without the turns of others, in arrays of ``num_turns`` turns, of which there are no more.
+
+        What is said between two own responses is then the reply to the first.
+        """
+        if num_turns >= len(self.alive):
+            return self
+        order = jnp.argsort(~self.alive, axis=0, stable=True)[:num_turns]
+        alive, end = jnp.take_along_axis(self.alive, order, axis=0), self.response_starts[-1:]
+
+        def select(name: str, x: Array) -> Array:
+            if name == "response_starts":
+                return jnp.concatenate([jnp.where(alive, jnp.take_along_axis(x[:-1], order, axis=0), end), end])
+            return jnp.take_along_axis(x, order.reshape(*order.shape, *[1] * (x.ndim - 2)), axis=0)
+
+        return self._map_fields(lambda _, x: x, select)
+
     @classmethod
     def empty(cls, num_rows: int, dialogue_spec: DialogueSpec, num_turns: int) -> Dialogues:
         """Dialogues without any response."""

@@ -143,10 +143,8 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         if needs_critic and self.separate_value_model:
             model_with_head = dataclasses.replace(model_with_head, value_model=jax.tree.map(jnp.copy, model))
         reference = () if self.kl_penalty is None else self.init_reference(model, self.reference_model, spec, key)
-        num_turns, player_spec = (
-            self.feed.max_steps or dialogue_spec.max_turns,
-            dataclasses.replace(dialogue_spec, num_players=self.num_players),
-        )
+        num_turns = min(self.feed.max_steps or dialogue_spec.max_turns, dialogue_spec.num_own_turns)
+        player_spec = dataclasses.replace(dialogue_spec, num_players=self.num_players)
         transform_key = fold(key, "experience")
         transform_state = (self.rollout_transform or NO_TRANSFORM).init(model, player_spec, num_turns, transform_key)
         critic = () if self.critic is None else self.critic.init_from(model, dialogue_spec, transform_key)
@@ -189,7 +187,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     ) -> tuple[LMPolicyGradientState, Report]:
         """Epochs of minibatch steps over the sampled dialogues."""
         group_size = min(self.feed.group_size, batch.mask.shape[1] // self.num_players)
-        dialogues = sampled_dialogues(batch.steps, batch.mask)
+        dialogues = sampled_dialogues(batch.steps, batch.mask).own_turns(state.dialogue_spec.num_own_turns)
         transform_key = fold(key, "experience")
         transform_state, dialogues, transform_metrics = (self.rollout_transform or NO_TRANSFORM)(
             state.rollout_transform_state, dialogues, group_size, transform_key

@@ -126,13 +126,32 @@ class Cast(eqx.Module):
         return {name: _SHARING.init_memory(self.methods[name], part, n, 1) for name, part in policy.by_group.items()}
 
     def act(self, policy: GroupStates, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
-        """Responses, memories and extras by seat, ``[row, agent, ...]``."""
+        """Responses, memories and extras by seat, ``[row, agent, ...]``; nothing of a seat that speaks in no row."""
         results = {
-            name: _SHARING.act(self.methods[name], part, memory[name], group_view(view, name), fold(key, name), 1)
+            name: self._responses(name, part, memory[name], group_view(view, name), fold(key, name))
             for name, part in policy.by_group.items()
         }
         action, memory, extras = ({name: parts[i] for name, parts in results.items()} for i in range(3))
         return action, memory, extras
+
+    def _responses(self, name: str, policy: PyTree, memory: PyTree, view: View, key: Key[Array, ""]) -> Any:
+        """Responses, memory and extras of a seat, whose model runs only if it speaks in some row.
+
+        A seat that calls the host runs always, as JAX cannot map such calls under a condition over seeds.
+        """
+
+        def speak() -> Any:
+            return _SHARING.act(self.methods[name], policy, memory, view, key, 1)
+
+        jaxpr, (actions, _, extras) = jax.make_jaxpr(speak, return_shape=True)()
+        if jaxpr.effects:
+            return speak()
+
+        def wait() -> Any:
+            nothing = jax.tree.map(lambda leaf: jnp.full(leaf.shape, -1, leaf.dtype), actions)
+            return nothing, memory, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), extras)
+
+        return jax.lax.cond(jnp.any(view.alive), speak, wait)
 
     def judge(self, state: GroupStates, episode: Transition) -> Critique:
         """Empty critique: every seat has a critic of its own."""

@@ -179,7 +179,8 @@ def agent_spec(spec: EnvSpec, group: AgentGroup) -> EnvSpec:
         if isinstance(space, CompositeSpace)
     )
     observation, action = spaces
-    return EnvSpec(f"{spec.name}/{group.name}", observation, action, spec.has_action_mask, spec.time_limit)
+    name = f"{spec.name}/{group.name}"
+    return EnvSpec(name, observation, action, spec.has_action_mask, spec.time_limit, max_turns=group.max_turns)
 
 
 def group_view(view: View, group_name: str) -> View:
