@@ -11,7 +11,9 @@ from made_up_paper import made_up_paper
 import thespis
 from thespis.core.errors import UserError
 from thespis.data.feeds import Rollouts
+from thespis.envs.text.conversation import ConversationEnv
 from thespis.evidence import record, runner
+from thespis.evidence.benches import trained_judges
 from thespis.evidence.claims import CONTRADICTED, SHOWN, EqualParameters, MinimumScore
 from thespis.evidence.comparisons import (
     Comparison,
@@ -26,7 +28,7 @@ from thespis.evidence.pages import claim_cells, render_pages, verdict_status
 from thespis.evidence.paired_figure import plot_paired_record
 from thespis.evidence.paired_verdict import LEVEL, NOT_APPLICABLE, UNDECIDED, plan_looks
 from thespis.evidence.paper import Arm, Fidelity, PairedTrial
-from thespis.evidence.runner import run_paired_trial
+from thespis.evidence.runner import TrialJob, _run_name, run_paired_trial
 from thespis.methods.online.a2c import A2C
 from thespis.methods.online.ppo import PPO
 from thespis.runs import checkpoint
@@ -242,6 +244,19 @@ def test_finished_runs_keep_what_was_learned_and_no_more(outcome):
 def test_equal_arms_share_their_runs(outcome):
     one, two, slow = (outcome.runs.runs[arm, ENV][0].path for arm in ("one", "two", "slow"))
     assert one == two != slow and one.name.startswith("a2c-gymnax-CartPole-v1-")
+
+
+def test_runs_in_a_changed_environment_are_not_used(monkeypatch):
+    """An environment of a module keeps its name when its settings change."""
+    name = "thespis.evidence.benches.trained_judges:REASONED_PAIRS"
+    trial = dataclasses.replace(TRIAL, envs=(name,))
+    job = TrialJob(trial.arms[0], name, (0, 1), 1, 1)
+    before = _run_name(trial, job)
+    assert _run_name(trial, job) == before
+    rules = dataclasses.replace(trained_judges.REASONED_PAIRS.rules, max_verdict_tokens=7)
+    monkeypatch.setattr(trained_judges, "REASONED_PAIRS", ConversationEnv(rules))
+    changed = _run_name(trial, job)
+    assert changed != before and changed.partition("REASONED")[0] == before.partition("REASONED")[0]
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""``skip_unit_vmap`` against ``jax.vmap``: same results, without batched loops for a single seed."""
+"""Calls under ``vmap``: same results, without batched loops for a single seed, and one of two branches alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.runtime.vmap_exact import skip_unit_vmap
+from thespis.runtime.vmap_exact import call_either, skip_unit_vmap
 
 
 def _double_until(x, limit):
@@ -47,3 +47,24 @@ def test_constants_of_a_traced_program_are_arrays(seeds):
     program = jax.jit(lambda x: skip_unit_vmap(record)(x, jnp.array(3)))
     np.testing.assert_array_equal(jax.vmap(program)(jnp.arange(seeds)), jnp.arange(seeds) + 3)
     assert all(isinstance(start, jax.Array) for start in starts)
+
+
+@pytest.mark.parametrize("conditions", [[True], [False], [True, False, True]])
+def test_either_of_two_functions_is_called_for_each_seed(conditions):
+    """A single seed computes one of them, even where its condition is mapped; the other arguments may be shared."""
+    calls = []
+
+    def recorded(name, result):
+        def function(x, shared):
+            jax.debug.callback(lambda: calls.append(name))
+            return {"result": result(x, shared), "x": x}
+
+        return function
+
+    call = call_either(recorded("sum", lambda x, shared: x + shared), recorded("product", lambda x, shared: x * shared))
+    x, condition = jnp.arange(2.0, 2.0 + len(conditions)), jnp.array(conditions)
+    results = jax.block_until_ready(jax.jit(jax.vmap(call, (0, 0, None)))(condition, x, jnp.array(10.0)))
+    np.testing.assert_array_equal(results["result"], np.where(conditions, x + 10, x * 10))
+    np.testing.assert_array_equal(results["x"], x)
+    jax.effects_barrier()
+    assert set(calls) == ({"sum", "product"} if len(conditions) > 1 else {"sum" if conditions[0] else "product"})

@@ -288,6 +288,16 @@ def _require_free(part: Part | None, library: str) -> None:
         )
 
 
+def named_object(name: str) -> Any:
+    """The object that ``module:attribute`` names; ``None`` for the name of a library's environment.
+
+    Raises:
+        UserError: for a module that cannot be imported, or one without the attribute.
+    """
+    library, colon, _ = name.partition(":")
+    return None if library in LIBRARIES or not colon else _import_env(name)[0]
+
+
 def _import_env(name: str) -> tuple[Any, dict[str, Any]]:
     """The object that ``module:attribute?key=value`` names, and its options."""
     path, options = split_options(name)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from thespis import api
+from thespis.envs import registry
 from thespis.evaluation.run import Run
 from thespis.evidence.claims import NOT_SHOWN, Finding
 from thespis.evidence.comparisons import PairedFinding, judge_claim
@@ -201,8 +202,20 @@ def _find_or_train(trial: Arms, job: TrialJob, directory: Path, callbacks: list[
 
 
 def _run_name(trial: Arms, job: TrialJob) -> str:
-    """Name of the run's directory, which changes with all that changes results, and does not with the arm's name."""
-    arm, steps = job.arm, job.arm.steps or trial.steps
-    settings = [to_config(arm.method), to_config(dict(arm.options)), steps, trial.num_episodes]
-    env = job.arm.env_for(job.env).replace(":", "-").replace("/", "-")
+    """Name of the run's directory, which changes with all that changes results, and does not with the arm's name.
+
+    Code alone is not seen: after a change of what an environment or a method does, runs of before are to be deleted.
+    """
+    arm, steps, env = job.arm, job.arm.steps or trial.steps, job.arm.env_for(job.env)
+    settings = [to_config(arm.method), to_config(dict(arm.options)), steps, trial.num_episodes, _env_settings(env)]
+    env = env.replace(":", "-").replace("/", "-")
     return f"{arm.method.name}-{env}-{digest(settings)}-seeds-{job.seeds[0]}-{job.seeds[-1]}".replace(" ", "-")
+
+
+def _env_settings(env: str) -> Any:
+    """Settings of an environment that a module defines under this name; any other name says them itself."""
+    environment = registry.named_object(env)
+    try:
+        return to_config(environment)
+    except TypeError:  # some part of it is no configuration
+        return repr(environment)

@@ -30,7 +30,7 @@ import numpy as np
 from jax.experimental.layout import Layout, with_layout_constraint
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.sharding import AbstractMesh, PartitionSpec
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 DEVICE_AXIS = "devices"
 """Name of the mesh's only axis."""
@@ -215,6 +215,25 @@ def skip_unit_vmap(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     Under ``vmap``, even over one seed, a loop with a state-dependent end copies its whole state in every iteration.
     """
+    called = _unit_or_mapped(function, function)
+    return functools.wraps(function)(lambda *args, **named: called(*args, **named))  # a function, so that methods bind
+
+
+def call_either(function: Callable[..., PyTree], other: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``call(condition, *args)``: ``function(*args)`` where the condition is true, else ``other(*args)``.
+
+    Trees in and out, no gradient. One of them is computed, also under a ``vmap`` over a single seed; under one over
+    several seeds it is both, for all of them. A seed's results are the same in either case.
+    """
+
+    def both(condition: Bool[Array, ""], *args: PyTree) -> PyTree:
+        return jax.tree.map(lambda x, y: jnp.where(condition, x, y), function(*args), other(*args))
+
+    return _unit_or_mapped(lambda condition, *args: jax.lax.cond(condition, function, other, *args), both)
+
+
+def _unit_or_mapped(function: Callable[..., PyTree], mapped: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``function``, which a ``vmap`` over a single seed calls without ``vmap``; one over several maps ``mapped``."""
     called = jax.custom_batching.custom_vmap(function)
 
     @called.def_vmap
@@ -222,13 +241,13 @@ def skip_unit_vmap(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         args = jax.tree.map(jnp.asarray, args)  # constants of the program arrive here as numbers
         if count > 1:
             axes = jax.tree.map(lambda has: 0 if has else None, batched)
-            result = jax.vmap(function, tuple(axes))(*args)
+            result = jax.vmap(mapped, tuple(axes))(*args)
         else:
             single = called(*jax.tree.map(lambda x, has: jnp.squeeze(x, 0) if has else x, args, tuple(batched)))
             result = jax.tree.map(lambda x: x[None], single)
         return result, jax.tree.map(lambda _: True, result)
 
-    return functools.wraps(function)(lambda *args, **named: called(*args, **named))  # a function, so that methods bind
+    return called
 
 
 def map_seeds(function: Callable[..., PyTree], *args: PyTree) -> PyTree:

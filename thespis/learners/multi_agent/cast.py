@@ -30,6 +30,7 @@ from thespis.learners.multi_agent.independent_learners import (
 )
 from thespis.learners.multi_agent.parameter_sharing import SharedParameters
 from thespis.runtime.keys import fold
+from thespis.runtime.vmap_exact import call_either
 
 _SHARING = SharedParameters()
 
@@ -140,18 +141,18 @@ class Cast(eqx.Module):
         A seat that calls the host runs always, as JAX cannot map such calls under a condition over seeds.
         """
 
-        def speak() -> Any:
+        def speak(policy: PyTree, memory: PyTree, view: View, key: Key[Array, ""]) -> Any:
             return _SHARING.act(self.methods[name], policy, memory, view, key, 1)
 
-        jaxpr, (actions, _, extras) = jax.make_jaxpr(speak, return_shape=True)()
+        jaxpr, (actions, _, extras) = jax.make_jaxpr(speak, return_shape=True)(policy, memory, view, key)
         if jaxpr.effects:
-            return speak()
+            return speak(policy, memory, view, key)
 
-        def wait() -> Any:
+        def wait(policy: PyTree, memory: PyTree, view: View, key: Key[Array, ""]) -> Any:
             nothing = jax.tree.map(lambda leaf: jnp.full(leaf.shape, -1, leaf.dtype), actions)
             return nothing, memory, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), extras)
 
-        return jax.lax.cond(jnp.any(view.alive), speak, wait)
+        return call_either(speak, wait)(jnp.any(view.alive), policy, memory, view, key)
 
     def judge(self, state: GroupStates, episode: Transition) -> Critique:
         """Empty critique: every seat has a critic of its own."""
