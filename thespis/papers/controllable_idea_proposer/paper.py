@@ -62,6 +62,27 @@ PAPER = Paper(
             NotApplicable("ideas of a higher quality, by automatic scores and experts", "papers, reviews and experts"),
         ),
     ),
+    remarks="A decoder of one layer writes up to two sentences about the sea. Novelty wants other nouns and detail, "
+    "feasibility the sea's nouns and none, effectiveness the sea's nouns and detail; the prompt's last word "
+    "says which of them has a weight of 0.8 in the true value, each other one 0.1. All arms read that word "
+    "and have the same PPO; only rewards differ. What was found, as means over ten seeds: the value is "
+    "0.559 after supervised fine-tuning, three tenths of whose texts do as the word asks, 0.632 with equal "
+    "weights, and 0.801 with weights by the control word; more than with equal weights on every seed. The "
+    "true value as the reward leads to 0.834, the best texts have 0.867, and the best ones that do not "
+    "depend on the word 0.667. Where novelty is asked for it is 0.940 and with equal weights 0.605; "
+    "feasibility 0.938 and 0.560, effectiveness 0.874 and 0.809. What speaks against it: the lead is built "
+    "in. Equal weights cannot depend on the word, and the measure does. As novelty and feasibility sum up "
+    "to grammar, equal weights reward hardly anything but grammar and effectiveness: both fall below their "
+    "values before PPO (0.652 and 0.640) where they are asked for. What is learned is that three reward "
+    "models of 1,024 comparisons each, none of which sees what the others judge, are good enough to be "
+    "mixed anew for each prompt: they lose 0.03 against the true value, most of it in effectiveness, where "
+    "two seeds of ten end at 0.81 and 0.74 and equal weights at 0.68 to 0.92. The authors' controls are not "
+    "what is tried: they steer hidden states at decoding, with strengths that a decoder chooses for each "
+    "sentence, so that no prompt need be trained on; here a word is learned with PPO, for the whole text, "
+    "and strengths between the three words were not looked at. Both arms had two trials each on tuning "
+    "seeds, with penalties on KL of 0.2 and 0.05 (the bench has the figures); with 0.05 the lead was 0.13. "
+    "Novelty and feasibility are stand-ins by a rule, of which the best demonstrated texts are perfect "
+    "examples. Ten pairs were the only look.",
     fidelity=(
         Fidelity(
             "supervised fine-tuning",
