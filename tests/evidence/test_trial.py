@@ -19,6 +19,7 @@ from thespis.evidence.claims import NOT_SHOWN, DifferentParameters, EqualParamet
 from thespis.evidence.measures import (
     calibration_error,
     constraint_violation,
+    fall_from_peak,
     final_return,
     learning_curve_auc,
     mean_metric,
@@ -162,6 +163,16 @@ def test_measures_of_learning_curves(run):
     assert (constraint_violation("entropy", 5.0).compute(run) == 0).all()
     with pytest.raises(UserError, match="has no metric 'cost'"):
         mean_metric("cost").compute(run)
+
+
+def test_a_fall_is_measured_from_the_best_part_of_training(run, monkeypatch):
+    """The first seed falls from 3 to 1 and ends so, the second is best at the end; rows without an episode repeat."""
+    returns = np.array([[0.0, 2, np.nan, 4, 1, 1], [0.0, 1, 1, 2, 2, 4]])
+    table = {"seed": np.repeat([0, 1], 6), "episode_return": returns.ravel()}
+    monkeypatch.setattr(type(run), "metrics", lambda self: table)
+    fall = fall_from_peak(num_parts=3)
+    np.testing.assert_allclose(fall.compute(run), [2.0, 0.0])  # parts: 1, 3, 1 and 0.5, 1.5, 3
+    assert not fall.larger_is_better
 
 
 def test_measures_of_the_critic(run):

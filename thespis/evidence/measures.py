@@ -245,6 +245,21 @@ def mean_metric(column: str, *, larger_is_better: bool = True) -> Measure:
     return Measure(f"mean {column}", column_means, larger_is_better)
 
 
+def fall_from_peak(column: str = "episode_return", num_parts: int = 10) -> Measure:
+    """Fall of a column of metrics.csv, by default the training return, from its best part of training to the last.
+
+    Means over ``num_parts`` equally long parts; 0 if the last one is the best. What grows until the end and falls in
+    truth, such as a return under a learned reward, is over-optimized (Gao et al. 2023).
+    """
+
+    def falls(run: Run) -> Float[np.ndarray, " seed"]:
+        parts = np.array_split(_forward_fill(_metric_column(run, column)), num_parts, axis=1)
+        means = np.stack([part.mean(axis=1) for part in parts], axis=1)
+        return means.max(axis=1) - means[:, -1]
+
+    return Measure(f"fall of {column} from its best part of training", falls, False)
+
+
 def constraint_violation(column: str, limit: float) -> Measure:
     """Excess of the mean over training of a cost over its ``limit``; 0 if the constraint holds."""
     cost = mean_metric(column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None, evidence: Path) -> 
         _findings_table(record) if record else [f"- {kind}: {claim.sentence}" for kind, claim in trial.named_claims]
     )
     lines += _rival_line(trial, record, evidence) if record and isinstance(trial, PairedTrial) else []
-    lines += ["", paper.remarks] if paper.remarks else []
+    lines += ["", _paragraphs(paper.remarks)] if paper.remarks else []
     if paper.fidelity:
         lines += ["", "Compared with the authors' code or listing:", ""]
         lines += ["| point | authors | here |", "| --- | --- | --- |"]
@@ -144,6 +145,11 @@ def _paper_page(paper: Paper, record: dict[str, Any] | None, evidence: Path) -> 
     lines += ["", f"![scores of every arm](../../evidence/{paper.id}.svg)"] if record else []
     lines += _full_size_section(paper, evidence)
     return "\n".join([*lines, ""])
+
+
+def _paragraphs(remarks: str) -> str:
+    """Remarks in paragraphs, which begin where findings, objections and tuning do."""
+    return re.sub(r"(?<=[.)]) (?=(What was found|What speaks against it|Tuning)\b)", "\n\n", remarks)
 
 
 def _full_size_section(paper: Paper, evidence: Path) -> list[str]:
@@ -160,7 +166,7 @@ def _full_size_section(paper: Paper, evidence: Path) -> list[str]:
         place,
         "",
         *_findings_table(full),
-        *(["", paper.full_remarks] if paper.full_remarks else []),
+        *(["", _paragraphs(paper.full_remarks)] if paper.full_remarks else []),
         "",
         f"![scores of every arm](../../evidence/{paper.id}-full.svg)",
     ]
