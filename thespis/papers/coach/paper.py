@@ -93,6 +93,7 @@ PAPER = Paper(
             Comparison(f"{_COACH} {_SIGN}", f"{_Q} {_SIGN}", ACTING_RETURN),
             Comparison(f"{_COACH} {_ACTION}", ACTION_ARM.name, ACTING_RETURN),
             Comparison(f"{_COACH} {_ACTION}", _COACH, ACTING_RETURN),
+            Comparison(ACTION_ARM.name, _TAMER, ACTING_RETURN),
             Comparison(f"{_Q} {_TASK}", f"{_COACH} {_TASK}", ACTING_RETURN),
             Comparison(f"{_Q} {_TASK}", f"{_COACH} {_TASK}", RETURN),
             NotApplicable("people's feedback depends on the learner's policy", "people"),
@@ -105,7 +106,7 @@ PAPER = Paper(
         Fidelity(
             "trace",
             "decays by lambda at each step; the trainer may choose among several lambdas",
-            "one lambda, 0 as tuned; it is not cut at the end of an episode",
+            "one lambda, 0.5 as tuned; it is not cut at the end of an episode",
         ),
         Fidelity("delay", "the gradient is that of the action some steps ago, by the current parameters"),
         Fidelity("policy", "softmax, linear in features", "softmax with a logit for each cell and action"),
