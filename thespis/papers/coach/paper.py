@@ -28,7 +28,7 @@ from thespis.papers.coach.trainers import (
 )
 
 COACH = Coach(trainer=AdvantageFeedback(), learning_rate=1.0, trace_decay=0.5)
-Q_LEARNING = FeedbackQLearning(trainer=AdvantageFeedback(), learning_rate=0.3, epsilon=0.5)
+Q_LEARNING = FeedbackQLearning(trainer=AdvantageFeedback(), learning_rate=0.1, epsilon=0.1)
 TAMER = BASELINE
 _LATE = AdvantageFeedback(delay=3)
 _COACH, _TAMER, _Q = "COACH", BASELINE_ARM.name, "feedback as reward"
