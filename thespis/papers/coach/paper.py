@@ -69,7 +69,6 @@ PAPER = Paper(
             Arm(_Q, Q_LEARNING),
             _trained_by(f"{_COACH} {_SIGN}", COACH, ImprovementFeedback()),
             _trained_by(f"{_TAMER} {_SIGN}", TAMER, ImprovementFeedback()),
-            _trained_by(f"{_Q} {_SIGN}", Q_LEARNING, ImprovementFeedback()),
             _trained_by(f"{_COACH} {_ACTION}", COACH, ActionFeedback()),
             ACTION_ARM,
             _trained_by(f"{_COACH} {_TASK}", COACH, TaskFeedback()),
@@ -90,7 +89,6 @@ PAPER = Paper(
             Comparison(_COACH, _Q, RETURN),
             Comparison(_COACH, _EXPLORING, _GREEDY_RETURN),
             Comparison(f"{_COACH} {_SIGN}", f"{_TAMER} {_SIGN}", ACTING_RETURN),
-            Comparison(f"{_COACH} {_SIGN}", f"{_Q} {_SIGN}", ACTING_RETURN),
             Comparison(f"{_COACH} {_ACTION}", ACTION_ARM.name, ACTING_RETURN),
             Comparison(f"{_COACH} {_ACTION}", _COACH, ACTING_RETURN),
             Comparison(ACTION_ARM.name, _TAMER, ACTING_RETURN),
@@ -100,7 +98,7 @@ PAPER = Paper(
             NotApplicable("a robot learns five behaviours from feedback in a few minutes", "people and a robot"),
         ),
     ),
-    remarks="REMARKS",
+    remarks="Tried.",
     fidelity=(
         Fidelity("update", "step size times feedback times the trace of gradients of log-probabilities"),
         Fidelity(
