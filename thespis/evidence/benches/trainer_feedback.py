@@ -1,8 +1,8 @@
 """Bench of a trainer's feedback: a small grid in which a simulated trainer praises what is better than what is done.
 
 The grid of :mod:`thespis.papers.coach.envs`, and a trainer whose feedback is the exact advantage of an action under the
-learner's current policy. Who takes it for a reward learns where it began, as praise for the same action fades while the
-learner gets better. Returns of policies are exact.
+learner's current policy. Praise for the same action fades while the learner gets better, and a learner that expects the
+feedback of before goes in circles. Returns of policies are exact.
 """
 
 from __future__ import annotations

@@ -98,7 +98,36 @@ PAPER = Paper(
             NotApplicable("a robot learns five behaviours from feedback in a few minutes", "people and a robot"),
         ),
     ),
-    remarks="Tried.",
+    remarks="A grid of eight by five cells, and a simulated trainer who gives 1,000 feedbacks, one for each step:"
+    " the exact advantage under the policy that acts. Returns are exact, from 0 for random actions to 1 "
+    "for the best policy; 0.535 is that of a policy that stays out of the bad cells and never reaches the"
+    " goal. What was found, as means over seeds: COACH acts at 0.67 while it learns, greedy TAMER at 0.58"
+    " (p = 0.004 at 30 pairs; 20 were not enough) and Q-learning on the feedback at 0.52. At the end "
+    "COACH has 0.84 and misses the goal in 5% of the episodes; TAMER (0.61) and Q-learning (0.59) never "
+    "reach it with four of five seeds: they go in circles. With feedback three steps late COACH ends at "
+    "0.48, and with the delay known 0.82. What speaks against it: TAMER fails because it does not "
+    "explore. With seven random actions of ten it acts at 0.45, but what it has learned in the end is "
+    "better than COACH (0.90 and 0.84, contradicted in the context), probably as a greedy step on the "
+    "advantages of a policy that visits all cells is one of policy iteration; on tuning seeds Q-learning "
+    "with as many random actions, too, ended at 0.91. So the lead is one of learners that are judged by "
+    "how they act while they are taught, and the measure was chosen on tuning seeds with that known; "
+    "rates of random actions that fall over time were not tried. On tuning seeds with 4,000 steps TAMER "
+    "with half of its actions random came to 0.89 and COACH to 0.91. COACH is not at the best policy "
+    "either: 0.84 after 1,000 and 0.91 after 4,000 steps, where two more steps to the goal cost 0.05. "
+    "With the sign of the advantage, which a person is more likely to give, the lead is undecided (0.65 "
+    "and 0.60), and COACH misses the goal in 43%. With feedback that says whether an action is one of the"
+    " best, whatever the learner does, TAMER is better than COACH (0.97 and 0.91), and both are much "
+    "better than with advantages: policy-dependent feedback is here what makes the task hard, not what "
+    "makes it easy. With the task's reward as feedback only Q-learning learns a little (0.67 at the end; "
+    "COACH 0.56). Tuning, on seeds 1,110 to 1,119: for TAMER 15 settings by the return while it learns; "
+    "for COACH four by this measure (0.68 and 0.69 with a learning rate of 1 and a lambda of 0 and 0.5, "
+    "0.67 and 0.64 with rates of 1.5 and 2) after twelve by the training return; for Q-learning seven by "
+    "this measure (0.50 to 0.55) after twelve by the training return. So Q-learning's final return, 0.91 "
+    "with a rate of 0.3 and 0.7 of random actions, was given up for how it acts. Of the paper the "
+    "abstract and the introduction could be read, not the sections on its grid and its algorithm; these "
+    "are as they are described at second hand, and whether its simulated trainers compute improvement as "
+    "here is not known, nor that TAMER unlearns in its experiments, as the claim says. No person gave "
+    "feedback here.",
     fidelity=(
         Fidelity("update", "step size times feedback times the trace of gradients of log-probabilities"),
         Fidelity(
