@@ -1,0 +1,1 @@
+"""COACH: a trainer's feedback as the advantage of the current policy."""
