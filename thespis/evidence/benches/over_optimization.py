@@ -50,11 +50,12 @@ BENCH = Bench(
         "reward model", "true reward", HELPFULNESS, untrained_aspect("helpfulness", "helpfulness before training")
     ),
     symptoms=(Symptom("reward model without a penalty", fall_from_peak(), 0.2),),
-    tuning="By the training return, which is the true helpfulness, in eighths of 150 updates on seeds 1,100 to 1,102. With "
-    "256 comparisons and no penalty it goes from 0.67 to 0.78 and to 0.32 at the end on one seed, from 0.67 to 0.49 "
-    "on another, with a penalty on KL of 0.1 it ends at 0.86 and 0.91, with 0.3 at 0.93 (one seed), and with the true "
-    "reward at 0.94 (a penalty of 0.1), so that little was missed. With 64 comparisons: without a penalty from 0.57 to "
-    "0.22 (one seed), with 0.1 at 0.69 and 0.84 (on the way 0.74 and 0.82, and dips to 0.63 and 0.70), with 0.3 at 0.81 "
-    "and 0.80, with 1 at 0.68 (one seed, 100 updates). Learning rate and model are those of the bench steered-text.",
+    tuning="By the training return, which is the true helpfulness, in eighths of 150 updates on seeds 1,100 to 1,102. "
+    "With 256 comparisons and no penalty it goes from 0.67 to 0.78 and to 0.32 at the end on one seed, from 0.67 "
+    "to 0.49 on another, with a penalty on KL of 0.1 it ends at 0.86 and 0.91, with 0.3 at 0.93 (one seed), and "
+    "with the true reward at 0.94 (a penalty of 0.1), so that little was missed. With 64 comparisons: without a "
+    "penalty from 0.57 to 0.22 (one seed), with 0.1 at 0.69 and 0.84 (on the way 0.74 and 0.82, and dips to 0.63 "
+    "and 0.70), with 0.3 at 0.81 and 0.80, with 1 at 0.68 (one seed, 100 updates). Learning rate and model are "
+    "those of the bench steered-text.",
     looks=SHORT_LOOKS,
 )
