@@ -50,9 +50,7 @@ class TextGame(eqx.Module):
     def spec(self) -> GameSpec:
         """The spec of the game, with transcripts as observations."""
         game_spec, task_spec = self.game.spec, self.task_spec
-        assert game_spec.max_game_length is not None
-        max_moves = -(-game_spec.max_game_length // game_spec.num_players)
-        length = task_spec.max_opening_tokens + max_moves * (task_spec.max_response_tokens + 1 + game_spec.num_players)
+        length = task_spec.max_opening_tokens + self.max_moves * (task_spec.max_response_tokens + 1 + game_spec.num_players)
         observation_space = Text(
             length, task_spec.vocabulary, max(task_spec.max_opening_tokens, game_spec.num_players + 2)
         )
@@ -127,6 +125,13 @@ class TextGame(eqx.Module):
         """The index of the player to move."""
         return self.game.current_player(state.game_state)
 
+    @property
+    def max_moves(self) -> int:
+        """Moves of a player at most, as players move in turn."""
+        length = self.game.spec.max_game_length
+        assert length is not None
+        return -(-length // self.game.spec.num_players)
+
     def observe(self, state: TextGameState, player: Int[Array, ""]) -> Int[Array, " length"]:
         """The transcript of a player."""
         return state.transcripts[player]
@@ -166,7 +171,7 @@ class TextGameEnv(eqx.Module):
                 **{PLAYER_GROUP: Text(task_spec.max_response_tokens, task_spec.vocabulary, choices=self.game.choices)}
             ),
             time_limit=game_spec.max_game_length,
-            groups=(AgentGroup(PLAYER_GROUP, game_spec.num_players),),
+            groups=(AgentGroup(PLAYER_GROUP, game_spec.num_players, self.game.max_moves),),
             game=self.game,
         )
 
