@@ -1,6 +1,7 @@
 """COACH, TAMER and Q-learning by a trainer's feedback: trainers, updates and delays by other computations."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from thespis.core.laws.components import check_environment, check_method
 from thespis.core.records import Batch, Transition, View
 from thespis.envs.registry import make_compiled
 from thespis.papers.coach.envs import GOAL, NUM_CELLS, START, WIDTH, PathGrid
+from thespis.papers.coach.measures import missed_goals, normalized_return
 from thespis.papers.coach.method import Coach, FeedbackQLearning, Tamer, Visit, greedy_with_ties
 from thespis.papers.coach.trainers import (
     ActionFeedback,
@@ -62,12 +64,15 @@ def train_on(method, cells, actions):
     return state, report
 
 
-def test_grid_and_learners_keep_their_laws():
+def test_grid_keeps_its_laws():
     check_environment(GRID)
-    for method in LEARNERS:
-        check_method(method, GRID.spec)
-        with pytest.raises(UserError, match="tells no tables"):
-            method.init(make_compiled("CartPole-v1").spec, jax.random.key(0))
+
+
+@pytest.mark.parametrize("method", LEARNERS, ids=lambda method: method.name)
+def test_learners_keep_their_laws(method):
+    check_method(method, GRID.spec)
+    with pytest.raises(UserError, match="tells no tables"):
+        method.init(make_compiled("CartPole-v1").spec, jax.random.key(0))
 
 
 def test_best_way_goes_around_the_bad_cells():
@@ -200,3 +205,15 @@ def test_streams_and_modes_of_acting(probs):
     np.testing.assert_allclose(Tamer(epsilon=0.2).probs(table, Mode.SAMPLE)[0], [1, 0, 0, 0])
     np.testing.assert_allclose(Coach().probs(table, Mode.SAMPLE), jax.nn.softmax(table))
     np.testing.assert_allclose(Coach().probs(table, Mode.EXPLOIT)[0], [1, 0, 0, 0])
+
+
+def test_measures_of_random_and_of_best_play():
+    method = Coach()
+    state = method.init(GRID.spec, jax.random.key(0))
+    best = jnp.where(optimal_actions(TABLES, DISCOUNT), 100.0, 0.0)
+    tables = jnp.stack([state.table, best])
+    states = jax.vmap(lambda table: dataclasses.replace(state, table=table))(tables)
+    run = SimpleNamespace(method=method, states=states, config={"env": "thespis.papers.coach.envs:PathGrid"})
+    np.testing.assert_allclose(normalized_return().compute(run), [0.0, 1.0], atol=1e-4)
+    missed = missed_goals().compute(run)
+    assert missed[1] == pytest.approx(0.0, abs=1e-4) and 0.1 < missed[0] < 0.9

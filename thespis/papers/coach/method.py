@@ -39,12 +39,12 @@ _TIE = 1e-8
 
 
 class Visit(eqx.Module):
-    """One step of the learner: the action in a cell, and where it led."""
+    """Steps of the learner, or one without axes: the action in a cell, and where it led."""
 
-    cell: Int[Array, ""]
-    action: Int[Array, ""]
-    next_cell: Int[Array, ""]
-    terminated: Bool[Array, ""]
+    cell: Int[Array, "*steps"]
+    action: Int[Array, "*steps"]
+    next_cell: Int[Array, "*steps"]
+    terminated: Bool[Array, "*steps"]
 
 
 class FeedbackLearnerState(eqx.Module):
@@ -64,6 +64,7 @@ class TablePolicy(eqx.Module):
     """Policy by a table of probabilities."""
 
     probs: StateActionTable
+    mode: Mode = eqx.field(static=True)
 
 
 def greedy_with_ties(table: StateActionTable) -> StateActionTable:
@@ -106,15 +107,18 @@ class FeedbackLearner(eqx.Module):
 
     def policy(self, state: FeedbackLearnerState, mode: Mode) -> TablePolicy:
         """The table of probabilities."""
-        return TablePolicy(self.probs(state.table, mode))
+        return TablePolicy(self.probs(state.table, mode), mode)
 
     def init_memory(self, policy: TablePolicy, n: int) -> tuple[()]:
         """No memory: the observation says all."""
         return ()
 
     def act(self, policy: TablePolicy, memory: Any, view: View, key: Key[Array, ""]) -> tuple[PyTree, Any, PyTree]:
-        """Actions drawn by the table."""
-        logits = jnp.log(view.observation @ policy.probs)
+        """Actions drawn by the table; in exploit mode the first of the likeliest."""
+        probs = view.observation @ policy.probs
+        if policy.mode is Mode.EXPLOIT:
+            return jnp.argmax(probs, axis=-1).astype("int32"), memory, ()
+        logits = jnp.log(probs)
         return jax.random.categorical(fold(key, "actions", self.stream), logits).astype("int32"), memory, ()
 
     def judge(self, state: FeedbackLearnerState, episode: Transition) -> Critique:

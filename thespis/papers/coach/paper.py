@@ -126,8 +126,9 @@ PAPER = Paper(
     "with a rate of 0.3 and 0.7 of random actions, was given up for how it acts. Of the paper the "
     "abstract and the introduction could be read, not the sections on its grid and its algorithm; these "
     "are as they are described at second hand, and whether its simulated trainers compute improvement as "
-    "here is not known, nor that TAMER unlearns in its experiments, as the claim says. No person gave "
-    "feedback here.",
+    "here is not known, nor that TAMER unlearns in its experiments, as the claim says. After the trial "
+    "greedy play was made to take the first of equally good actions, on which no measure depends. No "
+    "person gave feedback here.",
     fidelity=(
         Fidelity("update", "step size times feedback times the trace of gradients of log-probabilities"),
         Fidelity(
