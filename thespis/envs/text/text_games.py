@@ -50,7 +50,9 @@ class TextGame(eqx.Module):
     def spec(self) -> GameSpec:
         """The spec of the game, with transcripts as observations."""
         game_spec, task_spec = self.game.spec, self.task_spec
-        length = task_spec.max_opening_tokens + self.max_moves * (task_spec.max_response_tokens + 1 + game_spec.num_players)
+        length = task_spec.max_opening_tokens + self.max_moves * (
+            task_spec.max_response_tokens + 1 + game_spec.num_players
+        )
         observation_space = Text(
             length, task_spec.vocabulary, max(task_spec.max_opening_tokens, game_spec.num_players + 2)
         )
