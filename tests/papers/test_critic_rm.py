@@ -101,8 +101,8 @@ def test_the_joint_loss_is_that_of_its_formula():
 
     for reads in ("critique", "answer"):
         loss, _ = jax.jit(
-            lambda *pairs, reads=reads: dataclasses.replace(method, reads=reads).joint_loss(
-                scorer, *pairs, jnp.asarray(0.7), jnp.asarray(0.2)
+            lambda texts, critiques, reads=reads: dataclasses.replace(method, reads=reads).joint_loss(
+                scorer, texts, critiques, jnp.asarray(0.7), jnp.asarray(0.2)
             )
         )(jnp.asarray(texts.reshape(2, 2, -1)), jnp.asarray(critiques.reshape(2, 2, -1)))
         assert float(loss) == pytest.approx(expected(reads == "critique"), abs=1e-4)

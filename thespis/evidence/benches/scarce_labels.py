@@ -50,7 +50,8 @@ ACCURACY = pair_accuracy()
 SCALAR = CriticRM(**MODEL, critiques="none", reads="answer")
 """A reward model of answers alone."""
 _COPY = dataclasses.replace(SCALAR, learning_rate=1e-3 * 1.0001)
-JUDGE = CriticRM(**MODEL | {"num_gradient_steps": 0}, critiques="none", reads="score")
+_NOTHING_LEARNED: dict[str, Any] = MODEL | {"num_gradient_steps": 0}
+JUDGE = CriticRM(**_NOTHING_LEARNED, critiques="none", reads="score")
 """The initial model as judge: the score in its critique is the reward. It learns nothing."""
 SCALAR_ARM = Arm("scalar reward model", SCALAR)
 JUDGE_ARM = Arm("judge", JUDGE)

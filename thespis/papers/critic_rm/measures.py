@@ -43,9 +43,11 @@ def reward_model_report(run: Any) -> RewardModelReport:
     margins = np.asarray(rewards[..., 0] - rewards[..., 1]) * np.sign(np.asarray(labels))[:, None]
     differs = np.asarray(labels) != 0
     shares = (margins > 0) + 0.5 * (margins == 0)
-    accuracies = [np.asarray([row[i][mask].mean() for row, mask in zip(shares, differs, strict=True)]) for i in (0, 1)]
+    single, mean = (
+        np.asarray([row[i][mask].mean() for row, mask in zip(shares, differs, strict=True)]) for i in (0, 1)
+    )
     losses = np.asarray([np.logaddexp(0.0, -m[1][mask]).mean() for m, mask in zip(margins, differs, strict=True)])
-    return RewardModelReport(*accuracies, losses, np.asarray(is_right).mean(axis=1))
+    return RewardModelReport(single, mean, losses, np.asarray(is_right).mean(axis=1))
 
 
 @eqx.filter_jit
