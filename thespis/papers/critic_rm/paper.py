@@ -41,8 +41,9 @@ PAPER = Paper(
         "thespis.learners.language.turn_scores:turn_scores",
         "thespis.objectives.preferences:bradley_terry_loss",
     ),
-    command="thespis train rm --env text:maze --data demonstrations:300 --steps 100 --model tiny --set num_layers=1 "
-    "hidden_size=32",
+    command="thespis train thespis.papers.critic_rm.method:CriticRM --env thespis.evidence.benches.scarce_labels:"
+    "ANSWERS --steps 768 --model tiny --set num_layers=2 hidden_size=64 num_pretrain_steps=1500 feed.max_steps=2 "
+    "feed.group_size=2 feed.num_envs=384 learning_rate=3e-3 num_gradient_steps=300 batch_size=16",
     miniature=BENCH.trial(
         arms=(
             _arm(_CRITIC, 3e-3),
@@ -77,6 +78,26 @@ PAPER = Paper(
         ),
         looks=plan_looks((10,)),
     ),
+    remarks="Answers have three qualities, of which the query decides which one counts, and a teacher whose "
+    "critiques name the length in half of the cases. Of 192 pairs of own answers the labels are known. "
+    "What was found, in interquartile means over ten seeds: of two new answers Critic-RM prefers the "
+    "better one in 82.2% of the cases and a scalar reward model in 72.2%; by the mean of four critiques "
+    "86.6%. Its critiques name what counts in 69%, those without the filter in 59%. What speaks against "
+    "it: first, learning critiques is not shown to help. A reward head on critiques of the initial model, "
+    "none of which is learned, has 79.0% and by the mean of four 79.8% (both undecided; on tuning seeds "
+    "it was ahead with 0.874). Second, the filter is not shown to raise the accuracy with one critique "
+    "(without it 77.5%, undecided; on tuning seeds it was behind), but it does with four. Third, the "
+    "reward head adds little: a judge that is fine-tuned on the kept critiques, and whose reward is the "
+    "score in its words, has 80.7% and by the mean of four 85.8% (undecided). Fourth, the judge that "
+    "learns nothing has 79.6% by the mean of four, more than the scalar model. So the lead is that of "
+    "critiques as such, and of their filter with several of them. That fewer labels are needed was not "
+    "tried: all have 192 pairs. Tuning on seeds 1,100 to 1,102, by the accuracy: Critic-RM with learning "
+    "rates of 3e-4, 1e-3 and 3e-3 has 0.812, 0.830 and 0.835; the scalar model 0.702, 0.718 and 0.667, "
+    "and with 600 steps and 1e-3 0.743 (3e-4: 0.725), which it has here, while the others have 300; "
+    "without the filter 0.872, 0.790 and 0.675; none learned 0.874 and 0.860 (3e-4 and 1e-3); the "
+    "fine-tuned judge 0.819 and 0.818. More steps were tried for the scalar model alone. Of the paper the "
+    "abstract and the beginning of the introduction could be read: when the weight falls and how "
+    "critiques are kept are not checked with the text.",
     fidelity=(
         Fidelity("model", "a large language model", "a decoder of two layers and 64 units"),
         Fidelity(
