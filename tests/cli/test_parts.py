@@ -35,6 +35,8 @@ from thespis.learners.language.response_critics import ResponseCritic
 from thespis.learners.off_policy.temperature import Temperature, TunedTemperature
 from thespis.methods.online.sac import SAC
 from thespis.methods.registry import METHODS, load_method
+from thespis.papers.coach.method import Coach
+from thespis.papers.coach.trainers import Trainer
 from thespis.papers.prelude_cipher.method import StyleRule
 from thespis.papers.regret_preference_model.method import SegmentLearner
 from thespis.runs.config import apply_settings, describe_settings, from_config, setting_paths, to_config
@@ -332,8 +334,10 @@ def test_every_slot_of_every_method_takes_an_own_class(site):
         path(PairJudge),
         path(SegmentLearner),
         path(StyleRule),
+        path(Trainer),
     }
     assert set(SLOTS) - filled == others
+    assert type(apply_settings(Coach(), ["trainer=own_slots:OwnTrainer"]).trainer).__name__ == "OwnTrainer"
     nft = ["objective=NegativeAwareLoss", "objective.weighting=own_slots:OwnPromptWeight"]
     assert type(apply_settings(load_method("grpo")(), nft).objective.weighting).__name__ == "OwnPromptWeight"
     preferences = make_feedback(

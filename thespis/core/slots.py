@@ -132,6 +132,7 @@ _TABLE = {
     "thespis.nets.cnn:ImageEncoder": "NatureCNN MinAtarCNN ImpalaCNN thespis.nets.resnet:ResNet",
     "thespis.papers.a_lol.method:ImportanceRatio": "SequenceRatio TokenRatio",
     "thespis.papers.bayesian_joint_policy.graph_policy:AgentGraph": "LearnedGraph CompleteGraph",
+    "thespis.papers.coach.trainers:Trainer": "TaskFeedback ActionFeedback AdvantageFeedback ImprovementFeedback",
     "thespis.papers.convex_scoring_risk_sensitive_ac.risk_measures:RiskMeasure": (
         "MeanCost MeanVariance ExpectedShortfall EntropicVaR"
     ),
