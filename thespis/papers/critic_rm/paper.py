@@ -15,7 +15,8 @@ from thespis.papers.critic_rm.method import CriticRM
 
 def _arm(name: str, learning_rate: float, **settings: Any) -> Arm:
     """A reward model with the learning rate that was the best of those tried for it."""
-    return Arm(name, CriticRM(**MODEL | {"learning_rate": learning_rate} | settings))
+    configured: dict[str, Any] = MODEL | {"learning_rate": learning_rate} | settings
+    return Arm(name, CriticRM(**configured))
 
 
 _CRITIC, _UNFILTERED = "Critic-RM", "without the filter"
