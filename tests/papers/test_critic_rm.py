@@ -15,7 +15,7 @@ from small_dialogues import DIALOGUE_SPEC, KEY, MODEL, make_dialogues
 from thespis.envs.text.task import TextEnv, pack_tokens
 from thespis.learners.language.lm_agent import LMWithValueHead
 from thespis.papers.critic_rm.envs import CriticizedAnswers
-from thespis.papers.critic_rm.method import CriticRM, CriticRMState, LabelledPairs, implied_scores, texts_before
+from thespis.papers.critic_rm.method import CriticRM, CriticRMState, LabelledPairs, implied_scores
 from thespis.papers.deepseek_grm_spct.envs import GradedAnswers
 from thespis.runtime.keys import indexed_keys, seed_key
 
@@ -79,7 +79,7 @@ def test_critiques_are_kept_that_agree_with_the_label(critiques):
 
 def test_the_joint_loss_is_that_of_its_formula():
     dialogues = make_dialogues([8, 3, 5, 6], seed=1)
-    texts = np.asarray(texts_before(dialogues, turn=1))
+    texts = np.asarray(dialogues.text_before(1))
     assert (texts >= 0).sum(axis=1).tolist() == [5] * 4
     critiques = np.array([[2, 0], [7, 3], [0, -1], [4, 0]])
     scorer, method = random_scorer(), CriticRM(temperature=0.5)
@@ -119,7 +119,7 @@ def test_the_weight_falls_from_critiques_to_rewards():
 
 
 def test_what_rewards_follow_from():
-    scorer, texts = random_scorer(), texts_before(make_dialogues([8, 3, 5, 6], seed=1), turn=1)
+    scorer, texts = random_scorer(), make_dialogues([8, 3, 5, 6], seed=1).text_before(1)
     state = CriticRMState(scorer, MODEL, DIALOGUE_SPEC, DIGIT_TOKENS)
 
     def rewards(count=4, **settings):

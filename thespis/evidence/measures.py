@@ -20,6 +20,7 @@ from thespis.envs.compiled.time_limit import TimeLimit
 from thespis.envs.host.wrapper import HostWrapper
 from thespis.envs.registry import make_compiled
 from thespis.evaluation.exploitability import evaluate_method
+from thespis.evaluation.over_optimization import NUM_PARTS
 from thespis.evaluation.rollout import RolloutResult, play_episodes
 from thespis.evaluation.run import Run
 from thespis.evaluation.vs_random import evaluate_vs_random
@@ -245,7 +246,7 @@ def mean_metric(column: str, *, larger_is_better: bool = True) -> Measure:
     return Measure(f"mean {column}", column_means, larger_is_better)
 
 
-def fall_from_peak(column: str = "episode_return", num_parts: int = 10) -> Measure:
+def fall_from_peak(column: str = "episode_return", num_parts: int = NUM_PARTS) -> Measure:
     """Fall of a column of metrics.csv, by default the training return, from its best part of training to the last.
 
     Means over ``num_parts`` equally long parts; 0 if the last one is the best. What grows until the end and falls in

@@ -81,6 +81,11 @@ class Dialogues(eqx.Module):
         reward = jnp.where(self.alive, self.reward, 0.0)
         return jnp.cumsum(reward[::-1], axis=0)[::-1]
 
+    def text_before(self, turn: int) -> Int[Array, "row length"]:
+        """What was said before the response of a turn, padded with -1."""
+        is_before = jnp.arange(self.transcript.shape[1]) < self.response_starts[turn][:, None]
+        return jnp.where(is_before, self.transcript, -1)
+
     def response_log_probs(
         self, model: Decoder, sampler: TemperatureSampler
     ) -> tuple[Float[Array, "time row token"], Float[Array, "time row token"]]:

@@ -137,8 +137,7 @@ class SecondAttempts(RolloutTransform):
 
 def _as_first_attempts(dialogues: SampledDialogues, is_second: Bool[Array, " row"]) -> SampledDialogues:
     """Dialogues of one turn: the first response, or where ``is_second`` the second one in its place."""
-    place = jnp.arange(dialogues.transcript.shape[1])
-    prompts = jnp.where(place < dialogues.response_starts[0][:, None], dialogues.transcript, -1)
+    prompts = dialogues.text_before(0)
 
     def chosen(x: Array) -> Array:
         return jnp.where(is_second.reshape(-1, *[1] * (x.ndim - 2)), x[-1], x[0])

@@ -161,9 +161,7 @@ class SuccessReplay(RolloutTransform):
         self, state: SuccessReplayState, dialogues: SampledDialogues, group_size: int, key: Key[Array, ""]
     ) -> tuple[SuccessReplayState, SampledDialogues, dict[str, Array]]:
         """Replace failures of this batch by stored successes, then store its own successes."""
-        prompts = jnp.where(
-            jnp.arange(dialogues.transcript.shape[1]) < dialogues.response_starts[0][:, None], dialogues.transcript, -1
-        )
+        prompts = dialogues.text_before(0)
         slot, success = _hash_slots(prompts, self.num_slots), dialogues.returns >= self.success_threshold
         rows = jnp.arange(len(success))
         has_success = state.occupied[slot] & (state.prompts[slot] == prompts).all(axis=1)

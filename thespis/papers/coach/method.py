@@ -76,12 +76,17 @@ def greedy_with_ties(table: StateActionTable) -> StateActionTable:
 class FeedbackLearner(eqx.Module):
     """Base of tabular learners that learn after each step from a trainer's feedback alone."""
 
-    trainer: eqx.AbstractVar[Trainer]
     learning_rate: eqx.AbstractVar[Number]
-    discount: eqx.AbstractVar[Number]
-    delay: eqx.AbstractVar[int]
-    stream: eqx.AbstractVar[int]
-    feed: eqx.AbstractVar[Rollouts]
+    trainer: Trainer = AdvantageFeedback()
+    """Trainer: TaskFeedback, ActionFeedback, AdvantageFeedback, ImprovementFeedback."""
+    discount: Number = 0.95
+    """Discount of the values that the trainer judges by, and of the learner's returns where it has some."""
+    delay: int = eqx.field(static=True, default=0, metadata=in_range(AT_LEAST_0))
+    """Steps between an action and the feedback that is taken to be for it."""
+    stream: int = eqx.field(static=True, default=0)
+    """Number of the stream of random actions: another number gives other ones."""
+    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
+    """Rollouts: num_steps between two changes of the acting policy, num_envs (1)."""
 
     details: ClassVar[tuple[str, ...]] = ("one update per step, on the trainer's feedback alone",)
 
@@ -182,20 +187,10 @@ _COACH = Citation(
 class Coach(FeedbackLearner):
     """COACH: policy gradient of a softmax table in which a trainer's feedback is the advantage, with a trace."""
 
-    trainer: Trainer = AdvantageFeedback()
-    """Trainer: TaskFeedback, ActionFeedback, AdvantageFeedback, ImprovementFeedback."""
     learning_rate: Number = 1.0
     """Step size."""
     trace_decay: Number = eqx.field(default=0.0, metadata=in_range(AT_LEAST_0))
     """Decay of the eligibility trace per step, the lambda of the paper."""
-    discount: Number = 0.95
-    """Discount of the values that the trainer judges by."""
-    delay: int = eqx.field(static=True, default=0, metadata=in_range(AT_LEAST_0))
-    """Steps between an action and the feedback that is taken to be for it."""
-    stream: int = eqx.field(static=True, default=0)
-    """Number of the stream of random actions: another number gives other ones."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
-    """Rollouts: num_steps between two changes of the acting policy, num_envs (1)."""
 
     name: ClassVar[str] = "coach"
     citations: ClassVar[tuple[Citation, ...]] = (_COACH,)
@@ -216,7 +211,8 @@ class Coach(FeedbackLearner):
 class GreedyLearner(FeedbackLearner):
     """Base of learners of a value of each action, who take the best one, and sometimes a random one to explore."""
 
-    epsilon: eqx.AbstractVar[Number]
+    epsilon: Number = 0.1
+    """Probability of a random action."""
 
     def probs(self, table: StateActionTable, mode: Mode) -> StateActionTable:
         """The best actions, equal among equals; with the probability ``epsilon`` any one in explore mode."""
@@ -227,20 +223,10 @@ class GreedyLearner(FeedbackLearner):
 class Tamer(GreedyLearner):
     """TAMER: learns what feedback to expect for each action, and takes the action with the largest."""
 
-    trainer: Trainer = AdvantageFeedback()
-    """Trainer: TaskFeedback, ActionFeedback, AdvantageFeedback, ImprovementFeedback."""
     learning_rate: Number = 0.3
     """Step size: 1 keeps the last feedback alone."""
     epsilon: Number = 0.0
     """Probability of a random action."""
-    discount: Number = 0.95
-    """Discount of the values that the trainer judges by; the learner looks at one step only."""
-    delay: int = eqx.field(static=True, default=0, metadata=in_range(AT_LEAST_0))
-    """Steps between an action and the feedback that is taken to be for it."""
-    stream: int = eqx.field(static=True, default=0)
-    """Number of the stream of random actions: another number gives other ones."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
-    """Rollouts: num_steps between two changes of the acting policy, num_envs (1)."""
 
     name: ClassVar[str] = "tamer"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -260,20 +246,8 @@ class Tamer(GreedyLearner):
 class FeedbackQLearning(GreedyLearner):
     """Q-learning with the trainer's feedback as the reward."""
 
-    trainer: Trainer = AdvantageFeedback()
-    """Trainer: TaskFeedback, ActionFeedback, AdvantageFeedback, ImprovementFeedback."""
     learning_rate: Number = 0.3
     """Step size."""
-    epsilon: Number = 0.1
-    """Probability of a random action."""
-    discount: Number = 0.95
-    """Discount of the learner's returns, and of the values that the trainer judges by."""
-    delay: int = eqx.field(static=True, default=0, metadata=in_range(AT_LEAST_0))
-    """Steps between an action and the feedback that is taken to be for it."""
-    stream: int = eqx.field(static=True, default=0)
-    """Number of the stream of random actions: another number gives other ones."""
-    feed: Rollouts = eqx.field(static=True, default=Rollouts(num_steps=1, num_envs=1))
-    """Rollouts: num_steps between two changes of the acting policy, num_envs (1)."""
 
     name: ClassVar[str] = "feedback-q-learning"
     citations: ClassVar[tuple[Citation, ...]] = (Citation("Q-learning", "Watkins and Dayan", 1992, ""),)

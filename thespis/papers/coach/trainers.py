@@ -81,7 +81,7 @@ class AdvantageFeedback(Trainer):
     """
 
     def feedback(self, probs: StateActionTable, tables: PathTables, discount: Number) -> StateActionTable:
-        """The exact advantages."""
+        """The advantages of all actions, without noise."""
         return advantages(probs, tables, discount)
 
 

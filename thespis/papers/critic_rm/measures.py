@@ -74,8 +74,8 @@ def _read_pairs(
             for count in (1, NUM_CRITIQUES)
         ]
         critic = state.initial_model if method.critiques == "none" else state.scorer.model
-        said = method.sample_critiques(critic, state, rows, 1, fold(key, "principles"))[0]
-        is_right = jax.vmap(task.named_principle)(said) == jnp.repeat(principles, 2)
+        critiques = method.sample_critiques(critic, state, rows, 1, fold(key, "principles"))[0]
+        is_right = jax.vmap(task.named_principle)(critiques) == jnp.repeat(principles, 2)
         return jnp.stack(rewards), values[:, 0] - values[:, 1], is_right
 
     return jax.lax.map(lambda pair: read(*pair), (states, keys))

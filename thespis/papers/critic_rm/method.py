@@ -151,7 +151,7 @@ class CriticRM(TrainableLMAgent):
     def update(self, state: CriticRMState, batch: Batch, key: Key[Array, ""]) -> tuple[CriticRMState, Report]:
         """Critiques of all answers, then gradient steps on their pairs."""
         dialogues = Dialogues.from_transitions(batch.steps, batch.mask)
-        texts, returns = texts_before(dialogues, turn=1), dialogues.returns
+        texts, returns = dialogues.text_before(1), dialogues.returns
         critiques = self.sample_critiques(state.initial_model, state, texts, self.num_critiques, fold(key, "critiques"))
         pairs = self.make_pairs(texts, returns, critiques, state.digit_tokens)
         scorer, metrics = self.fit(state.scorer, pairs, fold(key, "fit"))
@@ -226,13 +226,13 @@ class CriticRM(TrainableLMAgent):
         reward_weight: Float[Array, ""],
     ) -> tuple[Float[Array, ""], dict[str, Array]]:
         """Weighted sum of the critiques' negative log-likelihood and the Bradley-Terry loss of the rewards."""
-        rows, said = texts.reshape(-1, texts.shape[-1]), critiques.reshape(-1, critiques.shape[-1])
-        dialogues = single_turn_dialogues(rows, said, jnp.ones(len(rows), bool))
+        rows, words = texts.reshape(-1, texts.shape[-1]), critiques.reshape(-1, critiques.shape[-1])
+        dialogues = single_turn_dialogues(rows, words, jnp.ones(len(rows), bool))
         mask = dialogues.response_mask[0]
         features = response_features(
-            scorer.model, dialogues.transcript, dialogues.response_starts[:1], said.shape[1] + 1
+            scorer.model, dialogues.transcript, dialogues.response_starts[:1], words.shape[1] + 1
         )[0]
-        log_probs = token_log_probs(scorer.model, self.sampler, features[:, :-1], said)[0]
+        log_probs = token_log_probs(scorer.model, self.sampler, features[:, :-1], words)[0]
         critique_loss = -jnp.where(mask, log_probs, 0.0).sum(axis=-1).mean()
         last = jnp.zeros(len(rows), "int32") if self.reads == "answer" else mask.sum(axis=-1)
         values = jnp.take_along_axis(scorer.value(features), last[:, None], axis=1).reshape(-1, 2)
@@ -252,12 +252,6 @@ class CriticRM(TrainableLMAgent):
         if critiques is None:
             critiques = jnp.full((len(texts), 1), -1, "int32")
         return turn_scores(scorer, single_turn_dialogues(texts, critiques, jnp.ones(len(texts), bool)))[0]
-
-
-def texts_before(dialogues: Dialogues, turn: int) -> Int[Array, "row length"]:
-    """What was said before a turn of each dialogue."""
-    place = jnp.arange(dialogues.transcript.shape[1])
-    return jnp.where(place < dialogues.response_starts[turn][:, None], dialogues.transcript, -1)
 
 
 def implied_scores(critiques: Int[Array, "*axes token"], digit_tokens: tuple[int, ...]) -> Float[Array, "*axes"]:

@@ -73,8 +73,8 @@ class CriticPanel(Successors):
         if self.lessons == "aggregate":
             is_kept = self.accepted(verdicts, self.first_error(state, answer), key)
         elif self.lessons != "vote":
-            drawn = jax.random.randint(fold(key, "critic"), (), 0, len(verdicts))
-            is_kept = jnp.arange(len(verdicts)) == (drawn if self.lessons == "pool" else self.critic)
+            any_critic = jax.random.randint(fold(key, "critic"), (), 0, len(verdicts))
+            is_kept = jnp.arange(len(verdicts)) == (any_critic if self.lessons == "pool" else self.critic)
         verdict = most_frequent(verdicts, is_kept, count)
         return pack_tokens(3, write_verdict(spec, verdict, count), spec.encode(END))
 

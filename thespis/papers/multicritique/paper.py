@@ -28,8 +28,8 @@ from thespis.papers.multicritique.envs import (
     VALIDATED_ENV,
     VOTED_ENV,
 )
-from thespis.papers.multicritique.measures import named_share
 from thespis.papers.multicritique.method import CritiqueDPO
+from thespis.papers.refcritic.measures import named_share
 
 _NUM_LESSONS = 64
 _SETTINGS: dict[str, Any] = MODEL | {

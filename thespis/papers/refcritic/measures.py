@@ -37,16 +37,33 @@ def unlocated_share() -> Measure:
     )
 
 
-@once_per_run
+def named_share() -> Measure:
+    """Share of the wrong answers whose error is named, of a thousand sampled conversations for each seed."""
+    return Measure("share of errors named", _named, bounds=(0.0, 1.0))
+
+
 def _located(run: Any) -> Float[np.ndarray, " seed"]:
     """The share of critiques that name the wrong step, among those that call a wrong answer wrong."""
+    error, named, num_steps = _named_steps(run)
+    is_called_wrong = (error < num_steps) & (named >= 0) & (named < num_steps)
+    return (is_called_wrong & (named == error)).sum(axis=1) / np.maximum(is_called_wrong.sum(axis=1), 1)
+
+
+def _named(run: Any) -> Float[np.ndarray, " seed"]:
+    """The share of wrong answers of which the critique names the wrong step."""
+    error, named, num_steps = _named_steps(run)
+    is_wrong = error < num_steps
+    return (is_wrong & (named == error)).sum(axis=1) / np.maximum(is_wrong.sum(axis=1), 1)
+
+
+@once_per_run
+def _named_steps(run: Any) -> tuple[Int[np.ndarray, "seed episode"], Int[np.ndarray, "seed episode"], int]:
+    """The first wrong step of each answer, the step that its critique names, and the number of steps."""
     env: Any = make_compiled(run.config["env"])
     task = env.rules.task
     states, _ = play_critiques(env, run.method, run.states, NUM_PLAYED)
     error = np.asarray(jax.vmap(jax.vmap(task.first_error))(states.task_state, states.answer))
-    named = np.asarray(jax.vmap(jax.vmap(task.named_step))(states.critique))
-    is_called_wrong = (error < task.num_steps) & (named >= 0) & (named < task.num_steps)
-    return (is_called_wrong & (named == error)).sum(axis=1) / np.maximum(is_called_wrong.sum(axis=1), 1)
+    return error, np.asarray(jax.vmap(jax.vmap(task.named_step))(states.critique)), task.num_steps
 
 
 def filtered_vote_accuracy() -> Measure:

@@ -79,6 +79,5 @@ class ReflectionCredit(RolloutTransform):
         peers = group == group[:, None]
         if not self.same_attempt:
             return peers
-        place = jnp.arange(dialogues.transcript.shape[1])
-        before = jnp.where(place < dialogues.response_starts[REFLECTION][:, None], dialogues.transcript, -1)
+        before = dialogues.text_before(REFLECTION)
         return peers & (before == before[:, None]).all(axis=-1)
