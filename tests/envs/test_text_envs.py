@@ -21,6 +21,7 @@ from thespis.envs.text.calculator import Calculator
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown, all_expressions
 from thespis.envs.text.derivation import Derivation
+from thespis.envs.text.form import Form
 from thespis.envs.text.hidden_rule import HiddenRule
 from thespis.envs.text.household import Household
 from thespis.envs.text.kuhn import Kuhn, KuhnState
@@ -63,6 +64,8 @@ MIXED = {
     "persona": Persona(demonstrator_noise=0.5),
     "persona of four topics": Persona(num_topics=4, max_words=5, passive_weight=0.0),
     "persona of two topics in any order": Persona(num_topics=2, is_shuffled=True),
+    "form": Form(),
+    "form of four fields": Form(max_turns=6, num_fields=4, demonstrator_noise=0.5),
     "kuhn": Kuhn(demonstrator_noise=0.8),
     "tictactoe": Tictactoe(demonstrator_noise=0.5),
 }

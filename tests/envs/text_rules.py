@@ -358,6 +358,56 @@ class Persona(Rules):
         return "", (active - self.passive_weight * len(set(lies) - self.relevant)) / 3, True
 
 
+class Form(Rules):
+    values: ClassVar = {
+        "item": "book lamp chair desk",
+        "delivery": "post pickup",
+        "city": "rome oslo lima",
+        "shop": "north south east",
+        "payment": "card cash",
+        "bank": "alpha beta gamma",
+    }
+
+    def start(self, task, state):
+        self.num_fields = task.num_fields
+        commands = " ".join(self.values.values()).split()
+        self.wanted = [commands[value] for value in state.wanted if value >= 0]
+        self.entries = []
+        assert len(self.wanted) == len(self.fields(self.wanted))
+        return f"want {' '.join(self.wanted)} {self.question()} >"
+
+    def fields(self, entries):
+        """All fields of a form with these entries."""
+        opened = {"city": "post", "shop": "pickup", "bank": "card"}
+        fields = list(self.values)[: self.num_fields]
+        return [field for field in fields if field not in opened or opened[field] in entries]
+
+    def question(self):
+        missing = self.fields(self.entries)[len(self.entries) :]
+        return f"ask {missing[0]}" if missing else "full"
+
+    @property
+    def right(self):
+        """The command that gets on."""
+        if self.entries != self.wanted[: len(self.entries)]:
+            return "undo"
+        return self.wanted[len(self.entries)] if len(self.entries) < len(self.wanted) else "send"
+
+    def respond(self, response):
+        question = self.question()
+        if response == "send":
+            return "", float(self.entries == self.wanted), True
+        if response == "erase":
+            return "", 0.0, True
+        if response == "undo" and self.entries:
+            self.entries.pop()
+        elif question != "full" and response in self.values[question.split()[1]].split():
+            self.entries.append(response)
+        else:
+            return "nothing happens", 0.0, False
+        return self.question(), 0.0, False
+
+
 RULES = {
     "wordle": Wordle,
     "questions": Questions,
@@ -370,6 +420,7 @@ RULES = {
     "revision": Revision,
     "hidden-rule": HiddenRule,
     "persona": Persona,
+    "form": Form,
     "kuhn": Kuhn,
     "tictactoe": Tictactoe,
 }
@@ -491,6 +542,20 @@ WRITTEN_RESPONSES = {
         "work {r.other} <end>",
         "baker pilot nurse judge <end>",
         "<end>",
+    ],
+    "form": [
+        *["{r.right} <end>"] * 9,
+        "undo <end>",
+        "lamp <end>",
+        "pickup <end>",
+        "post <end>",
+        "cash <end>",
+        "{r.right}",
+        "{r.right} {r.right}",
+        "<end> {r.right}",
+        "ask <end>",
+        "erase <end>",
+        "send <end>",
     ],
     "kuhn": ["bet <end>", "pass <end>", "bet bet", "king <end>", "<end> bet", "bet"],
     "tictactoe": [*(f"{cell} <end>" for cell in range(1, 10)), "start <end>", "5 5", "<end> 5"],

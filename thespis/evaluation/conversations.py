@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.core.records import View
+from thespis.envs.rollout import select_rows
 from thespis.envs.text.conversation import ConversationEnv, ConversationState
 from thespis.evaluation.conversation import NUM_SAMPLES, seat_turns
 from thespis.runtime.keys import fold, indexed_keys, seed_key
@@ -33,7 +34,7 @@ def play_conversations(
     state: PyTree = None,
     scripted: Sequence[str] = (),
 ) -> tuple[ConversationState, Float[Array, "turn episode"]]:
-    """Play conversations by sampling; returns the last states and the first seat's rewards, 0 after the end.
+    """Play conversations by sampling; returns the state at each one's end and the first seat's rewards, 0 after it.
 
     The arguments are those of :func:`play_seats`.
     """
@@ -86,7 +87,7 @@ def play_seats(
     state: PyTree = None,
     scripted: Sequence[str] = (),
 ) -> tuple[ConversationState, dict[str, Float[Array, "turn episode"]]]:
-    """Play conversations by sampling; returns the last states and each seat's rewards, 0 after the end.
+    """Play conversations by sampling; returns the state at each one's end and each seat's rewards, 0 after it.
 
     ``method`` and ``state``: the models, a :class:`~thespis.learners.multi_agent.cast.Cast` and a state of it.
     ``scripted``: seats that the environment's demonstrator plays; without a method, all of them.
@@ -98,7 +99,7 @@ def play_seats(
 def _play(
     env: ConversationEnv, num_episodes: int, key: Key[Array, ""], method: Any, state: PyTree, scripted: Sequence[str]
 ) -> tuple[ConversationState, _RecordedTurns]:
-    """The last states, and what happened in each turn; a turn is compiled once."""
+    """The state at each one's end, and what happened in each turn; a turn is compiled once."""
     seats = [group.name for group in env.spec.groups]
     scripted_seats = set(seats if method is None else scripted)
     policy = None if method is None else method.policy(state, Mode.SAMPLE)
@@ -115,7 +116,8 @@ def _play(
             sampled, memory, _ = method.act(policy, memory, view, fold(key, "act", turn))
             action = {name: action[name] if name in scripted_seats else sampled[name] for name in seats}
         texts = {name: step.observation[name][:, 0] for name in seats}
-        env_state, step = jax.vmap(env.step)(env_state, action, indexed_keys(fold(key, "step", turn), num_episodes))
+        next_state, step = jax.vmap(env.step)(env_state, action, indexed_keys(fold(key, "step", turn), num_episodes))
+        env_state = select_rows(over, env_state, next_state)
         outcomes: Any = step.agent_outcomes
         rewards = {name: jnp.where(over, 0.0, outcomes[name].reward[:, 0]) for name in seats}
         spoken = {name: action[name][:, 0] for name in seats}

@@ -13,6 +13,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
@@ -130,7 +131,8 @@ def _play(
         by_episode = {name: by_turn.T for name, by_turn in rewards.items()}
         shares = jax.vmap(rules.report_card)(final.inner, by_episode)
         return returns, tuple(
-            EpisodeShare(share.name, (share.counts & share.among).sum(), share.among.sum()) for share in shares
+            EpisodeShare(share.name, jnp.minimum(share.counts, share.among).sum(), share.among.sum())
+            for share in shares
         )
 
     return jax.vmap(play, in_axes=(None if method is None else 0, 0))(states, keys)

@@ -84,7 +84,8 @@ class Conversation(Protocol):
 class EpisodeShare(eqx.Module):
     """Share of episodes, as far as one of them tells: whether it counts, and whether it is among those that could.
 
-    Of many episodes, ``counts`` and ``among`` are numbers of them.
+    In place of the episode it can be numbers of its steps: how many count, and among how many. Of many episodes,
+    ``counts`` and ``among`` are numbers, too.
     """
 
     name: str = eqx.field(static=True)

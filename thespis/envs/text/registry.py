@@ -16,7 +16,7 @@ from thespis.runs.toml_files import setting_text
 _TASK_LIST = (
     *("echo", "maze", "wordle", "questions", "countdown", "calculator", "household", "correction", "review"),
     *("writing", "choice", "bandit", "recommendation", "derivation", "verification", "revision", "hidden-rule", "kuhn"),
-    *("persona", "tictactoe"),
+    *("persona", "form", "tictactoe"),
 )
 _TASK_PATHS = {
     name: f"thespis.envs.text.{name.replace('-', '_')}:{''.join(map(str.capitalize, name.split('-')))}"
@@ -25,7 +25,13 @@ _TASK_PATHS = {
 _GAME_NAMES = ["kuhn-duel", "tictactoe-duel"]
 TASK_NAMES = tuple(_TASK_PATHS)
 """Names of the single-agent tasks."""
-_CONVERSATION_NAMES = ["critiqued-derivation", "retried-hidden-rule", "judged-derivation", "debated-derivation"]
+_CONVERSATION_NAMES = [
+    "critiqued-derivation",
+    "retried-hidden-rule",
+    "judged-derivation",
+    "debated-derivation",
+    "checked-form",
+]
 _PRIVILEGED_NAMES = ["wordle-told", "questions-told"]
 ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CONVERSATION_NAMES, *_PRIVILEGED_NAMES)
 """All names after ``text:``."""
@@ -63,6 +69,7 @@ def _make_rules(name: str) -> Any:
     from thespis.envs.text.critique import CritiqueConversation
     from thespis.envs.text.debating import DebateConversation
     from thespis.envs.text.judging import JudgedConversation
+    from thespis.envs.text.pre_act import PreActConversation
     from thespis.envs.text.retry import RetryConversation
 
     kind, _, task = name.partition("-")
@@ -71,6 +78,7 @@ def _make_rules(name: str) -> Any:
         "retried": RetryConversation,
         "judged": JudgedConversation,
         "debated": DebateConversation,
+        "checked": PreActConversation,
     }
     return rules[kind](_make_task(task))
 
