@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +78,8 @@ def test_value_of_random_texts():
     task = Ideas(demonstrator_noise=1.0)
     states, _ = jax.vmap(task.init)(indexed_keys(seed_key(0), 4_096))
     texts = jax.vmap(task.demonstrator_response)(states, indexed_keys(seed_key(1), 4_096))
-    value = random_value().compute(SimpleNamespace(config={"seeds": (0, 1)}))
+    run: Any = SimpleNamespace(config={"seeds": (0, 1)})
+    value = random_value().compute(run)
     np.testing.assert_allclose(value, jax.vmap(task.value)(states, texts).mean(), atol=0.01)
 
 
