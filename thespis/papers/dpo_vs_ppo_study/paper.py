@@ -1,4 +1,4 @@
-"""DPO against PPO: on the same logged pairs, with a reward model between pairs and policy or without one."""
+"""DPO against PPO: on pairs of the initial model's responses, with a reward model between pairs and policy or none."""
 
 from __future__ import annotations
 
@@ -10,36 +10,43 @@ from thespis.evidence.benches.rated_words import (
     BENCH,
     GAP,
     LABELS_ENV,
-    LOGGED_LABELS,
-    LOGGED_SETTINGS,
-    NUM_LOGGED,
     NUM_ROWS,
     NUM_UPDATES,
+    ONE_RATER,
     ONLINE_SETTINGS,
     divergence,
     expected_utility,
     no_word_probability,
 )
 from thespis.evidence.comparisons import Comparison, NotApplicable
-from thespis.evidence.paired_verdict import plan_looks
+from thespis.evidence.paired_verdict import SHORT_LOOKS
 from thespis.evidence.paper import Arm, Fidelity, Paper
 from thespis.learners.language.policy_losses import ReverseKL
 from thespis.learners.language.preference_losses import SigmoidLoss
-from thespis.methods.language.dpo import DPO
 from thespis.methods.language.online_dpo import OnlineDPO
-from thespis.methods.language.ppo_lm import LanguagePPO
-from thespis.papers.dpo_vs_ppo_study.feedback import LoggedReward
+from thespis.papers.copg.pairs import BehaviorSampledDPO
+from thespis.papers.dpo_vs_ppo_study.feedback import OutcomeReward
+from thespis.papers.dpo_vs_ppo_study.method import MovingReferencePPO
 
-_KL_COEF, _BETA, _ITERATIVE_BETA = 0.1, 1.0, 0.3
-_LOGGED_REWARD: dict[str, Any] = {"feedback": LoggedReward(logging_env=LABELS_ENV, num_dialogues=NUM_LOGGED)}
-_TUNED_PPO = LanguagePPO(
+_KL_COEF, _BETA, _ITERATIVE_BETA = 0.3, 1.0, 0.3
+_DPO_SETTINGS: dict[str, Any] = ONLINE_SETTINGS | {"learning_rate": 6e-4}
+_NUM_PAIRS = NUM_UPDATES * NUM_ROWS // 2
+"""Labelled pairs: as many for the reward model as DPO draws."""
+_REWARD_MODEL: dict[str, Any] = {
+    "feedback": OutcomeReward(
+        labelling_env=LABELS_ENV, num_prompts=_NUM_PAIRS, text_temperature=1.0, num_reward_steps=NUM_UPDATES
+    )
+}
+_TUNED_PPO = MovingReferencePPO(
     **ONLINE_SETTINGS,
     minibatch_size=NUM_ROWS,
     num_epochs=2,
     kl_penalty=ReverseKL(_KL_COEF),
+    reference_step_size=0.0,
 )
+_TUNED_DPO = BehaviorSampledDPO(**_DPO_SETTINGS, behavior_temperature=1.0, loss_type=SigmoidLoss(_BETA))
 _PPO, _DPO, _ITERATIVE = "PPO", "DPO", "iterative DPO"
-_RAW, _SMALL, _FREE = "PPO without advantage normalization", "PPO with small batches", "PPO without a penalty on KL"
+_RAW, _MOVING = "PPO without advantage normalization", "PPO with a moving reference"
 _UTILITY, _OUTSIDE = expected_utility(), no_word_probability()
 
 PAPER = Paper(
@@ -54,44 +61,32 @@ PAPER = Paper(
     claim="DPO can move probability to responses that the preference data never saw, where PPO is held by its penalty; "
     "with normalized advantages, large batches and a moving reference PPO is better than DPO and iterative DPO.",
     parts=(
-        "thespis.methods.language.dpo:DPO",
-        "thespis.methods.language.ppo_lm:LanguagePPO",
-        "thespis.papers.dpo_vs_ppo_study.feedback:LoggedReward",
+        "thespis.papers.copg.pairs:BehaviorSampledDPO",
+        "thespis.papers.dpo_vs_ppo_study.method:MovingReferencePPO",
+        "thespis.papers.dpo_vs_ppo_study.feedback:OutcomeReward",
         "thespis.methods.language.online_dpo:OnlineDPO",
     ),
     command="thespis train ppo-lm --env thespis.evidence.benches.rated_words:UTILITIES --feedback "
-    "thespis.papers.dpo_vs_ppo_study.feedback:LoggedReward --model tiny --steps 76800 --set num_layers=1 "
-    "hidden_size=32 num_pretrain_steps=300 minibatch_size=64 feedback.logging_env=thespis.evidence.benches.rated_words:"
-    "LABELS",
+    "thespis.papers.dpo_vs_ppo_study.feedback:OutcomeReward --model tiny --steps 76800 --set num_layers=1 "
+    "hidden_size=32 num_pretrain_steps=300 minibatch_size=64 kl_penalty=ReverseKL kl_penalty.coef=0.3 "
+    "feedback.labelling_env=thespis.evidence.benches.rated_words:LABELS",
     miniature=BENCH.trial(
         arms=(
-            Arm(_PPO, _TUNED_PPO, _LOGGED_REWARD),
-            Arm(_DPO, DPO(**LOGGED_SETTINGS, loss_type=SigmoidLoss(_BETA)), LOGGED_LABELS, steps=NUM_UPDATES),
-            Arm(_ITERATIVE, OnlineDPO(**ONLINE_SETTINGS, loss_type=SigmoidLoss(_ITERATIVE_BETA)), _LOGGED_REWARD),
-            Arm(_RAW, dataclasses.replace(_TUNED_PPO, normalize_advantage=False), _LOGGED_REWARD),
-            Arm(
-                _SMALL,
-                dataclasses.replace(
-                    _TUNED_PPO,
-                    feed=dataclasses.replace(_TUNED_PPO.feed, num_envs=NUM_ROWS // 8),
-                    minibatch_size=NUM_ROWS // 8,
-                ),
-                _LOGGED_REWARD,
-                steps=NUM_UPDATES * NUM_ROWS // 8,
-            ),
-            Arm(_FREE, dataclasses.replace(_TUNED_PPO, kl_penalty=None), _LOGGED_REWARD),
+            Arm(_PPO, _TUNED_PPO, _REWARD_MODEL),
+            Arm(_DPO, _TUNED_DPO, ONE_RATER),
+            Arm(_ITERATIVE, OnlineDPO(**ONLINE_SETTINGS, loss_type=SigmoidLoss(_ITERATIVE_BETA)), _REWARD_MODEL),
+            Arm(_RAW, dataclasses.replace(_TUNED_PPO, normalize_advantage=False), _REWARD_MODEL),
+            Arm(_MOVING, dataclasses.replace(_TUNED_PPO, reference_step_size=0.001), _REWARD_MODEL),
         ),
         headline=Comparison(_PPO, _DPO, _UTILITY),
         mechanisms=(
             Comparison(_PPO, _DPO, _OUTSIDE),
             Comparison(_ITERATIVE, _DPO, _UTILITY),
             Comparison(_PPO, _RAW, _UTILITY),
+            Comparison(_MOVING, _PPO, _UTILITY),
         ),
         context=(
             Comparison(_PPO, _ITERATIVE, _UTILITY),
-            Comparison(_PPO, _SMALL, _UTILITY),
-            Comparison(_PPO, _FREE, _UTILITY),
-            Comparison(_PPO, _FREE, _OUTSIDE),
             Comparison(_PPO, _DPO, GAP),
             Comparison(_PPO, _DPO, divergence()),
             NotApplicable(
@@ -99,21 +94,26 @@ PAPER = Paper(
                 "language models of 7B to 34B, preference data, and judges",
             ),
         ),
-        looks=plan_looks((10, 20)),
+        looks=SHORT_LOOKS,
     ),
     fidelity=(
         Fidelity(
             "pairs",
             "of people's preferences, or of a bandit in which few responses are covered",
-            "of 2,048 logged words by a demonstrator who never says what is no word, each labelled once",
+            "of two responses of the initial model, each labelled once by the model of Bradley and Terry; DPO draws "
+            "38,400 new ones, and the reward model 38,400 others",
         ),
-        Fidelity("reward model", "fitted to the same pairs by the model of Bradley and Terry"),
+        Fidelity(
+            "reward model", "fitted to the pairs by the model of Bradley and Terry", "the same, then standardized"
+        ),
         Fidelity(
             "PPO",
             "a critic of tokens, a penalty on KL in the reward, advantages normalized, large batches",
-            "the same, with the penalty as a loss and a critic on the actor's features",
+            "the same, with the penalty as a loss, a critic on the actor's features, and one size of batches",
         ),
-        Fidelity("reference of PPO", "a moving average of the actor", "the initial model; left out"),
+        Fidelity(
+            "reference of PPO", "a moving average of the actor", "the initial model, or the same as a further arm"
+        ),
         Fidelity(
             "iterative DPO",
             "rounds of pairs of the own responses, labelled by the reward model",
