@@ -1,0 +1,125 @@
+"""DPO against PPO: on pairs of the initial model's responses, with a reward model between pairs and policy or none."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from thespis.core.records import Citation
+from thespis.evidence.benches.rated_words import (
+    BENCH,
+    GAP,
+    LABELS_ENV,
+    NUM_ROWS,
+    NUM_UPDATES,
+    ONE_RATER,
+    ONLINE_SETTINGS,
+    divergence,
+    expected_utility,
+    no_word_probability,
+)
+from thespis.evidence.comparisons import Comparison, NotApplicable
+from thespis.evidence.paired_verdict import SHORT_LOOKS
+from thespis.evidence.paper import Arm, Fidelity, Paper
+from thespis.learners.language.policy_losses import ReverseKL
+from thespis.learners.language.preference_losses import SigmoidLoss
+from thespis.methods.language.online_dpo import OnlineDPO
+from thespis.papers.copg.pairs import BehaviorSampledDPO
+from thespis.papers.dpo_vs_ppo_study.feedback import OutcomeReward
+from thespis.papers.dpo_vs_ppo_study.method import MovingReferencePPO
+
+_KL_COEF, _BETA, _ITERATIVE_BETA = 0.3, 1.0, 0.3
+_DPO_SETTINGS: dict[str, Any] = ONLINE_SETTINGS | {"learning_rate": 6e-4}
+_NUM_PAIRS = NUM_UPDATES * NUM_ROWS // 2
+"""Labelled pairs: as many for the reward model as DPO draws."""
+_REWARD_MODEL: dict[str, Any] = {
+    "feedback": OutcomeReward(
+        labelling_env=LABELS_ENV, num_prompts=_NUM_PAIRS, text_temperature=1.0, num_reward_steps=NUM_UPDATES
+    )
+}
+_TUNED_PPO = MovingReferencePPO(
+    **ONLINE_SETTINGS,
+    minibatch_size=NUM_ROWS,
+    num_epochs=2,
+    kl_penalty=ReverseKL(_KL_COEF),
+    reference_step_size=0.0,
+)
+_TUNED_DPO = BehaviorSampledDPO(**_DPO_SETTINGS, behavior_temperature=1.0, loss_type=SigmoidLoss(_BETA))
+_PPO, _DPO, _ITERATIVE = "PPO", "DPO", "iterative DPO"
+_RAW, _MOVING = "PPO without advantage normalization", "PPO with a moving reference"
+_UTILITY, _OUTSIDE = expected_utility(), no_word_probability()
+
+PAPER = Paper(
+    id="dpo-vs-ppo-study",
+    name="DPO vs PPO study",
+    citation=Citation(
+        "Is DPO Superior to PPO for LLM Alignment? A Comprehensive Study", "Xu et al.", 2024, "arXiv:2404.10719"
+    ),
+    family="evaluation",
+    summary="A comparison of preference optimization without a reward model and of PPO with one, from the same pairs: "
+    "what each does to responses that the pairs do not cover, and what makes PPO work for language models.",
+    claim="DPO can move probability to responses that the preference data never saw, where PPO is held by its penalty; "
+    "with normalized advantages, large batches and a moving reference PPO is better than DPO and iterative DPO.",
+    parts=(
+        "thespis.papers.copg.pairs:BehaviorSampledDPO",
+        "thespis.papers.dpo_vs_ppo_study.method:MovingReferencePPO",
+        "thespis.papers.dpo_vs_ppo_study.feedback:OutcomeReward",
+        "thespis.methods.language.online_dpo:OnlineDPO",
+    ),
+    command="thespis train ppo-lm --env thespis.evidence.benches.rated_words:UTILITIES --feedback "
+    "thespis.papers.dpo_vs_ppo_study.feedback:OutcomeReward --model tiny --steps 76800 --set num_layers=1 "
+    "hidden_size=32 num_pretrain_steps=300 minibatch_size=64 kl_penalty=ReverseKL kl_penalty.coef=0.3 "
+    "feedback.labelling_env=thespis.evidence.benches.rated_words:LABELS",
+    miniature=BENCH.trial(
+        arms=(
+            Arm(_PPO, _TUNED_PPO, _REWARD_MODEL),
+            Arm(_DPO, _TUNED_DPO, ONE_RATER),
+            Arm(_ITERATIVE, OnlineDPO(**ONLINE_SETTINGS, loss_type=SigmoidLoss(_ITERATIVE_BETA)), _REWARD_MODEL),
+            Arm(_RAW, dataclasses.replace(_TUNED_PPO, normalize_advantage=False), _REWARD_MODEL),
+            Arm(_MOVING, dataclasses.replace(_TUNED_PPO, reference_step_size=0.001), _REWARD_MODEL),
+        ),
+        headline=Comparison(_PPO, _DPO, _UTILITY),
+        mechanisms=(
+            Comparison(_PPO, _DPO, _OUTSIDE),
+            Comparison(_ITERATIVE, _DPO, _UTILITY),
+            Comparison(_PPO, _RAW, _UTILITY),
+            Comparison(_MOVING, _PPO, _UTILITY),
+        ),
+        context=(
+            Comparison(_PPO, _ITERATIVE, _UTILITY),
+            Comparison(_PPO, _DPO, GAP),
+            Comparison(_PPO, _DPO, divergence()),
+            NotApplicable(
+                "wins in dialogues and solved problems of code competitions",
+                "language models of 7B to 34B, preference data, and judges",
+            ),
+        ),
+        looks=SHORT_LOOKS,
+    ),
+    fidelity=(
+        Fidelity(
+            "pairs",
+            "of people's preferences, or of a bandit in which few responses are covered",
+            "of two responses of the initial model, each labelled once by the model of Bradley and Terry; DPO draws "
+            "38,400 new ones, and the reward model 38,400 others",
+        ),
+        Fidelity(
+            "reward model", "fitted to the pairs by the model of Bradley and Terry", "the same, then standardized"
+        ),
+        Fidelity(
+            "PPO",
+            "a critic of tokens, a penalty on KL in the reward, advantages normalized, large batches",
+            "the same, with the penalty as a loss, a critic on the actor's features, and one size of batches",
+        ),
+        Fidelity(
+            "reference of PPO", "a moving average of the actor", "the initial model, or the same as a further arm"
+        ),
+        Fidelity(
+            "iterative DPO",
+            "rounds of pairs of the own responses, labelled by the reward model",
+            "the same, with a round for each update",
+        ),
+        Fidelity("measure", "wins by reward models, people and judges; tests of code", "the exact expected utility"),
+        Fidelity("model", "7B to 34B", "a decoder of one layer, 16 words and six prompts"),
+    ),
+)
