@@ -95,6 +95,36 @@ PAPER = Paper(
         ),
         looks=plan_looks((10,)),
     ),
+    remarks="A decoder of one layer says one of 16 words to each of six prompts; the utilities are known, and all "
+    "measures are exact. The same number of labelled pairs of the initial model's responses, 38,400, is what "
+    "DPO learns from or what the reward model of PPO and of iterative DPO is fitted to; 4.6% of these "
+    "responses are no word. Trials on seeds 1,100 to 1,104, two to five of them, by expected utility, with "
+    "1,200 updates unless it is said otherwise: DPO with beta and learning rate 0.06 (0.3, 3e-4), 0.15 (0.6, "
+    "3e-4), 0.16 (1, 3e-4), 0.22 (1, 3e-4, 400 updates), 0.22 (1, 1e-4), 0.33 (1, 6e-4), 0.40 (1, 1e-3), "
+    "0.373 (1.5, 6e-4), 0.365 (1.5, 1e-3), 0.24 (2, 3e-4), 0.30 (2, 1e-3), 0.26 (2, 3e-3) and 0.14 (3, 3e-4). "
+    "With a beta of 1 and learning rates of 3e-4 and 6e-4 three of eight trainings put 18% to 35% of the "
+    "probability on responses that are no word, and the others come to 0.39 to 0.53; so 1.5 was chosen, which "
+    "is steady. PPO with a penalty of 0.1 1.20, of 0.3 1.18, of 1 0.83; without advantage normalization 1.12 "
+    "(0.3), 1.07 (0.3, learning rate 1e-3) and 0.55 (1). Iterative DPO was tried with one setting, and the "
+    "moving reference not at all. Before training the utility is -0.12, and the policy gradient that reads "
+    "the utilities comes to 1.36 with a penalty of 0.1. What was found: PPO ends at a utility of 1.20 and DPO "
+    "at 0.35, on each of ten seeds. With PPO's penalty of 0.3 DPO puts 21% of the probability on responses "
+    "that are no word, which the pairs hardly cover, and PPO 0.1%, from the same number of pairs: most likely "
+    "as the reward model has learned from the few pairs that cover them how bad they are, and PPO tries them. "
+    "Advantage normalization adds 0.14 of utility. What speaks against it: the lead is not one of PPO over "
+    "the loss of DPO. Iterative DPO with the same reward model comes to 1.22, level with PPO as far as ten "
+    "pairs say (p = 0.56), with two seeds below 0.5, where PPO has one below 1. The paper has PPO above it. "
+    "So the lead is one of own responses and a reward model, of which PPO has 76,800 without labels in "
+    "addition. Most of it is KL as well: PPO goes 2.8 nats from the model before training and DPO 0.17. By "
+    "the utility less 0.3 times KL, the objective of that penalty, PPO with normalized advantages is not "
+    "better than tuned DPO (a gap of 0.55 and 0.62, undecided); without normalization, which the penalty as a "
+    "loss does not know of, it is (0.29), with a utility of 1.02 at 1.35 nats. By that measure normalization "
+    "is a loss of 0.30, and its gain in utility looks like that of a smaller penalty. And coverage decides: "
+    "in a first design, with 2,048 logged pairs of a demonstrator who never says what is no word, PPO "
+    "exploited the reward model there as DPO exploits its log-ratios (seeds 1,100 to 1,102: up to 83% of the "
+    "probability on such responses with a penalty of 0.1, 48% with 0.3), so that a reward model protects from "
+    "them only where the pairs say something of them. That design was not kept, as DPO came to no more than "
+    "11% of the way there. Of the paper the abstract and the authors' code could be read, not the tables.",
     fidelity=(
         Fidelity(
             "pairs",
