@@ -112,19 +112,19 @@ PAPER = Paper(
     "that are no word, which the pairs hardly cover, and PPO 0.1%, from the same number of pairs: most likely "
     "as the reward model has learned from the few pairs that cover them how bad they are, and PPO tries them. "
     "Advantage normalization adds 0.14 of utility. What speaks against it: the lead is not one of PPO over "
-    "the loss of DPO. Iterative DPO with the same reward model comes to 1.22, level with PPO as far as ten "
-    "pairs say (p = 0.56), with two seeds below 0.5, where PPO has one below 1. The paper has PPO above it. "
-    "So the lead is one of own responses and a reward model, of which PPO has 76,800 without labels in "
-    "addition. Most of it is KL as well: PPO goes 2.8 nats from the model before training and DPO 0.17. By "
-    "the utility less 0.3 times KL, the objective of that penalty, PPO with normalized advantages is not "
-    "better than tuned DPO (a gap of 0.55 and 0.62, undecided); without normalization, which the penalty as a "
-    "loss does not know of, it is (0.29), with a utility of 1.02 at 1.35 nats. By that measure normalization "
-    "is a loss of 0.30, and its gain in utility looks like that of a smaller penalty. And coverage decides: "
-    "in a first design, with 2,048 logged pairs of a demonstrator who never says what is no word, PPO "
-    "exploited the reward model there as DPO exploits its log-ratios (seeds 1,100 to 1,102: up to 83% of the "
-    "probability on such responses with a penalty of 0.1, 48% with 0.3), so that a reward model protects from "
-    "them only where the pairs say something of them. That design was not kept, as DPO came to no more than "
-    "11% of the way there. Of the paper the abstract and the authors' code could be read, not the tables.",
+    "the loss of DPO. Iterative DPO with the same reward model comes to 1.22, which ten pairs do not tell "
+    "from PPO (p = 0.56), with two seeds below 0.5, where PPO has one below 1. The paper has PPO above it. So "
+    "the lead is one of own responses and a reward model, of which PPO has 76,800 without labels in addition. "
+    "Most of it is KL as well: PPO goes 2.8 nats from the model before training and DPO 0.17. By the utility "
+    "less 0.3 times KL, the objective of that penalty, PPO with normalized advantages is not better than "
+    "tuned DPO (a gap of 0.55 and 0.62, undecided); without normalization, which the penalty as a loss does "
+    "not know of, it is (0.29), with a utility of 1.02 at 1.35 nats. By that measure normalization is a loss "
+    "of 0.30, and its gain in utility looks like that of a smaller penalty. And coverage decides: in a first "
+    "design, with 2,048 logged pairs of a demonstrator who never says what is no word, PPO exploited the "
+    "reward model there as DPO exploits its log-ratios (seeds 1,100 to 1,102: up to 83% of the probability on "
+    "such responses with a penalty of 0.1, 48% with 0.3), so that a reward model protects from them only "
+    "where the pairs say something of them. That design was not kept, as DPO came to no more than 11% of the "
+    "way there. Of the paper the abstract and the authors' code could be read, not the tables.",
     fidelity=(
         Fidelity(
             "pairs",
