@@ -1,0 +1,1 @@
+"""DPO against PPO: preference optimization with and without a reward model, on pairs of the initial model."""
