@@ -67,8 +67,8 @@ def test_weights_are_refitted_as_by_least_squares_with_rows_for_what_stays():
     rows = np.concatenate([np.c_[checks, np.ones(12)], np.c_[np.sqrt(0.7) * np.eye(4), np.zeros(4)]])
     targets = np.concatenate([rewards, np.sqrt(0.7) * weights])
     expected = np.linalg.lstsq(rows, targets, rcond=None)[0][:4]
-    got = refit_weights(*(jnp.asarray(x, "float32") for x in (weights, checks, rewards)), 0.7)
-    np.testing.assert_allclose(got, expected, atol=1e-4)
+    refitted = refit_weights(jnp.asarray(weights), jnp.asarray(checks), jnp.asarray(rewards), 0.7)
+    np.testing.assert_allclose(refitted, expected, atol=1e-4)
 
 
 def test_audits_come_in_intervals_and_find_what_a_text_is_worth():
