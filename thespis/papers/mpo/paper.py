@@ -95,9 +95,27 @@ PAPER = Paper(
             ),
         ),
     ),
-    remarks="Tuning on seeds 1,100 to 1,102, by the worth of texts: MPO with a penalty on KL of 0.2 has 0.95 on each, and "
-    "0.95, 0.94 and 0.96 without one; the fixed rubric 0.82, 0.80 and 0.83 with 0.2, 0.82, 0.80 and 0.84 with 0.4, and "
-    "0 without one. As many audits at first have 0.94, 0.95 and 0.96 with the penalty, and 0.80, 0.96 and 0.71 without.",
+    remarks="A decoder of one layer writes short texts about the sea, which are worth their grammar times the "
+    "mean of topic, variety, length and warmth. The first rubric counts mentions of the topic alone, of "
+    "which nouns without sentences have the most. The auditor is no language model: it knows the true "
+    "worth of 16 texts at each audit, 144 of 6,400 texts in all, and refits the weights of nine checks to "
+    "them. So what is tried is a rubric that follows a few true rewards, not whether a model notices by "
+    "itself that a rubric is exploited. What was found, in interquartile means over ten seeds: with the "
+    "best penalty on KL the worth is 0.948 with MPO and 0.770 with the fixed rubric. Without a penalty "
+    "the fixed rubric ends at nouns without sentences, worth 0, while its points are all there; MPO has "
+    "0.942, though two seeds have 0.80 and 0.84. An auditor who mistakes texts for each other does harm: "
+    "0.545. What speaks against it: first, that the rubric is revised during training is not what helps "
+    "here. As many audits in the first nine updates, after which the rubric stays, have 0.950 with the "
+    "penalty and 0.955 without, where MPO is behind (undecided), and their rubric agrees better with the "
+    "worth of texts. Second, the rubric written by hand has, by mistake, no points for warmth, so that "
+    "the claim on it says nothing. Third, the auditor has true rewards; with errors of 0.3, more than "
+    "worth differs between texts, 0.907 remain, and one seed has 0.72. Tuning on seeds 1,100 to 1,102, by "
+    "worth: MPO with a penalty on KL of 0.2 has 0.95 on each seed, and 0.95, 0.94 and 0.96 without one; "
+    "the fixed rubric has 0.82, 0.80 and 0.83 with 0.2, 0.82, 0.80 and 0.84 with 0.4, and 0 without one; "
+    "as many audits at first have 0.94, 0.95 and 0.96 with 0.2, and 0.80, 0.96 and 0.71 without, which is "
+    "why a lead of MPO over them was expected. Interval and number of audited texts are near those of the "
+    "authors and were not tuned. Of the paper the abstract and the authors' code with their figures could "
+    "be read.",
     fidelity=(
         Fidelity(
             "judge",
