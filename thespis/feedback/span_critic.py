@@ -87,7 +87,7 @@ class SpanCritic(TextModelFeedback, SpanFeedback):
     )
 
     def init_state(self, spec: EnvSpec, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> TokenClassifier:
-        """The critic after it has learned. Raises ``UserError`` if no environment marks spans, or no model is named."""
+        """The critic after it has learned. Raises ``UserError`` if no environment marks spans, or without a model."""
         task = marking_task(self.name, self.marking_env)
         own_key = fold(key if self.fit_seed is None else seed_key(self.fit_seed), self.name)
         writer = self.initial_model(spec, key)
@@ -126,7 +126,7 @@ class SpanCritic(TextModelFeedback, SpanFeedback):
     def learn(
         self, state: TokenClassifier, dialogues: Dialogues, own_dialogues: Dialogues | None, key: Key[Array, ""]
     ) -> tuple[TokenClassifier, Metrics]:
-        """The same state, the shares of good and of bad tokens, and the share that the task marks as the critic does."""
+        """The same state, shares of good and bad tokens, and the share that the task marks as the critic does."""
         _, metrics = super().learn(state, dialogues, own_dialogues, key)
         truth = mark_dialogues(marking_task(self.name, self.marking_env), dialogues)
         is_right = (self.marks(state, dialogues, key) == truth).astype("float32")
