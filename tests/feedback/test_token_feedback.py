@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from thespis.actors.lm_policy import DialogueSpec, generate_responses
 from thespis.core.errors import UserError
 from thespis.core.laws.components import check_feedback
 from thespis.core.laws.random_samples import random_transitions
-from thespis.core.records import Batch
+from thespis.core.records import Batch, Citation
 from thespis.curricula.fixed import FixedCurriculum
 from thespis.data.feeds import Episodes
 from thespis.envs.text.maze import Maze
@@ -46,8 +46,8 @@ CRITIC = SpanCritic(**SIZES, marking_env=ENV_NAME, num_texts=8, num_critic_steps
 class WordReward(TokenFeedback):
     """Reward model of tokens: each earns its number."""
 
-    name = "word-reward"
-    citations = ()
+    name: ClassVar[str] = "word-reward"
+    citations: ClassVar[tuple[Citation, ...]] = ()
 
     def score_tokens(self, state, dialogues, key):
         return dialogues.responses.astype("float32")

@@ -75,7 +75,7 @@ class SpanCritic(TextModelFeedback, SpanFeedback):
     critic_learning_rate: Number = 1e-3
     """Step size of the critic."""
     fit_seed: int | None = eqx.field(static=True, default=None)
-    """Seed of texts, marks and critic, so that all runs with equal settings have one critic; None: one for each seed."""
+        """The trained critic. Raises ``UserError`` if nobody marks spans, or no model is named."""
     pretrained_critic: bool = eqx.field(static=True, default=True)
     """Whether the critic starts as a copy of the initial model, or with random parameters of the same size."""
 
@@ -87,7 +87,7 @@ class SpanCritic(TextModelFeedback, SpanFeedback):
     )
 
     def init_state(self, spec: EnvSpec, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> TokenClassifier:
-        """The critic after it has learned. Raises ``UserError`` if no environment marks spans, or without a model."""
+        """The critic after it has learned. Raises ``UserError`` if nobody marks spans, or no model is named."""
         task = marking_task(self.name, self.marking_env)
         own_key = fold(key if self.fit_seed is None else seed_key(self.fit_seed), self.name)
         writer = self.initial_model(spec, key)

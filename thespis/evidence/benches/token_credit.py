@@ -1,7 +1,7 @@
 """Bench of credit for tokens: texts of up to three sentences, with one reward for the whole.
 
-A model of one layer writes random texts at first (:mod:`thespis.envs.text.writing`) and learns by PPO from the reward of
-whole texts. Which words a text owes it to is known: the task marks good and bad spans
+A model of one layer writes random texts at first (:mod:`thespis.envs.text.writing`) and learns by PPO from the reward
+of whole texts. Which words a text owes it to is known: the task marks good and bad spans
 (:meth:`~thespis.envs.text.writing.Writing.span_marks`). Measured is the reward of sampled texts.
 """
 
@@ -61,8 +61,8 @@ BENCH = Bench(
     headroom=Headroom("PPO", "pretrained on the best texts", REWARD, untrained_return()),
     symptoms=(Symptom("PPO", missed_reward(), 0.1),),
     tuning="By the reward of sampled texts on seeds 1,100 to 1,102; before training 0.57. PPO after 80 updates of 32 "
-    "texts with a learning rate of 1e-3: 0.80, 0.73 and 0.79; with 2e-3: 0.74, 0.54 and 0.75; with 1e-3 and a lambda of "
-    "0.5 in place of 0.95: 0. After 100 updates with 1e-3: 0.82, 0.81 and 0.83; with 3e-3: 0, 0.91 and 0.34. The "
+    "texts with a learning rate of 1e-3: 0.80, 0.73 and 0.79; with 2e-3: 0.74, 0.54 and 0.75; with 1e-3 and a lambda "
+    "of 0.5 in place of 0.95: 0. After 100 updates with 1e-3: 0.82, 0.81 and 0.83; with 3e-3: 0, 0.91 and 0.34. The "
     "penalty on KL, 0.01, the number of texts per update and the model were the first that were tried.",
     looks=SHORT_LOOKS,
 )
