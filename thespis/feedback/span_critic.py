@@ -75,7 +75,7 @@ class SpanCritic(TextModelFeedback, SpanFeedback):
     critic_learning_rate: Number = 1e-3
     """Step size of the critic."""
     fit_seed: int | None = eqx.field(static=True, default=None)
-        """The trained critic. Raises ``UserError`` if nobody marks spans, or no model is named."""
+    """Seed of texts, marks and critic, so that all seeds of a run have the same critic; None: one for each seed."""
     pretrained_critic: bool = eqx.field(static=True, default=True)
     """Whether the critic starts as a copy of the initial model, or with random parameters of the same size."""
 
