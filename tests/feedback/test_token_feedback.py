@@ -58,6 +58,13 @@ def random_batch(seed: int = 0) -> Batch:
     return Batch(steps, jnp.ones((1, 6), bool), (), jnp.zeros((), "int32"))
 
 
+def token_rewards(feedback, batch: Batch, num_parts: int = 0) -> np.ndarray:
+    """What tokens earn, by a feedback without a state or with that many parts."""
+    tokens = feedback.score(((),) * num_parts, batch, KEY).tokens
+    assert tokens is not None
+    return np.asarray(tokens)
+
+
 @pytest.mark.parametrize("payment", ["token", "span", "response"])
 def test_payments_match_a_loop_over_spans(payment):
     rng = np.random.default_rng(3)
@@ -87,37 +94,36 @@ def test_total_is_the_weighted_outcome_and_what_tokens_earn():
     rewards = dataclasses.replace(SCRIPT, outcome_weight=2.0).score((), batch, KEY)
     words = np.asarray(batch.steps.action)
     praise, blame = (np.isin(words, ENV.task.task_spec.encode(" ".join(table))) for table in (PRAISE, BLAME))
-    np.testing.assert_allclose(rewards.tokens, 0.5 * praise - 0.25 * blame)
-    np.testing.assert_allclose(
-        rewards.total, 2.0 * batch.steps.reward + np.asarray(rewards.tokens).sum(axis=-1), rtol=1e-5
-    )
+    earned = token_rewards(SCRIPT, batch)
+    np.testing.assert_allclose(earned, 0.5 * praise - 0.25 * blame)
+    np.testing.assert_allclose(rewards.total, 2.0 * batch.steps.reward + earned.sum(axis=-1), rtol=1e-5)
 
 
 def test_responses_with_a_large_reward_are_not_marked():
     batch = random_batch()
     limit = float(jnp.median(batch.steps.reward))
-    limited = dataclasses.replace(SCRIPT, max_outcome=limit).score((), batch, KEY).tokens
-    everywhere = SCRIPT.score((), batch, KEY).tokens
+    limited = token_rewards(dataclasses.replace(SCRIPT, max_outcome=limit), batch)
+    everywhere = token_rewards(SCRIPT, batch)
     below = np.asarray(batch.steps.reward)[..., None] <= limit
-    assert 0 < below.sum() < 6 and np.any(np.asarray(everywhere)[~below[..., 0]] != 0)
+    assert 0 < below.sum() < 6 and np.any(everywhere[~below[..., 0]] != 0)
     np.testing.assert_array_equal(limited, np.where(below, everywhere, 0.0))
 
 
 def test_chains_and_sums_keep_the_rewards_of_tokens():
-    batch, plain = random_batch(), SCRIPT.score((), random_batch(), KEY)
-    assert plain.tokens is not None
-    chain = ChainedFeedback((SCRIPT, WordReward(outcome_weight=0.5))).score(((), ()), batch, KEY)
+    batch = random_batch()
+    earned, total = token_rewards(SCRIPT, batch), SCRIPT.score((), batch, KEY).total
+    chain = ChainedFeedback((SCRIPT, WordReward(outcome_weight=0.5)))
     words = np.maximum(np.asarray(batch.steps.action), 0)
-    np.testing.assert_allclose(chain.tokens, 0.5 * plain.tokens + words, rtol=1e-5)
-    np.testing.assert_allclose(chain.total, 0.5 * plain.total + words.sum(axis=-1), rtol=1e-5)
+    np.testing.assert_allclose(token_rewards(chain, batch, 2), 0.5 * earned + words, rtol=1e-5)
+    chained = chain.score(((), ()), batch, KEY).total
+    np.testing.assert_allclose(chained, 0.5 * np.asarray(total) + words.sum(axis=-1), rtol=1e-5)
     parts = EnvironmentReward(), dataclasses.replace(SCRIPT, outcome_weight=0.0), ResponseLength()
-    added = AddedFeedback(parts, (1.0, 3.0, 1.0)).score(((), (), ()), batch, KEY)
-    np.testing.assert_allclose(added.tokens, 3.0 * plain.tokens, rtol=1e-5)
+    added = token_rewards(AddedFeedback(parts, (1.0, 3.0, 1.0)), batch, 3)
+    np.testing.assert_allclose(added, 3.0 * earned, rtol=1e-5)
     assert AddedFeedback(parts[::2], (1.0, 1.0)).score(((), ()), batch, KEY).tokens is None
     replaced = ChainedFeedback((SCRIPT, EnvironmentReward())).score(((), ()), batch, KEY)
-    np.testing.assert_allclose(replaced.total, plain.total, rtol=1e-5)
-    frozen = FrozenFeedback("runs/spans", SCRIPT).score((), batch, KEY)
-    np.testing.assert_array_equal(frozen.tokens, plain.tokens)
+    np.testing.assert_allclose(replaced.total, total, rtol=1e-5)
+    np.testing.assert_array_equal(token_rewards(FrozenFeedback("runs/spans", SCRIPT), batch), earned)
 
 
 @pytest.mark.parametrize("feedback", [SCRIPT, pytest.param(CRITIC, marks=pytest.mark.laws)], ids=["script", "critic"])
@@ -157,7 +163,7 @@ def test_a_critic_learns_the_marks_of_new_texts_also_from_annotators_who_err():
         _, prompts = jax.vmap(ENV.task.init)(indexed_keys(KEY, 128))
         responses = generate_responses(critic.initial_model(ENV.spec, key), TemperatureSampler(), limits, prompts, KEY)
         dialogues = single_turn_dialogues(prompts, responses, jnp.ones(128, bool))
-        truth, mask = mark_dialogues(ENV.task, dialogues), dialogues.response_mask
+        truth, mask = mark_dialogues(Review(num_clauses=2), dialogues), dialogues.response_mask
         is_right = critic.marks(state, dialogues, key) == truth
         return [
             jnp.where(mask & (truth == mark), is_right, 0).sum() / (mask & (truth == mark)).sum() for mark in (-1, 0, 1)

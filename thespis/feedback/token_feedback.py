@@ -127,7 +127,7 @@ def span_rewards(
 def mark_dialogues(task: MarksSpans, dialogues: Dialogues) -> Int[Array, "time row token"]:
     """The task's marks of all tokens of all responses; 0 where there is none."""
 
-    def mark(turn: Int[Array, ""]) -> Int[Array, "row token"]:
+    def mark(turn: int) -> Int[Array, "row token"]:
         return jax.vmap(task.span_marks)(dialogues.text_before(turn), dialogues.responses[turn])
 
     marks = jnp.stack([mark(turn) for turn in range(len(dialogues.alive))])
