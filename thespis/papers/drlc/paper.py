@@ -68,7 +68,30 @@ PAPER = Paper(
         ),
         looks=plan_looks((10,)),
     ),
-    remarks="To be written after the trial.",
+    remarks="A decoder of one layer writes up to three sentences about a topic for a reader, whose judgment is the "
+    "reward of the whole text and is known exactly. Good spans are nouns of the topic and adjectives that "
+    "the reader wants, bad ones other nouns, unwanted adjectives, repeated and misplaced words, and "
+    "sentences too many. The critic is a classifier of tokens of the policy's size, trained before PPO on "
+    "4,096 texts of the initial model that a rule has marked, and the same for all seeds: on texts of the "
+    "policy it marks 99% of the tokens as the rule does, at the beginning and at the end. Found: after "
+    "2,560 texts the mean reward is 0.835 with the critic and 0.784 without (shown, 0.051; 0.57 before "
+    "training), and the area under the learning curve is larger by 0.044. Bad tokens fall from 30% to 1% "
+    "of all, good ones rise from 8% to 22%. Marks of the rule itself lead to 0.847 (no difference from the "
+    "critic is decided). What speaks against the paper's reason: it is not density. The same exact marks, "
+    "summed and paid at the end of the text, lead to 0.844 (a difference of 0.003, undecided after 10 "
+    "pairs), so that what helps is what the critic knows in addition to the reward, not where it is paid. "
+    "In texts of at most 19 tokens the value of each token, which PPO learns anyway, may do what dense "
+    "rewards do in longer ones; that was not measured. The critic is worth what it knows: with 512 to "
+    "1,024 marked texts, 200 to 300 steps and the pretrained model to start from, it found few of the good "
+    "tokens (it marked 0% to 5% of the tokens as good, where the rule marks about 8%), and PPO on tuning "
+    "seeds 1,100 to 1,102 came to 0.762 (rewards of 0.1 and -0.1), 0.793 (0.3 and -0.3) and 0.731 (0.1 and "
+    "-0.5, after other texts), where PPO alone has 0.773. With a learning rate of 2e-3 the first of these "
+    "had 0.679 (PPO 0.674); with a lambda of 0.5 both wrote texts without end (0), and exact marks did not "
+    "(0.881). The settings of the trial, 0.3 and -0.3 with the better critic, were not tried before it. "
+    "Marked texts and the critic's training are not counted as samples of the policy. A random critic was "
+    "not tried, nor a critic whose annotators err (mark_noise), nor one that reads the whole text before "
+    "it marks. The paper's text could be read in parts only: what is compared is its abstract and the "
+    "authors' code.",
     fidelity=(
         Fidelity(
             "critic",
