@@ -69,6 +69,7 @@ def test_laws():
 @pytest.mark.long
 def test_words_that_comparisons_prefer_earn_more():
     feedback = dataclasses.replace(REWARD, num_prompts=256, num_dpo_steps=60, dpo_batch_size=32, token_reward_clip=9.0)
+    feedback = dataclasses.replace(feedback, dpo_learning_rate=3e-3)
     spec, vocabulary = DialogueSpec.from_spec(ENV.spec), ENV.task.task_spec.vocabulary
     end = int(vocabulary.eos_tokens[0])
     texts = jnp.array([[i, end] for i in range(len(vocabulary.words)) if i != end])
