@@ -117,6 +117,57 @@ def test_grades_of_random_texts():
     check([TOKENIZER.decode(row) for row in random_value(space, rng, (40,))])
 
 
+def expected_marks(topic, reader, text):
+    """Marks of a text's words, its end included, by rules on strings."""
+    words = text.split()
+    if "<end>" not in words[1:]:
+        return [-1] * len(words) if "<end>" not in words else [-1] + [0] * (len(words) - 1)
+    words, marks, before, num_stops, sentence = words[: words.index("<end>")], [], set(), 0, ""
+    wanted = {"children": WARM, "critics": COLD}.get(reader, ())
+    unwanted = {"children": COLD, "critics": WARM}.get(reader, ())
+    starts = ("", "t", "tn", "ta", "tan", "tnv", "tanv", "tnvd", "tanvd")
+    for word in words:
+        good = word in TOPICS[topic] or word in wanted
+        bad = (word in NOUNS and word not in TOPICS[topic]) or word in unwanted
+        bad |= word in before or (reader == "travellers" and num_stops > 0)
+        if word == ".":
+            bad |= sentence in ("", "t", "tn", "ta", "tan")
+            num_stops, sentence = num_stops + 1, ""
+        else:
+            longer = sentence + next((k for k, w in KINDS.items() if word in w), "?")
+            bad |= longer not in starts and sentence != "?"
+            sentence = longer if longer in starts else "?"
+        before |= {word} & {*NOUNS, *WARM, *COLD, *VERBS, *ADVERBS}
+        marks.append(-1 if bad else int(good))
+    return [*marks, -1 if sentence or not words else 0]
+
+
+@pytest.mark.long
+def test_marks_of_spans_are_those_of_rules_on_strings():
+    rng, mark = np.random.default_rng(1), jax.jit(jax.vmap(TASK.span_marks))
+    words = [*KINDS["t"] * 4, ".", ".", ".", *WARM, *COLD, *NOUNS, *VERBS, *ADVERBS, "sea", "<end>"]
+    texts = [*WRITTEN, *(" ".join([*rng.choice(words, rng.integers(1, WIDTH - 1)), "<end>"]) for _ in range(60))]
+    cases = [(t, r, text) for t in TOPICS for r in READERS for text in texts]
+    prompts = np.array([TOKENIZER.encode(f"write about {t} for {r} >") for t, r, _ in cases])
+    responses = np.full((len(cases), WIDTH), -1, "int32")
+    for i, (_, _, text) in enumerate(cases):
+        tokens = TOKENIZER.encode(text)[:WIDTH]
+        responses[i, : len(tokens)] = tokens
+    marks = np.asarray(mark(prompts, responses))
+    for row, response, (t, r, _) in zip(marks, responses, cases, strict=True):
+        text = TOKENIZER.decode(response)
+        expected = expected_marks(t, r, text)
+        assert row.tolist() == [*expected, *[0] * (WIDTH - len(expected))], (t, r, text)
+
+
+def test_whoever_reads_unknown_wants_no_adjective():
+    """Where the prompt names no reader, adjectives and sentences are neither good nor bad."""
+    tokens = TOKENIZER.encode("the kind boat waits . the grim wave turns . <end>")
+    row = jnp.asarray([*tokens, *[-1] * (WIDTH - len(tokens))], "int32")
+    prompt = jnp.asarray(TOKENIZER.encode("write about sea >"))
+    assert jax.jit(TASK.span_marks)(prompt, row)[: len(tokens)].tolist() == [0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0]
+
+
 def demonstrations(noise, rows=300):
     task = Writing(demonstrator_noise=noise)
     keys = indexed_keys(seed_key(0), rows)

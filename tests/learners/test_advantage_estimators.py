@@ -100,6 +100,30 @@ def test_gae_matches_its_sum(name):
     assert not result.value_mask[~np.asarray(batch.response_mask)].any()
 
 
+def test_rewards_of_tokens_come_with_their_tokens_and_the_rest_with_the_last():
+    """Against sums over tokens; estimators that know turns only see the sum, which is the turn's reward."""
+    batch, value, rng = random_turns(), random_values(), np.random.default_rng(5)
+    mask, reward = np.asarray(batch.response_mask), np.asarray(batch.reward)
+    earned = rng.normal(size=mask.shape).astype("float32")
+    dense = dataclasses.replace(batch, token_rewards=jnp.asarray(earned))
+    result = estimate(ESTIMATORS["token critic"], dense, value)
+    discount, decay = 0.97, 0.8 * 0.97
+    for row in range(ROWS):
+        places = [(t, i) for t in range(TIME) for i in range(WIDTH) if mask[t, row, i]]
+        rewards = [
+            earned[t, row, i] + (0.0 if mask[t, row, i + 1 :].any() else reward[t, row] - earned[t, row, : i + 1].sum())
+            for t, i in places
+        ]
+        values = [value[t, row, i] for t, i in places] + [value[-1, row, 0] if row == ROWS - 1 else 0.0]
+        errors = [rewards[k] + discount * values[k + 1] - values[k] for k in range(len(places))]
+        for k, (t, i) in enumerate(places):
+            expected = sum(decay ** (j - k) * errors[j] for j in range(k, len(places)))
+            np.testing.assert_allclose(result.advantage[t, row, i], expected, rtol=1e-4, atol=1e-5)
+    for name in ("whole", "to go", "turn critic"):
+        sums = estimate(ESTIMATORS[name], batch, value), estimate(ESTIMATORS[name], dense, value)
+        np.testing.assert_array_equal(sums[0].advantage, sums[1].advantage)
+
+
 @pytest.mark.parametrize(
     ("baseline", "expected"),
     [

@@ -15,7 +15,7 @@ from thespis.envs.text.review import BLAME, PRAISE, Review
 from thespis.envs.text.task import TextEnv
 from thespis.learners.language.advantage_estimators import TokenGAE
 from thespis.learners.language.dialogues import sampled_dialogues
-from thespis.methods.language.rto import RTO, decayed_sums
+from thespis.methods.language.rto import RTO
 from thespis.runtime.keys import fold
 from thespis.training.components import with_array_leaves
 
@@ -81,15 +81,6 @@ def test_advantages_are_those_of_gae_with_a_reward_at_each_token(parts):
             following = values[row, token]
             np.testing.assert_allclose(result.advantage[0, row, token], advantage, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(result.target[0, row, token], advantage + following, rtol=1e-4, atol=1e-4)
-
-
-def test_sums_skip_what_is_no_token_and_stay_within_a_row():
-    rewards = jnp.arange(1.0, 9.0).reshape(2, 2, 2)
-    mask = jnp.array([[[True, False], [True, True]], [[True, True], [False, False]]])
-    sums = decayed_sums(rewards, mask, 0.5)
-    first = [1 + 0.5 * (5 + 0.5 * 6), 5 + 0.5 * 6, 6]
-    np.testing.assert_allclose(sums[:, 0].ravel(), [first[0], 0, first[1], first[2]])
-    np.testing.assert_allclose(sums[:, 1].ravel(), [3 + 0.5 * 4, 4, 0, 0])
 
 
 @pytest.mark.long

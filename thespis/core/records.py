@@ -145,7 +145,8 @@ class Transition(eqx.Module):
     (log-probabilities, values ...); ``action`` is canonical (see :mod:`thespis.core.spaces`). ``channels`` are rewards
     and costs by name, of the environment or of the feedback. ``learns``: whether the learner may learn from the step's
     episode, where a curriculum says so (``None``: from all); ``level``: the curriculum's number of the episode's level
-    or task (``None``: it has none).
+    or task (``None``: it has none). ``token_rewards``: what part of the reward the single tokens of a response earn, by
+    a feedback that says so (``None``: no part).
     """
 
     view: View
@@ -162,6 +163,7 @@ class Transition(eqx.Module):
     channels: dict[str, Float[Array, "..."]] | None = None
     learns: Bool[Array, "..."] | None = None
     level: Int[Array, "..."] | None = None
+    token_rewards: Float[Array, "..."] | None = None
 
     @property
     def done(self) -> Bool[Array, "..."]:
@@ -218,10 +220,13 @@ class Rewards(eqx.Module):
     """The rewards that a method learns from, with the axes of the batch: their ``total`` and, if named, ``channels``.
 
     ``channels``: rewards and costs by name, for methods with a critic for each; ``None`` leaves those of the batch.
+    ``tokens``: of responses, the part of ``total`` that each token earns, in the shape of the action; the rest of
+    ``total`` belongs to the response as a whole (``None``: all of it does).
     """
 
     total: Float[Array, "..."]
     channels: dict[str, Float[Array, "..."]] | None = None
+    tokens: Float[Array, "..."] | None = None
 
 
 class Draw(eqx.Module):

@@ -55,8 +55,8 @@ def update_parts(
 
 
 def with_rewards(batch: Batch, rewards: Rewards) -> Batch:
-    """The batch with other rewards, and with their channels where there are any."""
-    steps = dataclasses.replace(batch.steps, reward=rewards.total)
+    """The batch with other rewards, of steps and of tokens, and with their channels where there are any."""
+    steps = dataclasses.replace(batch.steps, reward=rewards.total, token_rewards=rewards.tokens)
     if rewards.channels is not None:
         steps = dataclasses.replace(steps, channels=rewards.channels)
     return dataclasses.replace(batch, steps=steps)
@@ -89,7 +89,7 @@ class ChainedFeedback(eqx.Module):
         for part, one in zip(self.parts, state, strict=True):
             rewards = part.score(one, batch, key)
             batch = with_rewards(batch, rewards)
-        return Rewards(rewards.total, batch.steps.channels)
+        return Rewards(rewards.total, batch.steps.channels, rewards.tokens)
 
     def update(
         self, state: tuple[PyTree, ...], batch: Batch, own_batch: Batch | None, key: Key[Array, ""]
@@ -129,13 +129,15 @@ class AddedFeedback(eqx.Module):
         return init_parts(self.parts, spec, key)
 
     def score(self, state: tuple[PyTree, ...], batch: Batch, key: Key[Array, ""]) -> Rewards:
-        """The weighted sum, and every part's own rewards as channels."""
-        scored = {part.name: part.score(one, batch, key).total for part, one in zip(self.parts, state, strict=True)}
-        total = sum(
-            (weight * scored[part.name] for weight, part in zip(self.weights, self.parts, strict=True)),
-            start=jnp.zeros_like(batch.steps.reward),
+        """The weighted sum, of rewards and of rewards of tokens, and every part's own rewards as channels."""
+        scored = [part.score(one, batch, key) for part, one in zip(self.parts, state, strict=True)]
+        weighted = list(zip(self.weights, scored, strict=True))
+        total = sum((weight * rewards.total for weight, rewards in weighted), start=jnp.zeros_like(batch.steps.reward))
+        by_tokens = [weight * rewards.tokens for weight, rewards in weighted if rewards.tokens is not None]
+        channels = {part.name: rewards.total for part, rewards in zip(self.parts, scored, strict=True)}
+        return Rewards(
+            total, dict(batch.steps.channels or {}) | channels, sum(by_tokens[1:], by_tokens[0]) if by_tokens else None
         )
-        return Rewards(total, dict(batch.steps.channels or {}) | scored)
 
     def update(
         self, state: tuple[PyTree, ...], batch: Batch, own_batch: Batch | None, key: Key[Array, ""]

@@ -8,6 +8,7 @@ FEEDBACKS = {
     "airl": "thespis.feedback.adversarial:AIRL",
     "attempt-progress": "thespis.papers.score.attempt_progress:AttemptProgress",
     "counts": "thespis.feedback.count_bonus:CountBonus",
+    "dpo-reward": "thespis.feedback.dpo_reward:DPOReward",
     "dac": "thespis.feedback.adversarial:dac",
     "environment": "thespis.feedback.environment:EnvironmentReward",
     "frozen": "thespis.feedback.frozen:FrozenFeedback",
@@ -19,6 +20,8 @@ FEEDBACKS = {
     "response-discriminator": "thespis.feedback.response_discriminator:ResponseDiscriminator",
     "response-length": "thespis.feedback.response_length:ResponseLength",
     "rnd": "thespis.feedback.rnd:RandomNetworkDistillation",
+    "scripted-spans": "thespis.feedback.token_feedback:ScriptedSpans",
+    "span-critic": "thespis.feedback.span_critic:SpanCritic",
     "sqil": "thespis.feedback.sqil:SQIL",
     "win-rate": "thespis.feedback.win_rate:WinRate",
 }

@@ -197,6 +197,8 @@ def update_components(
     if rewards.channels is not None:
         steps = dataclasses.replace(scored.steps, channels=rewards.channels)
         scored = dataclasses.replace(scored, steps=steps)
+    if rewards.tokens is not None:
+        scored = dataclasses.replace(scored, steps=dataclasses.replace(scored.steps, token_rewards=rewards.tokens))
     method, report = components.method.update(method, scored, method_key)
     if not components.curriculum.needs_critique:
         report = dataclasses.replace(report, critique=None)

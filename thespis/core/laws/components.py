@@ -101,6 +101,9 @@ def check_feedback(feedback: Feedback, spec: EnvSpec, *, seed: int = 0, num_step
     assert_law(isinstance(rewards, Rewards), "score gives Rewards", f"not {type(rewards).__name__}")
     for name, values in {"total": rewards.total, **(rewards.channels or {})}.items():
         assert_same_tree(steps.reward, values, f"score gives one reward a step ({name})")
+    if rewards.tokens is not None:
+        shape = jnp.zeros(steps.action.shape)
+        assert_same_tree(shape, rewards.tokens, "score gives one reward a token (tokens)")
     assert_finite(rewards, "rewards are finite")
     assert_same_bits(rewards, score(state, batch, root), "score is repeatable")
 

@@ -86,6 +86,11 @@ class Review(eqx.Module):
         clauses = jax.vmap(self._clause)(nouns, moods | ~is_noise)
         return clauses.at[-1, -1].set(spec.encode(END)[0]).reshape(-1)
 
+    def span_marks(self, prompt: Int[Array, " length"], response: Int[Array, " response"]) -> Int[Array, " response"]:
+        """Marks for critics of spans: words of praise are good (1), words of blame bad (-1), all others neither (0)."""
+        praise, blame = (jnp.isin(response, self.task_spec.encode(" ".join(words))) for words in (PRAISE, BLAME))
+        return praise.astype("int32") - blame
+
     def _clause(self, noun: Int[Array, ""], pleased: Bool[Array, ""]) -> Int[Array, "4"]:
         """The tokens of a clause and of the word that joins it to the next."""
         spec = self.task_spec

@@ -126,10 +126,9 @@ class Writing(eqx.Module):
         tokens, _ = cut_at_eos(self.task_spec, response)
         num_right, num_sentences = self._count_sentences(tokens)
         is_noun = self._is_one_of(tokens, NOUNS)
-        first = self.task_spec.encode_word(NOUNS[0]) + topic * _NOUNS_PER_TOPIC
-        is_own = (tokens >= first) & (tokens < first + _NOUNS_PER_TOPIC)
+        is_own = self._is_own_noun(tokens, topic)
         warm, cold = self._is_one_of(tokens, WARM).sum(), self._is_one_of(tokens, COLD).sum()
-        is_content = is_noun | self._is_one_of(tokens, (*WARM, *COLD)) | self._is_one_of(tokens, (*VERBS, *ADVERBS))
+        is_content = self._is_content(tokens)
         is_repeated = jnp.tril(tokens[:, None] == tokens[None], -1).any(axis=1)
         num_extra = jnp.clip(num_right - 1, 0, self.max_sentences - 1)
         return Grades(
@@ -169,6 +168,56 @@ class Writing(eqx.Module):
         table = jnp.where(jnp.arange(count)[:, None] < num_sentences, jnp.stack(parts, axis=1), -1)
         return pack_tokens(spec.max_response_tokens, table.ravel(), spec.encode(END))
 
+    def span_marks(self, prompt: Int[Array, " length"], response: Int[Array, " response"]) -> Int[Array, " response"]:
+        """Marks of what is good (1) and what is bad (-1) in a response, for critics of spans; 0 elsewhere.
+
+        Good are nouns of the topic and adjectives that the reader of the prompt wants. Bad are other nouns, adjectives
+        that the reader does not want, words that have occurred before, words that cannot follow, and every sentence
+        after the first for a reader who wants a short text. A response without an end is bad as a whole.
+        """
+        tokens, _ = cut_at_eos(self.task_spec, response)
+        topic, reader = self._named_in(prompt, TOPICS), self._named_in(prompt, READERS)
+        weights = jnp.where(reader >= 0, jnp.asarray(list(READERS.values()), "float32")[reader], 0.0)
+        is_noun, is_own = self._is_one_of(tokens, NOUNS), self._is_own_noun(tokens, topic)
+        warmth = self._is_one_of(tokens, WARM).astype("float32") - self._is_one_of(tokens, COLD)
+        is_repeated = self._is_content(tokens) & jnp.tril(tokens[:, None] == tokens[None], -1).any(axis=1)
+        stops = self._is_one_of(tokens, (".",))
+        is_extra = (weights[2] < 0) & (jnp.cumsum(stops) - stops > 0) & (tokens >= 0)
+        bad = (is_noun & ~is_own) | (warmth * weights[1] < 0) | is_repeated | is_extra | self._is_misplaced(response)
+        good = is_own | (warmth * weights[1] > 0)
+        is_endless = (response >= 0) & ~jnp.isin(response, jnp.array(self.task_spec.vocabulary.eos_tokens)).any()
+        return jnp.where(is_endless | bad, -1, good.astype("int32"))
+
+    def _is_misplaced(self, response: Int[Array, " response"]) -> Bool[Array, " response"]:
+        """The first word of each sentence that cannot follow, with the full stop or end of one that is not complete."""
+        tokens, length = cut_at_eos(self.task_spec, response)
+        kind, stops, follows = self._word_kinds(tokens), self._is_one_of(tokens, (".",)), _successors()
+        place, misplaced = jnp.zeros((), "int32"), []
+        for i in range(tokens.shape[0]):
+            can_follow = jnp.asarray(follows)[place, kind[i]]
+            can_stop = (place == _VERB) | (place == _ADVERB) | (place == _WRONG)
+            can_end = (place == _START) & (i > 0)
+            wrong_word = ~can_follow & (place != _WRONG)
+            is_wrong = jnp.where(tokens[i] < 0, (i == length) & ~can_end, jnp.where(stops[i], ~can_stop, wrong_word))
+            misplaced.append(is_wrong & (response[i] >= 0))
+            following = jnp.where(can_follow, kind[i], _WRONG)
+            place = jnp.where(stops[i], _START, jnp.where(tokens[i] < 0, place, following))
+        return jnp.stack(misplaced)
+
+    def _named_in(self, prompt: Int[Array, " length"], names: dict[str, tuple]) -> Int[Array, ""]:
+        """Which of the names, adjacent words of the vocabulary, a prompt holds; -1 if none."""
+        index = prompt - self._first_token(names)
+        return jnp.max(jnp.where((prompt >= 0) & (index >= 0) & (index < len(names)), index, -1))
+
+    def _is_own_noun(self, tokens: Int[Array, " n"], topic: Int[Array, ""]) -> Bool[Array, " n"]:
+        """Nouns of the topic."""
+        first = self.task_spec.encode_word(NOUNS[0]) + topic * _NOUNS_PER_TOPIC
+        return (tokens >= first) & (tokens < first + _NOUNS_PER_TOPIC)
+
+    def _is_content(self, tokens: Int[Array, " n"]) -> Bool[Array, " n"]:
+        """Nouns, adjectives, verbs and adverbs."""
+        return self._is_one_of(tokens, (*NOUNS, *WARM, *COLD, *VERBS, *ADVERBS))
+
     def hidden_tokens(self, state: WritingState) -> Int[Array, " tokens"]:
         """The reader, which the prompt may not say."""
         return self._reader_token(state.reader)[None]
@@ -185,7 +234,19 @@ class Writing(eqx.Module):
 
     def _count_sentences(self, tokens: Int[Array, " n"]) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """The numbers of right sentences and of all; words after the last full stop are a wrong one."""
-        kind = jnp.select(
+        kind, follows = self._word_kinds(tokens), _successors()
+        is_stop = self._is_one_of(tokens, (".",))
+        place, right, total = jnp.zeros((), "int32"), jnp.zeros((), "int32"), jnp.zeros((), "int32")
+        for i in range(tokens.shape[0]):
+            right += is_stop[i] & ((place == _VERB) | (place == _ADVERB))
+            total += is_stop[i]
+            following = jnp.where(jnp.asarray(follows)[place, kind[i]], kind[i], _WRONG)
+            place = jnp.where(is_stop[i], _START, jnp.where(tokens[i] < 0, place, following))
+        return right, total + (place != _START)
+
+    def _word_kinds(self, tokens: Int[Array, " n"]) -> Int[Array, " n"]:
+        """What each word is in a sentence: an index into :func:`_successors`."""
+        return jnp.select(
             [
                 self._is_one_of(tokens, ("the",)),
                 self._is_one_of(tokens, (*WARM, *COLD)),
@@ -196,18 +257,15 @@ class Writing(eqx.Module):
             [_THE, _ADJECTIVE, _NOUN, _VERB, _ADVERB],
             _WRONG,
         )
-        follows = np.zeros((7, 7), bool)
-        for before, after in pairwise((_START, _THE, _ADJECTIVE, _NOUN, _VERB, _ADVERB)):
-            follows[before, after] = True
-        follows[_THE, _NOUN] = True
-        is_stop = self._is_one_of(tokens, (".",))
-        place, right, total = jnp.zeros((), "int32"), jnp.zeros((), "int32"), jnp.zeros((), "int32")
-        for i in range(tokens.shape[0]):
-            right += is_stop[i] & ((place == _VERB) | (place == _ADVERB))
-            total += is_stop[i]
-            following = jnp.where(jnp.asarray(follows)[place, kind[i]], kind[i], _WRONG)
-            place = jnp.where(is_stop[i], _START, jnp.where(tokens[i] < 0, place, following))
-        return right, total + (place != _START)
+
+
+def _successors() -> np.ndarray:
+    """Which kind of word may follow on which: ``[before, after]``."""
+    follows = np.zeros((7, 7), bool)
+    for before, after in pairwise((_START, _THE, _ADJECTIVE, _NOUN, _VERB, _ADVERB)):
+        follows[before, after] = True
+    follows[_THE, _NOUN] = True
+    return follows
 
 
 def _share(count: Int[Array, ""], total: Int[Array, ""]) -> Float[Array, ""]:

@@ -1,5 +1,7 @@
 """Advantage estimators for language models: from rewards of turns to advantages of tokens.
 
+Where a feedback rewards single tokens, :class:`TokenGAE` gives each its own; all others see their sum, with the turn.
+
 Rows of a group have the same beginning and are adjacent, so that they are each other's baseline: a group baseline gives
 advantages of dialogues from the returns of the others. Critics are linear heads on the decoder's last features. A
 reward counts for its own turn and those before, never for later ones; only :class:`TrajectoryReturn` gives every turn
@@ -78,6 +80,8 @@ class TurnBatch(eqx.Module):
     """Tokens that were sampled."""
     group_size: int = eqx.field(static=True)
     num_players: int = eqx.field(static=True, default=1)
+    token_rewards: Float[Array, "time row token"] | None = None
+    """What part of the reward of its turn each token earns; ``None``: no token earns any."""
 
     @property
     def returns(self) -> Float[Array, " row"]:
@@ -195,18 +199,21 @@ class TokenGAE(AdvantageEstimator):
     needs_critic: ClassVar[bool] = True
 
     def __call__(self, turns: TurnBatch, values: Any) -> TokenAdvantages:
-        """One advantage per token; a turn's reward comes with its last token."""
+        """One advantage per token; what tokens do not earn of a turn's reward comes with its last token."""
         time, rows, width = turns.response_mask.shape
         is_last_token = turns.response_mask & ~jnp.pad(turns.response_mask[..., 1:], ((0, 0), (0, 0), (0, 1)))
 
         def flat(x: Array) -> Array:
             return x.transpose(0, 2, 1).reshape(time * width, rows)
 
-        reward = flat(jnp.where(is_last_token, turns.reward[..., None], 0.0))
+        reward = jnp.where(is_last_token, turns.reward[..., None], 0.0)
+        if turns.token_rewards is not None:
+            earned = jnp.where(turns.response_mask, turns.token_rewards, 0.0)
+            reward = earned + jnp.where(is_last_token, (turns.reward - earned.sum(axis=-1))[..., None], 0.0)
         bootstrap_value = jnp.where(turns.truncated, values[-1, :, 0], 0.0)
         value = values[:-1]
         flat_advantage = _masked_gae(
-            reward, flat(value), flat(turns.response_mask), bootstrap_value, self.discount, self.gae_lambda
+            flat(reward), flat(value), flat(turns.response_mask), bootstrap_value, self.discount, self.gae_lambda
         )
         advantage = flat_advantage.reshape(time, width, rows).transpose(0, 2, 1)
         return TokenAdvantages(advantage, value, advantage + value, turns.response_mask)

@@ -187,7 +187,7 @@ class Dialogues(eqx.Module):
         self: AnyDialogues, row_fn: Callable[[str, Array], Array], time_fn: Callable[[str, Array], Array]
     ) -> AnyDialogues:
         """Map all fields, by ``row_fn`` if their first axis is rows, by ``time_fn`` if it is time."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields = {f.name: x for f in dataclasses.fields(self) if (x := getattr(self, f.name)) is not None}
         row_fields = {"transcript", "truncated"}
         return type(self)(**{name: (row_fn if name in row_fields else time_fn)(name, x) for name, x in fields.items()})
 
@@ -264,6 +264,8 @@ class SampledDialogues(Dialogues):
 
     log_probs: Float[Array, "time row token"]
     """Log-probabilities of the response tokens when they were sampled."""
+    token_rewards: Float[Array, "time row token"] | None = None
+    """What part of the reward of its turn each token earns, 0 where there is none; ``None``: no token earns any."""
 
     @classmethod
     def empty(cls, num_rows: int, dialogue_spec: DialogueSpec, num_turns: int) -> SampledDialogues:
@@ -298,5 +300,8 @@ def store_latest(
 
 def sampled_dialogues(steps: Transition, mask: Bool[Array, "time row"]) -> SampledDialogues:
     """Dialogues of a feed's batch, in rows. See :meth:`Dialogues.from_transitions`."""
-    dialogues = Dialogues.from_transitions(steps, mask)
-    return SampledDialogues(**vars(dialogues), log_probs=jnp.where(dialogues.response_mask, steps.extras, 0.0))
+    dialogues, token_rewards = Dialogues.from_transitions(steps, mask), steps.token_rewards
+    log_probs = jnp.where(dialogues.response_mask, steps.extras, 0.0)
+    if token_rewards is not None:
+        token_rewards = jnp.where(dialogues.response_mask, token_rewards, 0.0)
+    return SampledDialogues(**vars(dialogues), log_probs=log_probs, token_rewards=token_rewards)

@@ -185,7 +185,15 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     def update(
         self, state: LMPolicyGradientState, batch: Batch, key: Key[Array, ""]
     ) -> tuple[LMPolicyGradientState, Report]:
-        """Epochs of minibatch steps over the sampled dialogues."""
+        """Epochs of minibatch steps over the sampled dialogues.
+
+        Raises ``UserError`` for rewards of tokens together with a transform of rollouts, which knows turns only.
+        """
+        if batch.steps.token_rewards is not None and self.rollout_transform is not None:
+            raise UserError(
+                "the feedback rewards single tokens, and rollout_transform knows rewards of whole responses: leave "
+                "one of them out"
+            )
         group_size = min(self.feed.group_size, batch.mask.shape[1] // self.num_players)
         dialogues = sampled_dialogues(batch.steps, batch.mask).own_turns(state.dialogue_spec.num_own_turns)
         transform_key = fold(key, "experience")
@@ -248,7 +256,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
         critic, _, metrics = self.critic.update(state.critic, state.reference, dialogues, (), update_index, key)
         advantages = self.critic.turn_advantages(critic, state.reference, dialogues)
         rewards = jnp.where(dialogues.alive, jax.lax.stop_gradient(advantages), 0.0)
-        return critic, dataclasses.replace(dialogues, reward=rewards), metrics
+        return critic, dataclasses.replace(dialogues, reward=rewards, token_rewards=None), metrics
 
     def _dialogue_batch(
         self, state: LMPolicyGradientState, dialogues: SampledDialogues, group_size: int
@@ -280,6 +288,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
             mask,
             group_size,
             min(self.num_players, mask.shape[1]),
+            dialogues.token_rewards,
         )
         values = None
         if self.advantage_estimator.needs_critic:

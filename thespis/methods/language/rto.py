@@ -101,12 +101,13 @@ class RTO(LanguagePPO):
     def estimate_advantages(
         self, state: RTOState, dialogues: SampledDialogues, group_size: int
     ) -> tuple[TurnBatch, TokenAdvantages]:
-        """Advantages of PPO with the rewards of tokens, which GAE, a linear map of rewards, takes apart."""
-        turns, advantages = super().estimate_advantages(state, dialogues, group_size)
-        decay = self.advantage_estimator.discount * self.advantage_estimator.gae_lambda
-        gain = decayed_sums(self.token_rewards(state, dialogues), turns.response_mask, decay)
-        advantage, target = advantages.advantage + gain, advantages.target + gain
-        return turns, dataclasses.replace(advantages, advantage=advantage, target=target)
+        """Advantages of PPO, with what tokens earn by the log-ratio in addition to what they and turns earn anyway."""
+        earned = self.token_rewards(state, dialogues)
+        total = dialogues.reward + earned.sum(axis=-1)
+        if dialogues.token_rewards is not None:
+            earned += dialogues.token_rewards
+        dialogues = dataclasses.replace(dialogues, reward=total, token_rewards=earned)
+        return super().estimate_advantages(state, dialogues, group_size)
 
     def token_rewards(self, state: RTOState, dialogues: SampledDialogues) -> Float[Array, "time row token"]:
         """Clipped log-ratio of each sampled token, times its weight; 0 where there is no token."""
@@ -143,22 +144,6 @@ class RTO(LanguagePPO):
 
         learned, metrics = jax.lax.scan(step, models, None, self.num_preference_steps)
         return learned, jax.tree.map(jnp.mean, metrics)
-
-
-def decayed_sums(rewards: Float[Array, "time row token"], mask: Array, decay: Number) -> Float[Array, "time row token"]:
-    """Sums of the rewards of a token and those after it in its row, each decayed once per token between them."""
-    time, rows, width = rewards.shape
-
-    def flat(x: Array) -> Array:
-        return x.transpose(0, 2, 1).reshape(time * width, rows)
-
-    def add(total: Array, token: tuple[Array, Array]) -> tuple[Array, Array]:
-        reward, is_token = token
-        total = jnp.where(is_token, reward + decay * total, total)
-        return total, jnp.where(is_token, total, 0.0)
-
-    _, sums = jax.lax.scan(add, jnp.zeros(rows), (flat(rewards), flat(mask)), reverse=True)
-    return sums.reshape(time, width, rows).transpose(0, 2, 1)
 
 
 def _with_models(state: LMPolicyGradientState, model: Any, opt_state: PyTree, initial_model: Any) -> RTOState:
