@@ -23,7 +23,7 @@ from thespis.papers.mpo.envs import RUBRIC_WRITING_ENV
 from thespis.papers.mpo.feedback import ShuffledAudits
 
 _SETTINGS: dict[str, Any] = {"checked_env": RUBRIC_WRITING_ENV, "weights": COARSE}
-BY_HAND = rubric(sentences=0.25, topic=0.25, variety=0.25, length=0.25)
+BY_HAND = rubric(sentences=0.2, topic=0.2, variety=0.2, length=0.2, warmth=0.2)
 """A rubric that is written by hand, by who knows what a text is worth."""
 NUM_AUDITS = 9
 """Audits of MPO that have a later update: every ten of 100."""
@@ -71,6 +71,7 @@ PAPER = Paper(
             Arm(_FREE_EARLY, UNPENALIZED, {"feedback": _EARLY_AUDITS}),
             UNPENALIZED_ARM,
         ),
+        first_seed=100,  # in the first trial the rubric written by hand had no points for warmth
         headline=Comparison(_MPO, _FIXED, WORTH),
         mechanisms=(
             Comparison(_FREE_MPO, _FREE_FIXED, WORTH),
@@ -95,9 +96,7 @@ PAPER = Paper(
             ),
         ),
     ),
-    remarks="Tuning on seeds 1,100 to 1,102, by the worth of texts: MPO with a penalty on KL of 0.2 has 0.95 on each, and "
-    "0.95, 0.94 and 0.96 without one; the fixed rubric 0.82, 0.80 and 0.83 with 0.2, 0.82, 0.80 and 0.84 with 0.4, and "
-    "0 without one. As many audits at first have 0.94, 0.95 and 0.96 with the penalty, and 0.80, 0.96 and 0.71 without.",
+    remarks="The second declaration: in the first, on seeds 0 to 9, the rubric written by hand had no points for warmth.",
     fidelity=(
         Fidelity(
             "judge",
