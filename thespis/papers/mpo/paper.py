@@ -23,7 +23,7 @@ from thespis.papers.mpo.envs import RUBRIC_WRITING_ENV
 from thespis.papers.mpo.feedback import ShuffledAudits
 
 _SETTINGS: dict[str, Any] = {"checked_env": RUBRIC_WRITING_ENV, "weights": COARSE}
-BY_HAND = rubric(sentences=0.25, topic=0.25, variety=0.25, length=0.25)
+BY_HAND = rubric(sentences=0.2, topic=0.2, variety=0.2, length=0.2, warmth=0.2)
 """A rubric that is written by hand, by who knows what a text is worth."""
 NUM_AUDITS = 9
 """Audits of MPO that have a later update: every ten of 100."""
@@ -71,6 +71,7 @@ PAPER = Paper(
             Arm(_FREE_EARLY, UNPENALIZED, {"feedback": _EARLY_AUDITS}),
             UNPENALIZED_ARM,
         ),
+        first_seed=100,  # in the first trial the rubric written by hand had no points for warmth
         headline=Comparison(_MPO, _FIXED, WORTH),
         mechanisms=(
             Comparison(_FREE_MPO, _FREE_FIXED, WORTH),
@@ -101,21 +102,24 @@ PAPER = Paper(
     "worth of 16 texts at each audit, 144 of 6,400 texts in all, and refits the weights of nine checks to "
     "them. So what is tried is a rubric that follows a few true rewards, not whether a model notices by "
     "itself that a rubric is exploited. What was found, in interquartile means over ten seeds: with the "
-    "best penalty on KL the worth is 0.948 with MPO and 0.770 with the fixed rubric. Without a penalty "
-    "the fixed rubric ends at nouns without sentences, worth 0, while its points are all there; MPO has "
-    "0.942, though two seeds have 0.80 and 0.84. An auditor who mistakes texts for each other does harm: "
-    "0.545. What speaks against it: first, that the rubric is revised during training is not what helps "
-    "here. As many audits in the first nine updates, after which the rubric stays, have 0.950 with the "
-    "penalty and 0.955 without, where MPO is behind (undecided), and their rubric agrees better with the "
-    "worth of texts. Second, the rubric written by hand has, by mistake, no points for warmth, so that "
-    "the claim on it says nothing. Third, the auditor has true rewards; with errors of 0.3, more than "
-    "worth differs between texts, 0.907 remain, and one seed has 0.72. Tuning on seeds 1,100 to 1,102, by "
-    "worth: MPO with a penalty on KL of 0.2 has 0.95 on each seed, and 0.95, 0.94 and 0.96 without one; "
-    "the fixed rubric has 0.82, 0.80 and 0.83 with 0.2, 0.82, 0.80 and 0.84 with 0.4, and 0 without one; "
-    "as many audits at first have 0.94, 0.95 and 0.96 with 0.2, and 0.80, 0.96 and 0.71 without, which is "
-    "why a lead of MPO over them was expected. Interval and number of audited texts are near those of the "
-    "authors and were not tuned. Of the paper the abstract and the authors' code with their figures could "
-    "be read.",
+    "best penalty on KL the worth is 0.954 with MPO and 0.743 with the fixed rubric; a rubric written by "
+    "hand, from the formula of worth, has 0.951. Without a penalty the fixed rubric ends at nouns without "
+    "sentences, worth 0; MPO has 0.937, though three seeds have 0.83 and 0.84. An auditor who mistakes "
+    "texts for each other does harm: 0.286. What speaks against it: first, that the rubric is revised "
+    "during training is not what helps here. As many audits in the first nine updates, after which the "
+    "rubric stays, have 0.953 with the penalty and 0.947 without (both undecided), and without a penalty "
+    "their rubric agrees better with worth. Second, the auditor has true rewards; with errors of 0.3, "
+    "more than worth differs between texts, 0.856 remain, two seeds have 0.18 and 0.56, and the lead over "
+    "the fixed rubric is undecided. This is the second trial. In the first, on seeds 0 to 9, the rubric "
+    "written by hand had by mistake no points for warmth, and 0.837; MPO had 0.948, the fixed rubric "
+    "0.770, an auditor who knows nothing 0.545 and one who errs 0.907, ahead of the fixed rubric (shown); "
+    "audits at first 0.950, and 0.955 without a penalty, where MPO had 0.942. All else was declared as "
+    "now. Tuning on seeds 1,100 to 1,102, by worth: MPO with a penalty on KL of 0.2 has 0.95 on each "
+    "seed, and 0.95, 0.94 and 0.96 without one; the fixed rubric has 0.82, 0.80 and 0.83 with 0.2, 0.82, "
+    "0.80 and 0.84 with 0.4, and 0 without one; as many audits at first have 0.94, 0.95 and 0.96 with "
+    "0.2, and 0.80, 0.96 and 0.71 without, which is why a lead of MPO over them was expected. Interval "
+    "and number of audited texts are near those of the authors and were not tuned. Of the paper the "
+    "abstract and the authors' code with their figures could be read.",
     fidelity=(
         Fidelity(
             "judge",
