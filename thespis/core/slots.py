@@ -61,7 +61,9 @@ _TABLE = {
         thespis.critics.role_matching:DotProductUtility
         """,
     "thespis.learners.games.tabular_cfr:UpdateOrder": "SimultaneousUpdates AlternatingUpdates",
-    "thespis.learners.language.advantage_estimators:AdvantageEstimator": "TrajectoryReturn RewardToGo TurnGAE TokenGAE",
+    "thespis.learners.language.advantage_estimators:AdvantageEstimator": (
+        "TrajectoryReturn RewardToGo TurnGAE TokenGAE thespis.papers.dvpo.method:FrozenValueGAE"
+    ),
     "thespis.learners.language.advantage_estimators:GroupBaseline": "NoBaseline GroupMean LeaveOneOut GroupNormalized",
     "thespis.learners.language.lm_agent:TrainableParams": "All LoRA",
     "thespis.learners.language.loss_masks:LossMask": "ResponseTokens EnvTokensFirst",
