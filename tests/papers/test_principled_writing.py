@@ -18,7 +18,7 @@ from thespis.core.records import Batch, Transition, View
 from thespis.envs.text.writing import TOPICS
 from thespis.evidence import text_aspects
 from thespis.evidence.benches.steered_text import STEERED
-from thespis.feedback.fitted_reward import fit_scorer
+from thespis.feedback.fitted_reward import fit_on_rows
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.objectives.preferences import bradley_terry_loss
 from thespis.papers.salmon import measures
@@ -127,7 +127,7 @@ def test_a_trained_reward_model_explains_labels_and_is_another_for_every_seed():
         margin = FEEDBACK.margins(scorer, PAIRS, rows)
         return bradley_terry_loss(margin, jnp.broadcast_to(PAIRS.labels[rows], margin.shape)).mean()
 
-    trained = fit_scorer(scorer, loss, 48, 48, 60, 3e-3, seed_key(0))
+    trained = fit_on_rows(scorer, loss, 48, 48, 60, 3e-3, seed_key(0))
     rows = jnp.arange(48)
     assert loss(trained, rows) < 0.9 * loss(scorer, rows)
     chosen = jnp.where(PAIRS.labels > 0, FEEDBACK.margins(trained, PAIRS, rows)[0], 0.0)

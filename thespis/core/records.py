@@ -194,6 +194,13 @@ class Batch(eqx.Module):
     sources: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
     stored: Any = None
 
+    def with_rewards(self, rewards: Rewards) -> Batch:
+        """The batch with other rewards, of steps and of tokens, and with their channels where there are any."""
+        steps = dataclasses.replace(self.steps, reward=rewards.total, token_rewards=rewards.tokens)
+        if rewards.channels is not None:
+            steps = dataclasses.replace(steps, channels=rewards.channels)
+        return dataclasses.replace(self, steps=steps)
+
     def source(self, name: str) -> Batch:
         """The rows of one source. Raises ``KeyError`` if there is none of that name."""
         start = 0

@@ -145,8 +145,8 @@ def act_once(
     return unscale_action(action_space, action), action, memory, extras
 
 
-def select_rows(condition: Bool[Array, " row"], yes: PyTree, no: PyTree) -> PyTree:
-    """Select rows from two trees with leading axis ``row``, by ``condition``."""
+def select_rows(condition: Bool[Array, "*row"], yes: PyTree, no: PyTree) -> PyTree:
+    """Select from two trees by ``condition``, whose axes come first in all leaves (none: one of the trees)."""
 
     def leaf(a: Array, b: Array) -> Array:
         return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - 1)), a, b)

@@ -54,14 +54,6 @@ def update_parts(
     return tuple(updated), Report(metrics)
 
 
-def with_rewards(batch: Batch, rewards: Rewards) -> Batch:
-    """The batch with other rewards, of steps and of tokens, and with their channels where there are any."""
-    steps = dataclasses.replace(batch.steps, reward=rewards.total, token_rewards=rewards.tokens)
-    if rewards.channels is not None:
-        steps = dataclasses.replace(steps, channels=rewards.channels)
-    return dataclasses.replace(batch, steps=steps)
-
-
 class ChainedFeedback(eqx.Module):
     """Feedbacks one after another: each scores the batch with the rewards of the one before.
 
@@ -88,7 +80,7 @@ class ChainedFeedback(eqx.Module):
         rewards = Rewards(batch.steps.reward)
         for part, one in zip(self.parts, state, strict=True):
             rewards = part.score(one, batch, key)
-            batch = with_rewards(batch, rewards)
+            batch = batch.with_rewards(rewards)
         return Rewards(rewards.total, batch.steps.channels, rewards.tokens)
 
     def update(
@@ -98,7 +90,7 @@ class ChainedFeedback(eqx.Module):
         batches = []
         for part, one in zip(self.parts, state, strict=True):
             batches.append(batch)
-            batch = with_rewards(batch, part.score(one, batch, key))
+            batch = batch.with_rewards(part.score(one, batch, key))
         return update_parts(self.parts, state, batches, own_batch, key)
 
 

@@ -15,18 +15,17 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key
 
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.errors import UserError
 from thespis.core.records import Citation, EnvSpec, Number
 from thespis.envs.registry import make_compiled
-from thespis.feedback.fitted_reward import write_pairs
+from thespis.feedback.fitted_reward import fit_on_rows, write_pairs
 from thespis.feedback.text_model import TextModelFeedback
 from thespis.feedback.token_feedback import TokenFeedback
 from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues, sum_over_tokens
-from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
 from thespis.objectives.preferences import dpo_loss
 from thespis.runs.ranges import AT_LEAST_1, Range, in_range
@@ -86,19 +85,19 @@ class DPOReward(TextModelFeedback, TokenFeedback):
         scores: Float[Array, "prompt 2"] = score(states, texts, keys)
         order = jnp.argsort(-scores, axis=1)
         ordered = jnp.take_along_axis(texts, order[..., None], axis=1)
-        optimizer = Adam(self.dpo_learning_rate, 1.0)
 
-        def step(carry: tuple[Decoder, PyTree], tick: Array) -> tuple[tuple[Decoder, PyTree], None]:
-            rows = jax.random.randint(fold(own_key, "rows", tick), (self.dpo_batch_size,), 0, self.num_prompts)
-            pairs = self._pairs(prompts[rows], ordered[rows])
-            model, opt_state, _, _ = gradient_step(
-                optimizer, lambda model: (self.pair_loss(model, reference, pairs), ()), *carry
-            )
-            return (model, opt_state), None
+        def loss(model: Decoder, rows: Int[Array, " chosen"]) -> Float[Array, ""]:
+            return self.pair_loss(model, reference, self._pairs(prompts[rows], ordered[rows]))
 
-        model = jax.tree.map(jnp.copy, reference)
-        steps = jnp.arange(self.num_dpo_steps)
-        model = jax.lax.scan(step, (model, optimizer.init(model)), steps)[0][0]
+        model = fit_on_rows(
+            jax.tree.map(jnp.copy, reference),
+            loss,
+            self.num_prompts,
+            self.dpo_batch_size,
+            self.num_dpo_steps,
+            self.dpo_learning_rate,
+            own_key,
+        )
         return DPORewardState(model, reference)
 
     def score_tokens(

@@ -25,7 +25,7 @@ from thespis.envs.registry import make_compiled
 from thespis.feedback.learned_reward import LearnedReward
 from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues
-from thespis.learners.language.lm_agent import LMWithValueHead, init_opt_state, trainable_gradient_step
+from thespis.learners.language.lm_agent import LMWithValueHead, Params, init_opt_state, trainable_gradient_step
 from thespis.learners.language.model_init import BLANK
 from thespis.learners.language.reward_ensemble import ensemble_scores
 from thespis.learners.optim.optimizers import Adam
@@ -46,24 +46,24 @@ def write_pairs(
     return states, prompts, texts.reshape(num_prompts, 2, -1)
 
 
-def fit_scorer(
-    scorer: LMWithValueHead,
-    loss: Callable[[LMWithValueHead, Int[Array, " chosen"]], Float[Array, ""]],
+def fit_on_rows(
+    params: Params,
+    loss: Callable[[Params, Int[Array, " chosen"]], Float[Array, ""]],
     num_rows: int,
     batch_size: int,
     num_steps: int,
     learning_rate: Number,
     key: Key[Array, ""],
-) -> LMWithValueHead:
-    """A reward model after steps of Adam on minibatches of rows, which are drawn with replacement."""
+) -> Params:
+    """Trainable parameters after steps of Adam on minibatches of rows, which are drawn with replacement."""
     optimizer = Adam(learning_rate, 1.0)
 
-    def step(carry: tuple[LMWithValueHead, PyTree], tick: Array) -> tuple[tuple[LMWithValueHead, PyTree], None]:
+    def step(carry: tuple[Params, PyTree], tick: Array) -> tuple[tuple[Params, PyTree], None]:
         rows = jax.random.randint(fold(key, "rows", tick), (batch_size,), 0, num_rows)
-        scorer, opt_state, _, _ = trainable_gradient_step(optimizer, lambda x: (loss(x, rows), ()), *carry)
-        return (scorer, opt_state), None
+        params, opt_state, _, _ = trainable_gradient_step(optimizer, lambda x: (loss(x, rows), ()), *carry)
+        return (params, opt_state), None
 
-    return jax.lax.scan(step, (scorer, init_opt_state(optimizer, scorer)), jnp.arange(num_steps))[0][0]
+    return jax.lax.scan(step, (params, init_opt_state(optimizer, params)), jnp.arange(num_steps))[0][0]
 
 
 class FittedScorer(eqx.Module):
@@ -110,7 +110,7 @@ class FittedReward(LearnedReward):
             dialogues = single_turn_dialogues(jnp.repeat(prompts[rows], 2, axis=0), texts, jnp.ones(len(texts), bool))
             return ensemble_scores(scorer, dialogues).mean(axis=0)[0].reshape(-1, 2)
 
-        scorer = fit_scorer(
+        scorer = fit_on_rows(
             LearnedReward.init_state(dataclasses.replace(self, model=BLANK), spec, dialogue_spec, own_key),
             lambda scorer, rows: self.loss(scores(scorer, rows), labels[rows]),
             self.num_prompts,

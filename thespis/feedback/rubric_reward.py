@@ -127,10 +127,7 @@ class RubricReward(TextFeedback):
         """How far the last response of each dialogue meets each check."""
         task, rows = self.task(), jnp.arange(len(dialogues.transcript))
         turn = jnp.argmax(dialogues.is_last_turn, axis=0)
-        start = dialogues.response_starts[turn, rows]
-        is_before = jnp.arange(dialogues.transcript.shape[1]) < start[:, None]
-        prompts = jnp.where(is_before, dialogues.transcript, -1)
-        return jax.vmap(task.grade_checks)(prompts, dialogues.responses[turn, rows])
+        return jax.vmap(task.grade_checks)(dialogues.text_before(turn), dialogues.responses[turn, rows])
 
 
 class AuditedRubric(RubricReward):

@@ -23,12 +23,12 @@ from jaxtyping import Array, Float, Int, Key
 
 from thespis.actors.lm_policy import DialogueSpec, generate_responses, response_features
 from thespis.core.records import Citation, EnvSpec, Metrics, Number
+from thespis.feedback.fitted_reward import fit_on_rows
 from thespis.feedback.text_model import TextModelFeedback
 from thespis.feedback.token_feedback import SpanFeedback, mark_dialogues, marking_task
 from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues
 from thespis.learners.language.model_init import BLANK
-from thespis.learners.optim.optimizers import Adam, gradient_step
 from thespis.nets.decoder import Decoder
 from thespis.objectives.statistics import masked_mean
 from thespis.runs.ranges import AT_LEAST_1, Range, in_range
@@ -91,21 +91,22 @@ class SpanCritic(TextModelFeedback, SpanFeedback):
         task = marking_task(self.name, self.marking_env)
         own_key = fold(key if self.fit_seed is None else seed_key(self.fit_seed), self.name)
         writer = self.initial_model(spec, key)
-        texts = self.marked_texts(writer, task, dialogue_spec, own_key)
+        dialogues, marks = self.marked_texts(writer, task, dialogue_spec, own_key)
         model = writer if self.pretrained_critic else self._blank_model(spec, own_key)
         critic = TokenClassifier(model, jnp.zeros((model.config.hidden_size, NUM_MARKS)), jnp.zeros(NUM_MARKS))
-        optimizer = Adam(self.critic_learning_rate, 1.0)
 
-        def step(carry: Any, tick: Array) -> Any:
-            rows = jax.random.randint(fold(own_key, "rows", tick), (self.critic_batch_size,), 0, self.num_texts)
-            dialogues, marks = texts[0].take_rows(rows), texts[1][:, rows]
-            critic, opt_state, _, _ = gradient_step(
-                optimizer, lambda critic: (mark_loss(critic, dialogues, marks), ()), *carry
-            )
-            return (critic, opt_state), None
+        def loss(critic: TokenClassifier, rows: Int[Array, " chosen"]) -> Float[Array, ""]:
+            return mark_loss(critic, dialogues.take_rows(rows), marks[:, rows])
 
-        steps = jnp.arange(self.num_critic_steps)
-        return jax.lax.scan(step, (critic, optimizer.init(critic)), steps)[0][0]
+        return fit_on_rows(
+            critic,
+            loss,
+            self.num_texts,
+            self.critic_batch_size,
+            self.num_critic_steps,
+            self.critic_learning_rate,
+            own_key,
+        )
 
     def marked_texts(
         self, writer: Decoder, task: Any, dialogue_spec: DialogueSpec, key: Key[Array, ""]

@@ -24,7 +24,7 @@ from thespis.core.errors import UserError
 from thespis.core.records import Batch, Citation, Metrics, Number, Rewards
 from thespis.envs.registry import make_compiled
 from thespis.feedback.text_feedback import TextFeedback
-from thespis.learners.language.dialogues import Dialogues
+from thespis.learners.language.dialogues import Dialogues, is_last_token
 from thespis.objectives.statistics import masked_mean
 
 GOOD, BAD = 1, -1
@@ -119,8 +119,7 @@ def span_rewards(
     if payment == "span":
         return jnp.where(marks != following, rewards, 0.0)
     if payment == "response":
-        is_last = mask & ~jnp.pad(mask[..., 1:], ((0, 0), (0, 0), (0, 1)))
-        return jnp.where(is_last, rewards.sum(axis=-1, keepdims=True), 0.0)
+        return jnp.where(is_last_token(mask), rewards.sum(axis=-1, keepdims=True), 0.0)
     return rewards
 
 

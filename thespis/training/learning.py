@@ -11,7 +11,6 @@ import dataclasses
 import functools
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PyTree
@@ -193,13 +192,7 @@ def update_components(
     """
     before = method, feedback
     rewards = components.feedback.score(feedback, batch, fold(feedback_key, "score"))
-    scored = eqx.tree_at(lambda b: b.steps.reward, batch, rewards.total)
-    if rewards.channels is not None:
-        steps = dataclasses.replace(scored.steps, channels=rewards.channels)
-        scored = dataclasses.replace(scored, steps=steps)
-    if rewards.tokens is not None:
-        scored = dataclasses.replace(scored, steps=dataclasses.replace(scored.steps, token_rewards=rewards.tokens))
-    method, report = components.method.update(method, scored, method_key)
+    method, report = components.method.update(method, batch.with_rewards(rewards), method_key)
     if not components.curriculum.needs_critique:
         report = dataclasses.replace(report, critique=None)
     if isinstance(components.feedback, UsesLogProbs):

@@ -109,7 +109,7 @@ class Form(eqx.Module):
     def step(
         self, state: FormState, response: Int[Array, " response"], key: Key[Array, ""]
     ) -> tuple[FormState, TaskStep]:
-        """Execute a command."""
+        """The form after a command, and the next question; a button ends the episode."""
         spec, command = self.task_spec, self.read_command(response)
         entries = self.execute(state.entries, command)
         is_over = (command == _SEND) | (command == _ERASE)

@@ -11,14 +11,14 @@ verdicts and suggestions.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.errors import UserError
+from thespis.envs.rollout import select_rows
 from thespis.envs.text.conversation import (
     ConversationSpec,
     ConversationStep,
@@ -27,7 +27,13 @@ from thespis.envs.text.conversation import (
     pad_tokens,
     without_cue,
 )
-from thespis.envs.text.critique import CRITIC, CriticDemonstrator
+from thespis.envs.text.critique import (
+    CRITIC,
+    MAX_HARM,
+    MIN_RIGHT_JUDGMENTS,
+    CriticDemonstrator,
+    HasCritiqueJudgments,
+)
 from thespis.envs.text.retry import ACTOR
 from thespis.envs.text.task import RESPONSE_CUE, Task, changed_fields, cut_at_eos, pack_tokens
 from thespis.runtime.keys import fold
@@ -36,20 +42,14 @@ RIGHT_PROPOSALS, RIGHT_ACTIONS = "proposals that are right", "executed actions t
 RIGHT_VERDICTS = "verdicts on proposals that are right"
 REPAIRS = "rejected wrong proposals that are right the next time"
 SUCCEEDS = "episodes that succeed"
-MIN_RIGHT_VERDICTS, MAX_HARM = 0.4, 0.05
-"""Share of right verdicts below which a critic is said to lie, and what right proposals critiques may cost."""
 
 
 @runtime_checkable
-class HasActionVerdicts(Protocol):
+class HasActionVerdicts(HasCritiqueJudgments, Protocol):
     """Task that knows which actions are right, and can tell whether a critique calls one right or wrong."""
 
     def is_right_action(self, state: PyTree, response: Int[Array, " response"]) -> Bool[Array, ""]:
         """Whether a response is right in a state."""
-        ...
-
-    def critique_judgment(self, critique: Int[Array, " critique"]) -> Int[Array, ""]:
-        """What a critique says of an action: 1 that it is right, 0 that it is wrong, -1 if neither."""
         ...
 
 
@@ -153,7 +153,7 @@ class PreActConversation(eqx.Module):
             ACTOR: jnp.where(is_proposal, -1, after.messages[ACTOR]),
             CRITIC: jnp.where(is_proposal, to_critic, -1),
         }
-        next_state = _select(is_proposal, proposed, criticized)
+        next_state = select_rows(is_proposal, proposed, criticized)
         return next_state, ConversationStep(messages, rewards, ~is_proposal & after.terminated)
 
     def _propose(
@@ -194,7 +194,7 @@ class PreActConversation(eqx.Module):
         reward = jnp.where(objects, 0.0, result.reward)
         right = state.is_right.astype("int32")
         next_state = PreActState(
-            _select(objects, state.task_state, task_state),
+            select_rows(objects, state.task_state, task_state),
             jnp.where(objects, -1, pad_tokens(result.message.astype("int32"), spec.max_message_tokens)),
             state.proposal,
             critique,
@@ -228,7 +228,7 @@ class PreActConversation(eqx.Module):
         """That the critic does harm, or says the opposite of the truth."""
         before, after, verdicts = shares[RIGHT_PROPOSALS], shares[RIGHT_ACTIONS], shares[RIGHT_VERDICTS]
         warnings = []
-        if verdicts < MIN_RIGHT_VERDICTS:
+        if verdicts < MIN_RIGHT_JUDGMENTS:
             warnings += [f"The critic lies: {verdicts:.0%} of its verdicts are right, fewer than those of a coin."]
         if after < before - MAX_HARM:
             warnings += [f"Critiques do harm: {before:.0%} of the proposals are right, and {after:.0%} of the actions."]
@@ -254,8 +254,3 @@ class PreActConversation(eqx.Module):
         """The task, which can tell what is right."""
         assert isinstance(self.task, HasActionVerdicts)
         return self.task
-
-
-def _select(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:
-    """One of two trees of arrays."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), if_true, if_false)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from thespis.core.records import Number
+from thespis.learners.language.dialogues import is_last_token
 from thespis.objectives import group_advantages
 from thespis.objectives.decision_points import restrict_to_decisions
 from thespis.objectives.returns import discounted_returns, gae
@@ -201,15 +202,15 @@ class TokenGAE(AdvantageEstimator):
     def __call__(self, turns: TurnBatch, values: Any) -> TokenAdvantages:
         """One advantage per token; what tokens do not earn of a turn's reward comes with its last token."""
         time, rows, width = turns.response_mask.shape
-        is_last_token = turns.response_mask & ~jnp.pad(turns.response_mask[..., 1:], ((0, 0), (0, 0), (0, 1)))
+        is_last = is_last_token(turns.response_mask)
 
         def flat(x: Array) -> Array:
             return x.transpose(0, 2, 1).reshape(time * width, rows)
 
-        reward = jnp.where(is_last_token, turns.reward[..., None], 0.0)
+        reward = jnp.where(is_last, turns.reward[..., None], 0.0)
         if turns.token_rewards is not None:
             earned = jnp.where(turns.response_mask, turns.token_rewards, 0.0)
-            reward = earned + jnp.where(is_last_token, (turns.reward - earned.sum(axis=-1))[..., None], 0.0)
+            reward = earned + jnp.where(is_last, (turns.reward - earned.sum(axis=-1))[..., None], 0.0)
         bootstrap_value = jnp.where(turns.truncated, values[-1, :, 0], 0.0)
         value = values[:-1]
         flat_advantage = _masked_gae(

@@ -81,9 +81,10 @@ class Dialogues(eqx.Module):
         reward = jnp.where(self.alive, self.reward, 0.0)
         return jnp.cumsum(reward[::-1], axis=0)[::-1]
 
-    def text_before(self, turn: int) -> Int[Array, "row length"]:
-        """What was said before the response of a turn, padded with -1."""
-        is_before = jnp.arange(self.transcript.shape[1]) < self.response_starts[turn][:, None]
+    def text_before(self, turn: int | Int[Array, "*row"]) -> Int[Array, "row length"]:
+        """What was said before the response of a turn, the same or another one for each row, padded with -1."""
+        start = self.response_starts[turn, jnp.arange(len(self.transcript))]
+        is_before = jnp.arange(self.transcript.shape[1]) < start[:, None]
         return jnp.where(is_before, self.transcript, -1)
 
     def response_log_probs(
@@ -248,6 +249,11 @@ def flatten_turns(x: Array) -> Array:
 def sum_over_tokens(x: Float[Array, "time row token"], mask: Bool[Array, "time row token"]) -> Float[Array, " row"]:
     """Sum over all tokens of each dialogue where ``mask`` is true."""
     return jnp.where(mask, x, 0.0).sum(axis=(0, 2))
+
+
+def is_last_token(mask: Bool[Array, "time row token"]) -> Bool[Array, "time row token"]:
+    """Which is the last token of its response; ``mask``: where there are tokens, which come first in each response."""
+    return mask & ~jnp.pad(mask[..., 1:], ((0, 0), (0, 0), (0, 1)))
 
 
 def sum_from_token(

@@ -8,7 +8,7 @@ environment tokens are read only, and padding is not. A concrete method chooses 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -50,6 +50,12 @@ class LMPolicyGradientState(eqx.Module):
     """State of the rollout transform."""
     critic: PyTree = ()
     """State of the critic of turns; ``()`` if there is none."""
+
+    @classmethod
+    def extending(cls, state: LMPolicyGradientState, **fields: Any) -> Self:
+        """A state of this class with the fields that all have, from ``state``, and those of its own."""
+        shared = {field.name: getattr(state, field.name) for field in dataclasses.fields(LMPolicyGradientState)}
+        return cls(**shared, **fields)
 
 
 class DialogueBatch(eqx.Module):

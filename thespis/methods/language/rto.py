@@ -147,5 +147,6 @@ class RTO(LanguagePPO):
 
 
 def _with_models(state: LMPolicyGradientState, model: Any, opt_state: PyTree, initial_model: Any) -> RTOState:
-    fields = {field.name: getattr(state, field.name) for field in dataclasses.fields(LMPolicyGradientState)}
-    return RTOState(**fields, preference_model=model, preference_opt_state=opt_state, initial_model=initial_model)
+    return RTOState.extending(
+        state, preference_model=model, preference_opt_state=opt_state, initial_model=initial_model
+    )

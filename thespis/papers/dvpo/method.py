@@ -29,10 +29,10 @@ from thespis.actors.lm_policy import DialogueSpec, response_features
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Report
 from thespis.data.feeds import Episodes
 from thespis.envs.registry import make_compiled
-from thespis.feedback.fitted_reward import ComparisonReward, fit_scorer, write_pairs
+from thespis.feedback.fitted_reward import ComparisonReward, fit_on_rows, write_pairs
 from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.advantage_estimators import TokenAdvantages, TokenGAE, TurnBatch
-from thespis.learners.language.dialogues import Dialogues, SampledDialogues, single_turn_dialogues
+from thespis.learners.language.dialogues import Dialogues, SampledDialogues, single_turn_dialogues, sum_over_tokens
 from thespis.learners.language.frozen_model import FrozenModel, FrozenModelState
 from thespis.learners.language.lm_agent import LMWithValueHead, add_value_head
 from thespis.learners.language.lm_policy_gradient import LMPolicyGradientState
@@ -144,7 +144,7 @@ class DVPO(LanguagePPO):
         source = dataclasses.replace(self.model_init, name_or_path=self.value_model)
         model = source.init_from(spec, fold(own_key, "value model"))
         value_model = self.fit_values(add_value_head(model, model.config.hidden_size), compared, fold(own_key, "fit"))
-        return _with_value_model(state, value_model)
+        return DVPOState.extending(state, value_model=value_model)
 
     def fit_values(self, model: LMWithValueHead, compared: ComparedTexts, key: Key[Array, ""]) -> LMWithValueHead:
         """The value model after regression on lambda-returns of the labels, 1 or -1 at the end of each text."""
@@ -160,7 +160,7 @@ class DVPO(LanguagePPO):
             target = jax.lax.stop_gradient(TokenGAE(self.value_gae_lambda)(turns, padded).target)
             return masked_mean(jnp.square(values - target), mask)
 
-        return fit_scorer(
+        return fit_on_rows(
             model,
             loss,
             self.num_comparisons,
@@ -173,7 +173,7 @@ class DVPO(LanguagePPO):
     def update(self, state: DVPOState, batch: Batch, key: Key[Array, ""]) -> tuple[DVPOState, Report]:
         """Epochs of PPO; the value model stays as it was."""
         new_state, report = super().update(state, batch, key)
-        return _with_value_model(new_state, state.value_model), report
+        return DVPOState.extending(new_state, value_model=state.value_model), report
 
     def estimate_advantages(
         self, state: DVPOState, dialogues: SampledDialogues, group_size: int
@@ -208,11 +208,6 @@ def place_mask(dialogues: Dialogues) -> Bool[Array, "turns row place"]:
     num_places = dialogues.responses.shape[-1] + 1
     num_tokens = dialogues.response_mask.sum(axis=-1, keepdims=True)
     return dialogues.alive[..., None] & (jnp.arange(num_places) <= num_tokens)
-
-
-def _with_value_model(state: LMPolicyGradientState, value_model: LMWithValueHead | None) -> DVPOState:
-    fields = {field.name: getattr(state, field.name) for field in dataclasses.fields(LMPolicyGradientState)}
-    return DVPOState(**fields, value_model=value_model)
 
 
 class ComparisonDPO(FrozenModel):
@@ -254,8 +249,7 @@ class ComparisonDPO(FrozenModel):
 
         def text_log_probs(model: Decoder, rows: Int[Array, " row"]) -> Float[Array, " row"]:
             dialogues = compared.dialogues.take_rows(rows)
-            log_probs = dialogues.response_log_probs(model, sampler)[0]
-            return jnp.where(dialogues.response_mask, log_probs, 0.0).sum(axis=(0, 2))
+            return sum_over_tokens(dialogues.response_log_probs(model, sampler)[0], dialogues.response_mask)
 
         def loss(model: LMWithValueHead, pairs: Int[Array, " chosen"]) -> Float[Array, ""]:
             rows = pair_rows(pairs)
@@ -264,7 +258,7 @@ class ComparisonDPO(FrozenModel):
             margin = (sign * log_ratio).reshape(-1, 2).sum(axis=1)
             return dpo_loss(margin, jnp.zeros_like(margin), self.beta).mean()
 
-        return fit_scorer(
+        return fit_on_rows(
             add_value_head(initial, 0),
             loss,
             self.num_comparisons,

@@ -30,7 +30,7 @@ from thespis.actors.lm_policy import DialogueSpec, response_features
 from thespis.core.records import Batch, Citation, EnvSpec, Number, Rewards
 from thespis.envs.registry import make_compiled
 from thespis.envs.text.task import append_tokens
-from thespis.feedback.fitted_reward import fit_scorer, write_pairs
+from thespis.feedback.fitted_reward import fit_on_rows, write_pairs
 from thespis.feedback.learned_reward import LearnedReward
 from thespis.learners.language.dialogues import Dialogues
 from thespis.learners.language.lm_agent import LMWithValueHead
@@ -103,7 +103,7 @@ class PrincipleReward(LearnedReward):
             margin = self.margins(scorer, pairs, rows)
             return bradley_terry_loss(margin, jnp.broadcast_to(pairs.labels[rows], margin.shape)).mean()
 
-        return fit_scorer(
+        return fit_on_rows(
             scorer,
             loss,
             self.num_pairs,
