@@ -8,7 +8,7 @@ environment tokens are read only, and padding is not. A concrete method chooses 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -37,6 +37,8 @@ from thespis.objectives.policy_losses import kl_k3
 from thespis.objectives.statistics import explained_variance, masked_mean, standardize
 from thespis.runtime.keys import fold
 
+StateT = TypeVar("StateT", bound="LMPolicyGradientState")
+
 
 class LMPolicyGradientState(eqx.Module):
     """Training state: model with value head, optimizer, reference and rollout transform."""
@@ -52,7 +54,7 @@ class LMPolicyGradientState(eqx.Module):
     """State of the critic of turns; ``()`` if there is none."""
 
     @classmethod
-    def extending(cls, state: LMPolicyGradientState, **fields: Any) -> Self:
+    def extending(cls: type[StateT], state: LMPolicyGradientState, **fields: Any) -> StateT:
         """A state of this class with the fields that all have, from ``state``, and those of its own."""
         shared = {field.name: getattr(state, field.name) for field in dataclasses.fields(LMPolicyGradientState)}
         return cls(**shared, **fields)
