@@ -26,6 +26,7 @@ from thespis.envs.text.hidden_rule import HiddenRule
 from thespis.envs.text.household import Household
 from thespis.envs.text.kuhn import Kuhn, KuhnState
 from thespis.envs.text.persona import Persona
+from thespis.envs.text.program import Program
 from thespis.envs.text.questions import ANIMALS, Questions
 from thespis.envs.text.revision import Revision
 from thespis.envs.text.task import TextEnv, cut_at_eos, tokens_to_number
@@ -66,6 +67,9 @@ MIXED = {
     "persona of two topics in any order": Persona(num_topics=2, is_shuffled=True),
     "form": Form(),
     "form of four fields": Form(max_turns=6, num_fields=4, demonstrator_noise=0.5),
+    "program": Program(),
+    "program with a planted bug": Program(num_steps=3, bugs="planted", demonstrator_noise=0.5),
+    "program of ten tests": Program(num_tests=10, demonstrator_noise=0.3),
     "kuhn": Kuhn(demonstrator_noise=0.8),
     "tictactoe": Tictactoe(demonstrator_noise=0.5),
 }

@@ -408,6 +408,55 @@ class Form(Rules):
         return self.question(), 0.0, False
 
 
+class Program(Rules):
+    limit = 1
+    words: ClassVar = ["x", "y", "+", "-", "*", "dup", "swap", *"0123456789"]
+
+    def start(self, task, state):
+        operands = [self.words[i].replace("dup", "it") for i in state.operands]
+        operations = [("+", "-", "*", "from")[i] for i in state.operations]
+        steps = [f"{operation} {operand}" for operation, operand in zip(operations, operands, strict=True)]
+        self.computation, self.inputs = " ".join([self.words[state.start], *steps]), state.inputs.tolist()
+        self.solution = " ".join(self.computation.split()[:1])
+        for operation, operand in zip(operations, operands, strict=True):
+            self.solution += f" {operand.replace('it', 'dup')} {operation.replace('from', 'swap -')}"
+        self.num_lines = 1 + 3 * task.num_steps
+        return f"{self.computation} >"
+
+    def value(self, x, y):
+        first, *words = self.computation.split()
+        value = {"x": x, "y": y}[first]
+        for operation, operand in zip(words[::2], words[1::2], strict=True):
+            other = {"x": x, "y": y, "it": value}.get(operand)
+            other = int(operand) if other is None else other
+            value = {"+": value + other, "-": value - other, "*": value * other, "from": other - value}[operation]
+        return value % 10
+
+    def run(self, instructions, x, y):
+        stack = []
+        for word in instructions:
+            if word in "+-*" or word == "swap":
+                if len(stack) < 2:
+                    return None
+                b, a = stack.pop(), stack.pop()
+                stack += [b, a] if word == "swap" else [{"+": a + b, "-": a - b, "*": a * b}[word] % 10]
+            elif word == "dup":
+                if not stack:
+                    return None
+                stack.append(stack[-1])
+            else:
+                stack.append({"x": x, "y": y}[word] if word in "xy" else int(word))
+        return stack[0] if len(stack) == 1 else None
+
+    def passes(self, instructions):
+        return all(self.run(instructions, x, y) == self.value(x, y) for x, y in self.inputs)
+
+    def respond(self, response):
+        instructions = response.split()
+        is_program = all(word in self.words for word in instructions)
+        return "", float(is_program and self.passes(instructions)), True
+
+
 RULES = {
     "wordle": Wordle,
     "questions": Questions,
@@ -421,6 +470,7 @@ RULES = {
     "hidden-rule": HiddenRule,
     "persona": Persona,
     "form": Form,
+    "program": Program,
     "kuhn": Kuhn,
     "tictactoe": Tictactoe,
 }
@@ -503,6 +553,21 @@ WRITTEN_RESPONSES = {
         "1 <end>",
         "right <end>",
         "0 + 0 0 <end>",
+    ],
+    "program": [
+        "{r.solution} <end>",
+        "{r.solution}",
+        "<end>",
+        "x <end>",
+        "x y + dup <end>",
+        "+ <end>",
+        "x swap <end>",
+        "x y swap - 3 + <end>",
+        "x dup * 4 + <end>",
+        "{r.computation} <end>",
+        "1 2 3 4 5 6 7 <end>",
+        "dup x <end>",
+        "x right <end>",
     ],
     "verification": [
         "{r.verdict} <end>",

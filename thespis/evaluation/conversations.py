@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Mode
-from thespis.core.records import View
+from thespis.core.records import TimeStep, View
 from thespis.envs.rollout import select_rows
 from thespis.envs.text.conversation import ConversationEnv, ConversationState
 from thespis.evaluation.conversation import NUM_SAMPLES, seat_turns
@@ -96,35 +96,64 @@ def play_seats(
     return final, turns.rewards
 
 
+@dataclasses.dataclass(frozen=True)
+class SeatPlayers:
+    """Those who play the seats of conversations ``[episode, ...]``: models, and the environment's demonstrator."""
+
+    env: ConversationEnv
+    method: Any
+    policy: PyTree
+    memory: PyTree
+    """That of the models before the first turn."""
+    scripted: frozenset[str]
+    """Seats that the demonstrator plays."""
+
+    @classmethod
+    def of(
+        cls, env: ConversationEnv, num_episodes: int, method: Any, state: PyTree, scripted: Sequence[str]
+    ) -> SeatPlayers:
+        """The players of new conversations; without a method, the demonstrator in all seats."""
+        if method is None:
+            return cls(env, None, None, None, frozenset(group.name for group in env.spec.groups))
+        policy = method.policy(state, Mode.SAMPLE)
+        # as constants, XLA would fold the empty caches at length when it compiles
+        memory = jax.lax.optimization_barrier(method.init_memory(policy, num_episodes))
+        return cls(env, method, policy, memory, frozenset(scripted))
+
+    def act(
+        self, memory: PyTree, env_state: ConversationState, step: TimeStep, key: Key[Array, ""], turn: Int[Array, ""]
+    ) -> tuple[dict[str, Int[Array, "episode agent response"]], PyTree]:
+        """Sampled responses of all seats in a turn, and the models' memory after it."""
+        num_episodes = step.terminated.shape[0]
+        keys = indexed_keys(fold(key, "say", turn), num_episodes)
+        action = jax.vmap(self.env.demonstrator_action)(env_state, keys) if self.scripted else {}
+        if self.method is None:
+            return action, memory
+        view = View(step.observation, None, step.alive)
+        sampled, memory, _ = self.method.act(self.policy, memory, view, fold(key, "act", turn))
+        return {name: action[name] if name in self.scripted else sampled[name] for name in sampled}, memory
+
+
 def _play(
     env: ConversationEnv, num_episodes: int, key: Key[Array, ""], method: Any, state: PyTree, scripted: Sequence[str]
 ) -> tuple[ConversationState, _RecordedTurns]:
     """The state at each one's end, and what happened in each turn; a turn is compiled once."""
-    seats = [group.name for group in env.spec.groups]
-    scripted_seats = set(seats if method is None else scripted)
-    policy = None if method is None else method.policy(state, Mode.SAMPLE)
-    # as constants, XLA would fold the empty caches at length when it compiles
-    memory = None if method is None else jax.lax.optimization_barrier(method.init_memory(policy, num_episodes))
+    players = SeatPlayers.of(env, num_episodes, method, state, scripted)
     env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "reset"), num_episodes))
 
     def play_turn(carry: Any, turn: Int[Array, ""]) -> tuple[Any, _RecordedTurns]:
         env_state, step, memory, over = carry
-        keys = indexed_keys(fold(key, "say", turn), num_episodes)
-        action = jax.vmap(env.demonstrator_action)(env_state, keys) if scripted_seats else {}
-        if method is not None:
-            view = View(step.observation, None, step.alive)
-            sampled, memory, _ = method.act(policy, memory, view, fold(key, "act", turn))
-            action = {name: action[name] if name in scripted_seats else sampled[name] for name in seats}
-        texts = {name: step.observation[name][:, 0] for name in seats}
+        action, memory = players.act(memory, env_state, step, key, turn)
+        texts = {name: step.observation[name][:, 0] for name in action}
         next_state, step = jax.vmap(env.step)(env_state, action, indexed_keys(fold(key, "step", turn), num_episodes))
         env_state = select_rows(over, env_state, next_state)
         outcomes: Any = step.agent_outcomes
-        rewards = {name: jnp.where(over, 0.0, outcomes[name].reward[:, 0]) for name in seats}
-        spoken = {name: action[name][:, 0] for name in seats}
+        rewards = {name: jnp.where(over, 0.0, outcomes[name].reward[:, 0]) for name in action}
+        spoken = {name: responses[:, 0] for name, responses in action.items()}
         recorded = _RecordedTurns(texts, spoken, rewards, over)
         return (env_state, step, memory, over | step.terminated), recorded
 
     over = jnp.zeros(num_episodes, bool)
     num_turns = len(env.rules.conversation_spec.schedule)
-    carry, turns = jax.lax.scan(play_turn, (env_state, step, memory, over), jnp.arange(num_turns))
+    carry, turns = jax.lax.scan(play_turn, (env_state, step, players.memory, over), jnp.arange(num_turns))
     return carry[0], turns

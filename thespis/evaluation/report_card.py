@@ -1,7 +1,7 @@
 """Report card of a conversation: the mean return of each seat, and shares of episodes that its rules define.
 
 Of a critic: which answers are right before and after its critiques, what it repairs and spoils, which errors it finds,
-and its false alarms. A share of episodes that never occur is not a number, ``None`` in JSON.
+its false alarms, and how well its judgments are calibrated (:mod:`thespis.evaluation.verdict_report`). A share of episodes that never occur is not a number, ``None`` in JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -21,7 +21,21 @@ from thespis.core.errors import UserError
 from thespis.envs.text.conversation import ConversationEnv, EpisodeShare, HasReportCard, HasReportWarnings
 from thespis.evaluation.conversations import play_seats, report_keys
 from thespis.evaluation.statistics import Interval, bootstrap_interval
+from thespis.evaluation.verdict_report import has_verdicts, report_on_verdicts
 from thespis.runtime.callbacks import raising_callback_errors
+
+NUM_VOTES = 5
+"""Critiques of each answer, by which a critic's judgments are told to be calibrated or not."""
+
+
+@runtime_checkable
+class HasUsage(Protocol):
+    """A method whose responses are paid for, such as those of a model behind an endpoint."""
+
+    @property
+    def usage(self) -> Any:
+        """What its responses have cost so far."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +93,9 @@ def report_card(
     ``scripted``: seats that the environment's demonstrator plays; without a method, all of them (one seed). ``seeds``:
     those of the episodes of each state, by default 0, 1, ...
 
+    Of a critic whose judgments can be read, :data:`NUM_VOTES` critiques of each answer tell more, unless a seat's
+    responses are paid for.
+
     Raises:
         UserError: for an environment that is no conversation, and for a seat that it does not have.
     """
@@ -91,12 +108,21 @@ def report_card(
     with raising_callback_errors():
         returns, shares = jax.block_until_ready(_play(env, method, states, keys, num_episodes, tuple(scripted)))
     by_seed = {share.name: np.asarray(share.counts / share.among, float) for share in shares}
+    if has_verdicts(env) and not _is_paid_for(method):
+        verdicts = report_on_verdicts(env, method, states, num_episodes, NUM_VOTES, scripted, seeds)
+        by_seed[f"judgments that are right, majorities of {NUM_VOTES}"] = verdicts.majority_accuracy
+        by_seed[f"calibration error of {NUM_VOTES} judgments"] = verdicts.calibration_error
     return ReportCard(
         num_episodes,
         {name: np.asarray(returns[name], float).tolist() for name in seats},
         {name: _without_nan(values.tolist()) for name, values in by_seed.items()},
         _warnings(env.rules, by_seed),
     )
+
+
+def _is_paid_for(method: Any) -> bool:
+    """Whether a seat's responses are paid for."""
+    return any(isinstance(seat, HasUsage) for seat in getattr(method, "methods", {}).values())
 
 
 def _warnings(rules: Any, shares: dict[str, np.ndarray]) -> list[str]:

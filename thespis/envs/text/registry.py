@@ -16,7 +16,7 @@ from thespis.runs.toml_files import setting_text
 _TASK_LIST = (
     *("echo", "maze", "wordle", "questions", "countdown", "calculator", "household", "correction", "review"),
     *("writing", "choice", "bandit", "recommendation", "derivation", "verification", "revision", "hidden-rule", "kuhn"),
-    *("persona", "form", "tictactoe"),
+    *("persona", "form", "program", "tictactoe"),
 )
 _TASK_PATHS = {
     name: f"thespis.envs.text.{name.replace('-', '_')}:{''.join(map(str.capitalize, name.split('-')))}"
@@ -27,6 +27,7 @@ TASK_NAMES = tuple(_TASK_PATHS)
 """Names of the single-agent tasks."""
 _CONVERSATION_NAMES = [
     "critiqued-derivation",
+    "critiqued-program",
     "retried-hidden-rule",
     "judged-derivation",
     "debated-derivation",
