@@ -66,9 +66,7 @@ class ResponseStarts(eqx.Module):
     def __check_init__(self):
         """Raise ``ValueError`` for more than one turn, or privileged observations."""
         if self.env.task.task_spec.max_turns != 1 or self.env.use_privileged:
-            raise ValueError(
-                "resets in a response need an environment of one turn, without privileged observations"
-            )
+            raise ValueError("resets in a response need an environment of one turn, without privileged observations")
 
     @abc.abstractmethod
     def draw_response(self, fresh: DialogueState, key: Key[Array, ""]) -> tuple[DialogueState, Int[Array, " response"]]:
