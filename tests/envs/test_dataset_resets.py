@@ -1,4 +1,4 @@
-"""Resets to a dataset: preferred responses, what is given of them, and rewards and log-probabilities of the rest."""
+"""Resets to a dataset and roll-ins of a guide: what is given of a response, and rewards and chances of the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from thespis.core.laws.environments import check_environment
 from thespis.core.records import View
 from thespis.curricula.domain_randomization import DomainRandomization
 from thespis.envs.text.countdown import Countdown
-from thespis.envs.text.dataset_resets import DatasetResetParams, DatasetResets, dataset_responses
+from thespis.envs.text.dataset_resets import DatasetResetParams, DatasetResets, GuideRollIns, dataset_responses
 from thespis.envs.text.echo import Echo
 from thespis.envs.text.task import TextEnv
 from thespis.language.sampling import TemperatureSampler
@@ -30,10 +30,12 @@ from thespis.training.demonstrations import sample_demonstrations
 TASK = Directions(num_places=2, num_crossings=3, num_streets=2)
 DATA = TextEnv(dataclasses.replace(TASK, informed_share=0.3, demonstrator_noise=1.0))
 ENV = DatasetResets(TextEnv(TASK), DATA, 40)
+GUIDE = TextEnv(dataclasses.replace(TASK, demonstrator_noise=0.4))
+GUIDED = GuideRollIns(TextEnv(TASK), GUIDE)
 PROMPT_LENGTH, RESPONSE_LENGTH, NUM_EPISODES = 3, 4, 400
 
 
-def begin(env: DatasetResets, share: float, num_episodes: int = NUM_EPISODES, seed: int = 0) -> Any:
+def begin(env: DatasetResets | GuideRollIns, share: float, num_episodes: int = NUM_EPISODES, seed: int = 0) -> Any:
     """Beginnings of episodes."""
     params = DatasetResetParams(jnp.float32(share))
     return jax.jit(jax.vmap(lambda key: env.reset(params, key)))(jax.random.split(seed_key(seed), num_episodes))
@@ -213,3 +215,32 @@ def test_environments_with_resets_follow_the_laws():
 def test_environments_of_several_turns_are_refused():
     with pytest.raises(ValueError, match="one turn"):
         DatasetResets(TextEnv(Echo(max_turns=2)), TextEnv(Echo(max_turns=2)))
+
+
+def test_a_guide_is_asked_anew_in_every_episode():
+    """Each street that is given is right as often as the guide's, whatever stands before it; all lengths occur."""
+    state, first = begin(GUIDED, 0.5, 4_000)
+    _, bare = jax.jit(jax.vmap(lambda key: GUIDED.env.reset((), key)))(jax.random.split(seed_key(0), 4_000))
+    prefix, place = np.asarray(state.prefix), np.asarray(state.dialogue.task_state)
+    lengths = (prefix >= 0).sum(axis=1)
+    assert (lengths > 0).mean() == pytest.approx(0.5, abs=0.03)
+    assert max(np.bincount(lengths)[1:]) - min(np.bincount(lengths)[1:]) < 120 and lengths.max() == 3
+    expected = 1 - 0.4 * (1 - 1 / 2)
+    is_right = prefix == TASK.ways[place]
+    for i in range(3):
+        assert is_right[lengths > i, i].mean() == pytest.approx(expected, abs=0.05)
+    assert is_right[lengths == 3, :3].all(axis=1).mean() == pytest.approx(expected**3, abs=0.06)
+    for row, text, part in zip(first.observation, bare.observation, prefix, strict=True):
+        assert words(row) == words(text) + words(part), "prompts are those of the environment"
+
+
+@pytest.mark.long
+def test_environments_with_roll_ins_follow_the_laws():
+    check_environment(GUIDED)
+
+
+def test_guides_with_other_words_are_refused():
+    with pytest.raises(ValueError, match="words"):
+        GuideRollIns(TextEnv(TASK), TextEnv(dataclasses.replace(TASK, num_places=3)))
+    with pytest.raises(ValueError, match="one turn"):
+        GuideRollIns(TextEnv(Echo(max_turns=2)), TextEnv(Echo(max_turns=2)))

@@ -1,9 +1,9 @@
-"""Resets to a dataset: episodes of a text environment that begin within a response that others preferred.
+"""Resets to a dataset and roll-ins of a guide: episodes of a text environment that begin within a response of others.
 
-The prompt is one of the dataset, and the observation ends with the first tokens of a preferred response to it. The
-action is the rest, and the reward is that of the whole response. So a policy is asked for the tokens after the reset
-alone: losses, penalties and critics see the tokens before it as a part of the prompt, and a model reads the same tokens
-at the same places as if it had said them itself.
+The observation ends with the first tokens of a response that a dataset prefers (:class:`DatasetResets`), or that a
+guide writes for this episode (:class:`GuideRollIns`). The action is the rest, and the reward is that of the whole
+response. So a policy is asked for the tokens after the reset alone: losses, penalties and critics see the tokens before
+it as a part of the prompt, and a model reads the same tokens at the same places as if it had said them itself.
 
 The dataset is that of ``demonstrations:N``: N dialogues of a demonstrator. Preferred responses are those that earned
 more than another response to the same prompt, which are also the chosen ones of
@@ -12,11 +12,13 @@ more than another response to the same prompt, which are also the chosen ones of
 ``spec.params`` has the share of episodes that begin within a response, 0 by default, so that evaluation begins at
 prompts. A curriculum sets it for training: ``--randomize reset_share=0.5..0.5``.
 
-Source: Chang et al., 2024 (DR-PO); lengths of the first part as in the authors' code.
+Source: Chang et al., 2024 (DR-PO), and Chang et al., 2023 (PPO++ of RLGF); lengths of the first part as in the authors'
+code of both.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 
@@ -53,23 +55,25 @@ class DatasetResponses(eqx.Module):
     responses: Int[np.ndarray, "dialogue response"]
 
 
-class DatasetResets(eqx.Module):
-    """Text environment of one turn, some of whose episodes begin within a response that a dataset prefers.
+class ResponseStarts(eqx.Module):
+    """Base of text environments of one turn, some of whose episodes begin within a response of others.
 
-    ``data``: the environment whose demonstrator wrote the dataset. It has the prompts and responses of ``env``.
-    ``num_dialogues``: the size of the dataset, with the dialogues that are not preferred. ``only_preferred``: whether
-    episodes begin within preferred responses alone, and not within any.
+    ``env``: the environment whose prompts, rewards and demonstrator these are.
     """
 
     env: TextEnv
-    data: TextEnv = eqx.field(static=True)
-    num_dialogues: int = eqx.field(static=True, default=512)
-    only_preferred: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self):
         """Raise ``ValueError`` for more than one turn, or privileged observations."""
         if self.env.task.task_spec.max_turns != 1 or self.env.use_privileged:
-            raise ValueError("resets to a dataset need an environment of one turn, without privileged observations")
+            raise ValueError("resets in a response need an environment of one turn, without privileged observations")
+
+    @abc.abstractmethod
+    def draw_response(self, fresh: DialogueState, key: Key[Array, ""]) -> tuple[DialogueState, Int[Array, " response"]]:
+        """A dialogue before its response, and the response within which an episode may begin.
+
+        ``fresh`` is a new dialogue of the environment.
+        """
 
     @property
     def spec(self) -> EnvSpec:
@@ -81,19 +85,12 @@ class DatasetResets(eqx.Module):
         params = DatasetResetParams(jnp.zeros(()))
         return dataclasses.replace(spec, name=f"{spec.name}-resets", observation_space=observation, params=params)
 
-    @property
-    def dataset(self) -> DatasetResponses:
-        """The responses of the dataset within which episodes may begin."""
-        return dataset_responses(self.data, self.num_dialogues, self.only_preferred)
-
     def reset(self, params: DatasetResetParams, key: Key[Array, ""]) -> tuple[DatasetResetState, TimeStep]:
-        """Start at a prompt of the environment, or within a response of the dataset."""
-        dataset = self.dataset
-        index = jax.random.randint(fold(key, "dialogue"), (), 0, len(dataset.responses))
+        """Start at a prompt of the environment, or within a response of others."""
         is_reset = jax.random.bernoulli(fold(key, "mix"), params.reset_share)
         fresh, _ = self.env.reset((), key)
-        dialogue = jax.tree.map(lambda x, y: jnp.where(is_reset, jnp.asarray(x)[index], y), dataset.dialogues, fresh)
-        response = jnp.asarray(dataset.responses)[index]
+        begun, response = self.draw_response(fresh, key)
+        dialogue = jax.tree.map(lambda x, y: jnp.where(is_reset, x, y), begun, fresh)
         num_tokens = (response >= 0).sum()
         length = jax.random.randint(fold(key, "length"), (), 1, jnp.maximum(num_tokens, 2))
         place = jnp.arange(response.shape[0])
@@ -118,6 +115,50 @@ class DatasetResets(eqx.Module):
     def demonstrator_action(self, state: DatasetResetState, key: Key[Array, ""]) -> Int[Array, " response"]:
         """The response of the environment's demonstrator to the prompt, whatever the prefix is."""
         return self.env.demonstrator_action(state.dialogue, key)
+
+
+class DatasetResets(ResponseStarts):
+    """Text environment of one turn, some of whose episodes begin within a response that a dataset prefers.
+
+    ``data``: the environment whose demonstrator wrote the dataset. It has the prompts and responses of ``env``.
+    ``num_dialogues``: the size of the dataset, with the dialogues that are not preferred. ``only_preferred``: whether
+    episodes begin within preferred responses alone, and not within any.
+    """
+
+    data: TextEnv = eqx.field(static=True)
+    num_dialogues: int = eqx.field(static=True, default=512)
+    only_preferred: bool = eqx.field(static=True, default=True)
+
+    @property
+    def dataset(self) -> DatasetResponses:
+        """The responses of the dataset within which episodes may begin."""
+        return dataset_responses(self.data, self.num_dialogues, self.only_preferred)
+
+    def draw_response(self, fresh: DialogueState, key: Key[Array, ""]) -> tuple[DialogueState, Int[Array, " response"]]:
+        """A dialogue of the dataset, each with the same probability."""
+        dataset = self.dataset
+        index = jax.random.randint(fold(key, "dialogue"), (), 0, len(dataset.responses))
+        return jax.tree.map(lambda x: jnp.asarray(x)[index], (dataset.dialogues, dataset.responses))
+
+
+class GuideRollIns(ResponseStarts):
+    """Text environment of one turn, some of whose episodes begin within a response that a guide writes for them.
+
+    ``guide``: the environment whose demonstrator is the guide, a black box that is asked anew in every episode. Its
+    task has the states, words and responses of ``env``, and another demonstrator.
+    """
+
+    guide: TextEnv
+
+    def __check_init__(self):
+        """Raise ``ValueError`` for a guide with other words or longer responses."""
+        guide, own = self.guide.task.task_spec, self.env.task.task_spec
+        if (guide.vocabulary, guide.max_response_tokens) != (own.vocabulary, own.max_response_tokens):
+            raise ValueError("the guide's task needs the words and the response length of the environment's")
+
+    def draw_response(self, fresh: DialogueState, key: Key[Array, ""]) -> tuple[DialogueState, Int[Array, " response"]]:
+        """The guide's response to the new dialogue."""
+        return fresh, self.guide.demonstrator_action(fresh, fold(key, "guide"))
 
 
 @functools.cache

@@ -1,0 +1,1 @@
+"""RLGF: reinforcement learning with guided feedback."""
