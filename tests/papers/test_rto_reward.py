@@ -27,7 +27,7 @@ RATIONAL_ENV = f"{__name__}:RATIONAL"
 LIMITS = DialogueSpec.from_spec(RATIONAL.spec)
 SIZES: dict[str, Any] = {"model": "blank", "num_layers": 1, "hidden_size": 32, "num_pretrain_steps": 0}
 FITTED: dict[str, Any] = {"labelling_env": RATIONAL_ENV, "num_prompts": 6, "num_reward_steps": 2}
-REWARD = RTOReward(**SIZES, **FITTED, num_dpo_steps=2, dpo_learning_rate=1e-2, token_reward_coef=0.5)
+REWARD = RTOReward(**SIZES, **FITTED, num_dpo_steps=60, dpo_learning_rate=1e-2, token_reward_coef=0.5)
 LINES = ("the boat waits .", "sea", "the kind boat waits slowly . the gentle wave turns .")
 
 
@@ -59,12 +59,10 @@ def test_the_reward_model_is_that_of_comparison_reward(state):
 
 
 def test_dpo_learns_from_the_comparisons_of_the_reward_model(state):
-    """A hundred steps on the pairs that are compared for the reward model leave their order to DPO's model."""
+    """After 60 steps DPO's model orders the pairs that are compared for the reward model as the judge does."""
     key = fold(seed_key(1), ComparisonReward.name)
     pairs = better_first(compare_texts(state.tokens.reference, RATIONAL_ENV, 6, 1.2, LIMITS, key))
-    longer = dataclasses.replace(REWARD, num_dpo_steps=60)
-    fitted = jax.jit(lambda: longer.init_state(RATIONAL.spec, LIMITS, seed_key(1)))().tokens
-    sums = np.asarray(log_ratios(fitted.model, fitted.reference, pairs).sum(axis=(0, 2)))
+    sums = np.asarray(log_ratios(state.tokens.model, state.tokens.reference, pairs).sum(axis=(0, 2)))
     assert (sums[0::2] > sums[1::2]).all()
 
 
@@ -91,4 +89,4 @@ def test_payment_at_the_end_changes_no_sum(state):
 
 @pytest.mark.laws
 def test_laws():
-    check_feedback(REWARD, RATIONAL.spec)
+    check_feedback(dataclasses.replace(REWARD, num_dpo_steps=2), RATIONAL.spec)
