@@ -86,17 +86,23 @@ class DPOReward(TextModelFeedback, TokenFeedback):
         order = jnp.argsort(-scores, axis=1)
         ordered = jnp.take_along_axis(texts, order[..., None], axis=1)
 
-        def loss(model: Decoder, rows: Int[Array, " chosen"]) -> Float[Array, ""]:
-            return self.pair_loss(model, reference, self._pairs(prompts[rows], ordered[rows]))
+        return self.fit(reference, self._pairs(prompts, ordered), own_key)
+
+    def fit(self, reference: Decoder, pairs: Dialogues, key: Key[Array, ""]) -> DPORewardState:
+        """The model after DPO on pairs, of which even rows are the better texts, and the one that it began with."""
+
+        def loss(model: Decoder, chosen: Int[Array, " chosen"]) -> Float[Array, ""]:
+            rows = (2 * chosen[:, None] + jnp.arange(2)).reshape(-1)
+            return self.pair_loss(model, reference, pairs.take_rows(rows))
 
         model = fit_on_rows(
             jax.tree.map(jnp.copy, reference),
             loss,
-            self.num_prompts,
+            len(pairs.transcript) // 2,
             self.dpo_batch_size,
             self.num_dpo_steps,
             self.dpo_learning_rate,
-            own_key,
+            key,
         )
         return DPORewardState(model, reference)
 
