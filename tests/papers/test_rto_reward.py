@@ -83,8 +83,8 @@ def test_payment_at_the_end_changes_no_sum(state):
         last = mask[0, row].sum() - 1
         assert delayed[0, row, last] == pytest.approx(sums[0, row], abs=1e-6)
         assert not np.delete(delayed[0, row], last).any()
-    totals = [np.asarray(x.score_turns(state, dialogues, seed_key(0))) for x in (REWARD, late)]
-    np.testing.assert_allclose(*totals, atol=1e-5)
+    total, late_total = (np.asarray(x.score_turns(state, dialogues, seed_key(0))) for x in (REWARD, late))
+    np.testing.assert_allclose(total, late_total, atol=1e-5)
 
 
 @pytest.mark.laws
