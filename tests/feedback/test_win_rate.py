@@ -152,7 +152,7 @@ def test_a_bias_for_a_place_cancels_in_both_orders():
 def test_comparisons_without_agreement_are_ties(num_annotators, both_orders):
     settings = {"samples_labels": True, "num_annotators": num_annotators, "both_orders": both_orders}
     rates, chance, other = biased(["a", "b"], unanimous=True, **settings)
-    assert set(rates) == {0.0, 0.5, 1.0}
+    assert set(rates) <= {0.0, 0.5, 1.0}
     chances = [chance] * num_annotators + [other] * num_annotators * both_orders
     expected = np.prod(chances), np.prod([1 - p for p in chances])
     assert [(rates == 1).mean(), (rates == 0).mean()] == pytest.approx(expected, abs=0.045)
