@@ -107,7 +107,10 @@ def test_a_solver_answers_first_and_may_earn_the_verdict():
 @pytest.mark.long
 def test_an_exact_judge_is_right_in_every_vote_and_in_both_orders():
     exact = report_on_judge(make_text_env("judged-derivation?num_steps=2&base=3"), num_pairs=500, num_votes=3)
-    assert exact.accuracy == exact.majority_accuracy == exact.consistency == 1 and exact.undecided == 0
+    assert (
+        exact.accuracy == exact.majority_accuracy == exact.consistency == 1 == exact.consistent_accuracy
+        and exact.undecided == 0
+    )
     assert 0.42 < exact.first_share[0] < 0.58 and "100.0% of the verdicts are right" in exact.sentence
 
 
@@ -130,6 +133,7 @@ def test_the_majority_of_noisy_votes_is_right_as_often_as_the_binomial_says(
     assert report.majority_accuracy[0] == pytest.approx(majority, abs=0.025)
     assert report.consistency[0] == pytest.approx(consistency, abs=0.03)
     probabilities = accuracy, 1 - accuracy
+    assert report.consistent_accuracy[0] == pytest.approx(accuracy**2 / sum(p**2 for p in probabilities), abs=0.03)
     for count in range(1, votes + 1):
         right, wrong = (math.comb(votes, count) * p**count * (1 - p) ** (votes - count) for p in probabilities)
         share = right + wrong if 2 * count > votes else 0.0

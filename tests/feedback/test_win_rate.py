@@ -16,7 +16,7 @@ from thespis.data.feeds import Episodes
 from thespis.envs.text.choice import Choice
 from thespis.envs.text.task import TextEnv
 from thespis.envs.text.writing import READERS, Writing
-from thespis.feedback.win_rate import ChoiceJudge, RewardJudge, WinRate
+from thespis.feedback.win_rate import ChoiceJudge, PlaceBiasedJudge, RewardJudge, WinRate
 from thespis.feedback.writing_judges import QualitiesJudge, WritingJudge
 from thespis.learners.language.dialogues import single_turn_dialogues
 from thespis.methods.language.grpo import GRPO
@@ -124,6 +124,44 @@ def test_labels_of_several_annotators_are_shares():
     probability = CHOICE.preferences[0, 0, 1]
     assert rates[:, 0].mean() == pytest.approx(probability, abs=0.03)
     assert rates[:, 0].var() == pytest.approx(probability * (1 - probability) / 4, rel=0.2)
+
+
+def biased(words, **settings):
+    """Labels of pairs of words by a judge who favours the first place, and the chances of one label in each order."""
+    judge = PlaceBiasedJudge(ChoiceJudge(CHOICE), 1.5)
+    rates = np.asarray(win_rates(WinRate(judge, 2, **settings), choices(words * 2_000)))[0].reshape(-1, 2)
+    np.testing.assert_allclose(rates.sum(axis=1), 1.0, atol=1e-6)
+    chances = []
+    for first, second in (words, words[::-1]):
+        p = CHOICE.preferences[0, ord(first) - ord("a"), ord(second) - ord("a")]
+        chances.append(1 / (1 + (1 - p) / p * np.exp(-1.5)))
+    return rates[:, 0], chances[0], 1 - chances[1]
+
+
+def test_a_bias_for_a_place_cancels_in_both_orders():
+    rates, chance, other = biased(["a", "b"])
+    np.testing.assert_allclose(rates, chance, atol=1e-6)
+    swapped, _, _ = biased(["b", "a"], both_orders=True)
+    both, _, _ = biased(["a", "b"], both_orders=True)
+    np.testing.assert_allclose(both, (chance + other) / 2, atol=1e-6)
+    np.testing.assert_allclose(both + swapped, 1.0, atol=1e-6)
+    assert chance - other > 0.2  # the bias is there
+
+
+@pytest.mark.parametrize(("num_annotators", "both_orders"), [(1, True), (3, False), (2, True)])
+def test_comparisons_without_agreement_are_ties(num_annotators, both_orders):
+    settings = {"samples_labels": True, "num_annotators": num_annotators, "both_orders": both_orders}
+    rates, chance, other = biased(["a", "b"], unanimous=True, **settings)
+    assert set(rates) <= {0.0, 0.5, 1.0}
+    chances = [chance] * num_annotators + [other] * num_annotators * both_orders
+    expected = np.prod(chances), np.prod([1 - p for p in chances])
+    assert [(rates == 1).mean(), (rates == 0).mean()] == pytest.approx(expected, abs=0.045)
+
+
+@pytest.mark.parametrize("settings", [{}, {"both_orders": True}, {"samples_labels": True}])
+def test_one_label_cannot_be_unanimous(settings):
+    with pytest.raises(ValueError, match="can agree"):
+        WinRate(RewardJudge(), unanimous=True, **settings)
 
 
 def test_incomplete_groups_are_refused():

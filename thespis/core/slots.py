@@ -46,6 +46,7 @@ _TABLE = {
     "thespis.feedback.labellers:StateValue": "ZeroValue",
     "thespis.feedback.win_rate:PairJudge": """
         ChoiceJudge
+        PlaceBiasedJudge
         RewardJudge
         thespis.feedback.writing_judges:QualitiesJudge
         thespis.feedback.writing_judges:WritingJudge

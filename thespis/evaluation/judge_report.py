@@ -30,7 +30,8 @@ class JudgeReport:
     """Shares of pairs of answers that differ, one number for each seed.
 
     ``accuracy``: single verdicts that are right; ``majority_accuracy``: majorities of ``num_votes`` verdicts that are
-    right (a tie is half right). ``consistency``: pairs of which the judge prefers the same answer in both orders.
+    right (a tie is half right). ``consistency``: pairs of which the judge prefers the same answer in both orders, and
+    ``consistent_accuracy``: those of them that are right, which is what a filter by order leaves.
     ``first_share``: verdicts for the first answer, half of them without a bias. ``undecided``: responses without a
     verdict, which count as wrong. ``agreement``: pairs of which 1, 2, ... ``num_votes`` verdicts agree on an answer,
     where that is more than half of them, and ``agreed_accuracy``: those of them that are right (no number where there
@@ -41,6 +42,7 @@ class JudgeReport:
     accuracy: Float[np.ndarray, " seed"]
     majority_accuracy: Float[np.ndarray, " seed"]
     consistency: Float[np.ndarray, " seed"]
+    consistent_accuracy: Float[np.ndarray, " seed"]
     first_share: Float[np.ndarray, " seed"]
     undecided: Float[np.ndarray, " seed"]
     agreement: Float[np.ndarray, "seed votes"]
@@ -56,12 +58,19 @@ class JudgeReport:
     @property
     def sentence(self) -> str:
         """The means over seeds in words."""
-        shares = (self.accuracy, self.majority_accuracy, self.consistency, self.first_share, self.undecided)
-        single, majority, same, first, undecided = (f"{100 * np.nanmean(share):.1f}%" for share in shares)
+        shares = (
+            self.accuracy,
+            self.majority_accuracy,
+            self.consistency,
+            self.consistent_accuracy,
+            self.first_share,
+            self.undecided,
+        )
+        single, majority, same, kept, first, undecided = (f"{100 * np.nanmean(share):.1f}%" for share in shares)
         return (
             f"{single} of the verdicts are right, and {majority} of the majorities of {self.num_votes}; in the other "
-            f"order {same} of the preferences are the same. {first} of the verdicts are for the first answer, and "
-            f"{undecided} of the responses have none.{self._agreement_sentence}"
+            f"order {same} of the preferences are the same, and {kept} of these are right. {first} of the verdicts are "
+            f"for the first answer, and {undecided} of the responses have none.{self._agreement_sentence}"
         )
 
     @property
@@ -112,6 +121,7 @@ def report_on_judge(
     num_wrong = (verdicts == 1 - better[:, None]).sum(axis=1)
     majority = np.where(num_right == num_wrong, 0.5, num_right > num_wrong)
     decided = (verdicts[:, 0] >= 0) & (swapped >= 0)
+    is_same = swapped == 1 - verdicts[:, 0]
     most = np.maximum(num_right, num_wrong)
     is_level = np.arange(1, num_votes + 1)[:, None, None] == np.where(2 * most > num_votes, most, 0)
     every = np.broadcast_to(differs[:, None], verdicts.shape)
@@ -119,7 +129,8 @@ def report_on_judge(
         num_votes,
         share(verdicts == better[:, None], every),
         share(majority, differs),
-        share(swapped == 1 - verdicts[:, 0], differs & decided),
+        share(is_same, differs & decided),
+        share(verdicts[:, 0] == better, differs & decided & is_same),
         share(verdicts == 0, every & (verdicts >= 0)),
         share(verdicts < 0, every),
         np.stack([share(level, differs) for level in is_level], axis=1),
