@@ -25,7 +25,9 @@ def test_the_demonstrators_sql_finds_what_plain_python_finds():
     results = [play(DatabaseTask(demonstrator_noise=0.0), seed) for seed in range(300)]
     assert {reward for reward, _ in results} == {1.0}
     kinds = {
-        re.sub(r"\b(ann|bob|cid|dan|eve|fay|gus|hal|ida|jon|oslo|rome|lima|cairo|pens|cups|hats|lamps)\b", "_", lines[0])
+        re.sub(
+            r"\b(ann|bob|cid|dan|eve|fay|gus|hal|ida|jon|oslo|rome|lima|cairo|pens|cups|hats|lamps)\b", "_", lines[0]
+        )
         for _, lines in results
     }
     assert kinds == {

@@ -138,7 +138,7 @@ def test_few_tests_let_wrong_programs_pass():
     """Of programs with one other instruction than the solution: with all hundred tests equal programs alone pass."""
 
     def share(num_tests):
-        task, exact = Program(num_tests=num_tests, demonstrator_noise=0.3), Program()
+        task, exact = Program(num_tests=num_tests, demonstrator_noise=0.3), Program(num_tests=0)
         states, keys = drawn(task, 2_000)
         answers = jax.vmap(task.demonstrator_response)(states, keys)
         passes = jax.vmap(lambda state, answer: task.passes(state, task.read_program(answer)))(states, answers)
@@ -159,12 +159,13 @@ def test_few_tests_let_wrong_programs_pass():
 def test_what_critiques_are_worth():
     """With half of the programs right, exact verdicts repair the others; those of a liar do not."""
     rules = CritiqueConversation(Program(demonstrator_noise=0.12, revision_noise=0.0))
-    shares = report_card(ConversationEnv(rules), num_episodes=500).shares
+    shares = report_card(ConversationEnv(rules), num_episodes=200).shares
     assert 0.4 < shares["right before the critique"][0] < 0.7 and shares["right after the critique"][0] > 0.97
     assert shares["wrong answers whose first error is named"] == [1.0]
     assert shares["right answers called wrong (false alarms)"] == [0.0]
     liar = report_card(
-        ConversationEnv(CritiqueConversation(Program(demonstrator_noise=0.12, revision_noise=0.12, critic_lies=1.0)))
+        ConversationEnv(CritiqueConversation(Program(demonstrator_noise=0.12, revision_noise=0.12, critic_lies=1.0))),
+        num_episodes=200,
     )
     assert liar.warnings and liar.shares["wrong answers repaired"] == [0.0]
 

@@ -69,7 +69,7 @@ MIXED = {
     "form of four fields": Form(max_turns=6, num_fields=4, demonstrator_noise=0.5),
     "program": Program(),
     "program with a planted bug": Program(num_steps=3, bugs="planted", demonstrator_noise=0.5),
-    "program of ten tests": Program(num_tests=10, demonstrator_noise=0.3),
+    "program of three tests": Program(num_tests=3, demonstrator_noise=0.3),
     "kuhn": Kuhn(demonstrator_noise=0.8),
     "tictactoe": Tictactoe(demonstrator_noise=0.5),
 }
