@@ -5,9 +5,7 @@ from __future__ import annotations
 from thespis.core.records import Citation
 from thespis.evidence.benches.recursive_critiques import (
     ACCURACY,
-    AGREED_ENV,
     BENCH,
-    CRITICIZED_ENV,
     DIRECT_ARM,
     PANEL_ENV,
     RECURSIVE_ENV,
@@ -25,7 +23,6 @@ from thespis.papers.recursive_self_critiquing.measures import (
 )
 
 _RECURSIVE, _DIRECT, _PANEL = "critique of a critique", DIRECT_ARM.name, "panel without critiques"
-_ONE, _AGREED = "one critique", "critique of a critique, agreement"
 
 PAPER = Paper(
     id="recursive-self-critiquing",
@@ -55,8 +52,6 @@ PAPER = Paper(
             oversight_arm(_RECURSIVE, RECURSIVE_ENV),
             DIRECT_ARM,
             oversight_arm(_PANEL, PANEL_ENV),
-            oversight_arm(_ONE, CRITICIZED_ENV),
-            oversight_arm(_AGREED, AGREED_ENV),
         ),
         headline=Comparison(_RECURSIVE, _DIRECT, ACCURACY),
         mechanisms=(
@@ -65,8 +60,6 @@ PAPER = Paper(
         ),
         context=(
             MinimumScore(_RECURSIVE, level_gain(), 0.0),
-            Comparison(_RECURSIVE, _ONE, ACCURACY),
-            Comparison(_RECURSIVE, _AGREED, ACCURACY),
             Comparison(_PANEL, _DIRECT, ACCURACY),
             Comparison(_PANEL, _RECURSIVE, panel_accuracy()),
             Comparison(_RECURSIVE, _PANEL, verdict_accuracy()),
