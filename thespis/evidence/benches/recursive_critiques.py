@@ -24,7 +24,7 @@ from thespis.envs.text.recursive_critique import RecursiveCritiqueConversation
 from thespis.evidence.bench import Bench, Headroom, Symptom
 from thespis.evidence.comparisons import Comparison
 from thespis.evidence.measures import constant
-from thespis.evidence.paired_verdict import SHORT_LOOKS
+from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
 from thespis.learners.language.scripted_seat import ScriptedSeat
 from thespis.learners.multi_agent.cast import Cast
@@ -33,20 +33,14 @@ from thespis.papers.recursive_self_critiquing.measures import oversight_accuracy
 from thespis.papers.recursive_self_critiquing.method import TaughtModel
 
 TASK = Proofreading(critic_noise=0.25)
-_CRITIQUES: dict[str, Any] = {"replies": "critique"}
-JUDGED = ConversationEnv(RecursiveCritiqueConversation(TASK, levels=0, **_CRITIQUES))
+_ALONE = RecursiveCritiqueConversation(TASK, levels=0, replies="critique")
+_AFTER_TWO = RecursiveCritiqueConversation(TASK, levels=2, replies="critique")
+JUDGED = ConversationEnv(_ALONE)
 """The judge reads the text alone."""
-CRITICIZED = ConversationEnv(RecursiveCritiqueConversation(TASK, levels=1, **_CRITIQUES))
-"""The judge reads the text and a critique."""
-RECURSIVE = ConversationEnv(RecursiveCritiqueConversation(TASK, levels=2, **_CRITIQUES))
+RECURSIVE = ConversationEnv(_AFTER_TWO)
 """The judge reads the text, a critique, and the critique of that."""
-PANEL = ConversationEnv(RecursiveCritiqueConversation(TASK, levels=2, reads="answer", **_CRITIQUES))
-"""Two critics and a judge read the text alone, and the majority decides."""
-AGREED = ConversationEnv(RecursiveCritiqueConversation(TASK, levels=2, reply_noise=0.25, judge_noise=0.25))
-"""The judge reads the text and two critiques; it and the second critic agree or disagree with what was said last."""
-JUDGED_ENV, CRITICIZED_ENV, RECURSIVE_ENV, PANEL_ENV, AGREED_ENV = (
-    f"{__name__}:{name}" for name in ("JUDGED", "CRITICIZED", "RECURSIVE", "PANEL", "AGREED")
-)
+JUDGED_ENV, RECURSIVE_ENV = f"{__name__}:JUDGED", f"{__name__}:RECURSIVE"
+_RULES = {JUDGED_ENV: _ALONE, RECURSIVE_ENV: _AFTER_TWO}
 NUM_ROWS, NUM_LESSONS, NUM_UPDATES = 64, 96, 120
 MODEL: dict[str, Any] = {"num_layers": 1, "hidden_size": 32, "learning_rate": 1e-2, "temperature": 0.05}
 
@@ -55,17 +49,14 @@ class ScriptedProofreader(ScriptedSeat):
     """Scripted critic or judge of texts that knows every word, or guesses; it never learns."""
 
     critiques: Literal["exact", "random"] = eqx.field(static=True, default="exact")
-    is_judge: bool = eqx.field(static=True, default=False)
-    feed: Episodes = eqx.field(
-        static=True, default=Episodes(max_steps=1, group_size=8, num_envs=NUM_ROWS), kw_only=True
-    )
+    feed: Episodes = eqx.field(static=True, default=Episodes(max_steps=1, num_envs=NUM_ROWS), kw_only=True)
 
     name: ClassVar[str] = "scripted-proofreader"
     learns: ClassVar[bool] = True  # so that a run can consist of it alone
 
     def respond(self, transcripts: Int[Array, "row length"], key: Key[Array, ""]) -> Int[Array, "row 3"]:
         """A critique of each text, ``wrong wrod7 <end>``."""
-        words = _rules(JUDGED_ENV).vocabulary.words
+        words = _ALONE.vocabulary.words
         text = transcripts[:, 1 : 1 + TASK.num_words]
         is_wrong, place = TASK.is_misspelled(text), jnp.argmax(TASK.is_misspelled(text), axis=1)
         blames = is_wrong.any(axis=1)
@@ -82,7 +73,7 @@ class ScriptedProofreader(ScriptedSeat):
 
 def taught(seat: str, env: str, amount: int = 1, **settings: Any) -> TaughtModel:
     """A seat of a conversation that is taught by ``amount`` times the lessons, in as many times the updates."""
-    num_turns = len(_rules(env).conversation_spec.schedule)
+    num_turns = len(_RULES[env].conversation_spec.schedule)
     return TaughtModel(
         **MODEL | settings,
         env=env,
@@ -97,28 +88,16 @@ def oversight_arm(
     name: str, env: str, amount: int = 1, scripted: dict[str, ScriptedProofreader] | None = None, **settings: Any
 ) -> Arm:
     """An arm in which all seats of a conversation are taught, except those that are scripted."""
-    spec = _rules(env).conversation_spec
+    spec = _RULES[env].conversation_spec
     seats: dict[str, Any] = {seat.name: taught(seat.name, env, amount, **settings) for seat in spec.seats}
     feed = seats[JUDGE].feed
     seats |= {seat: dataclasses.replace(script, feed=feed) for seat, script in (scripted or {}).items()}
     return Arm(name, Cast(seats), env=env, steps=NUM_ROWS * len(spec.schedule))
 
 
-def _rules(env: str) -> Any:
-    """The rules of the conversation in a named environment of this module."""
-    name = env.partition(":")[2]
-    return globals()[name].rules
-
-
 ACCURACY = oversight_accuracy()
 DIRECT_ARM = oversight_arm("direct judge", JUDGED_ENV, amount=3, learning_rate=3e-3)
 """A judge that reads the text alone, with the lessons and updates of three seats."""
-EXACT_CRITIC_ARM = oversight_arm(
-    "judge after exact critiques", CRITICIZED_ENV, scripted={"critic1": ScriptedProofreader()}
-)
-RANDOM_CRITIC_ARM = oversight_arm(
-    "judge after random critiques", CRITICIZED_ENV, scripted={"critic1": ScriptedProofreader("random")}
-)
 EXACT_ARM = oversight_arm("judge that knows every word", JUDGED_ENV, scripted={JUDGE: ScriptedProofreader()})
 
 BENCH = Bench(
@@ -132,11 +111,9 @@ BENCH = Bench(
     arms=(
         DIRECT_ARM,
         oversight_arm("direct judge again", JUDGED_ENV, amount=3, learning_rate=3.06e-3),
-        EXACT_CRITIC_ARM,
-        RANDOM_CRITIC_ARM,
         EXACT_ARM,
     ),
-    positive=Comparison(EXACT_CRITIC_ARM.name, RANDOM_CRITIC_ARM.name, ACCURACY),
+    positive=Comparison(EXACT_ARM.name, DIRECT_ARM.name, ACCURACY),
     negative=Comparison(DIRECT_ARM.name, "direct judge again", verdict_accuracy()),
     headroom=Headroom(
         DIRECT_ARM.name,
@@ -155,5 +132,5 @@ BENCH = Bench(
     "lists of digits with a wrong successor in one step, was looked at before and not kept: after 800 updates with "
     "4,096 exact lessons a judge of two layers of 64 units was at chance. In the negative control the copy's learning "
     "rate is 2% larger.",
-    looks=SHORT_LOOKS,
+    looks=plan_looks((10,)),
 )

@@ -7,7 +7,6 @@ from thespis.evidence.benches.recursive_critiques import (
     ACCURACY,
     BENCH,
     DIRECT_ARM,
-    PANEL_ENV,
     RECURSIVE_ENV,
     oversight_arm,
 )
@@ -22,7 +21,7 @@ from thespis.papers.recursive_self_critiquing.measures import (
     verdict_tokens,
 )
 
-_RECURSIVE, _DIRECT, _PANEL = "critique of a critique", DIRECT_ARM.name, "panel without critiques"
+_RECURSIVE, _DIRECT = "critique of a critique", DIRECT_ARM.name
 
 PAPER = Paper(
     id="recursive-self-critiquing",
@@ -51,18 +50,13 @@ PAPER = Paper(
         arms=(
             oversight_arm(_RECURSIVE, RECURSIVE_ENV),
             DIRECT_ARM,
-            oversight_arm(_PANEL, PANEL_ENV),
         ),
         headline=Comparison(_RECURSIVE, _DIRECT, ACCURACY),
-        mechanisms=(
-            Comparison(_RECURSIVE, _PANEL, ACCURACY),
-            MinimumScore(_RECURSIVE, first_gain(), 0.0),
-        ),
+        mechanisms=(MinimumScore(_RECURSIVE, first_gain(), 0.0),),
         context=(
             MinimumScore(_RECURSIVE, level_gain(), 0.0),
-            Comparison(_PANEL, _DIRECT, ACCURACY),
-            Comparison(_PANEL, _RECURSIVE, panel_accuracy()),
-            Comparison(_RECURSIVE, _PANEL, verdict_accuracy()),
+            Comparison(_RECURSIVE, _DIRECT, verdict_accuracy()),
+            Comparison(_RECURSIVE, _DIRECT, panel_accuracy()),
             Comparison(_DIRECT, _RECURSIVE, verdict_tokens()),
             NotApplicable(
                 "critiques by people, and of language models by people and by each other on mathematics and exams",
@@ -104,7 +98,7 @@ PAPER = Paper(
         Fidelity(
             "rivals",
             "majority voting at a level below, and voting over the judgments of all levels",
-            "both, and a panel of as many models that do not read each other's critiques",
+            "both, and the first critic, which has as many lessons and reads no critique",
         ),
     ),
 )
