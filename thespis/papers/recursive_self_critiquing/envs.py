@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from thespis.core.spaces import END, word_vocabulary
+from thespis.envs.text.conversation import ConversationEnv
+from thespis.envs.text.recursive_critique import RecursiveCritiqueConversation
 from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, cut_at_eos, pack_tokens
 from thespis.runtime.keys import fold
 
@@ -119,3 +121,10 @@ class Proofreading(eqx.Module):
         """The text with the quoted word spelled rightly."""
         is_quoted = (answer == critique[1]) & (self.critique_judgment(critique) == 0)
         return jnp.where(is_quoted & self.is_misspelled(answer), answer - 1, answer)
+
+
+PANEL = ConversationEnv(
+    RecursiveCritiqueConversation(Proofreading(critic_noise=0.25), levels=2, replies="critique", reads="answer")
+)
+"""Two critics and a judge that all read the text alone; the majority of the three decides."""
+PANEL_ENV = f"{__name__}:PANEL"

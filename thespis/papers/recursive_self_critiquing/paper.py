@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from thespis.core.records import Citation
 from thespis.evidence.benches.recursive_critiques import (
     ACCURACY,
     BENCH,
     DIRECT_ARM,
+    NUM_ROWS,
     RECURSIVE_ENV,
     oversight_arm,
+    taught,
 )
 from thespis.evidence.claims import MinimumScore
 from thespis.evidence.comparisons import Comparison, NotApplicable
-from thespis.evidence.paper import Fidelity, Paper
+from thespis.evidence.paper import Arm, Fidelity, Paper
+from thespis.learners.multi_agent.cast import Cast
+from thespis.papers.recursive_self_critiquing.envs import PANEL, PANEL_ENV
 from thespis.papers.recursive_self_critiquing.measures import (
     first_gain,
     level_gain,
@@ -21,7 +27,10 @@ from thespis.papers.recursive_self_critiquing.measures import (
     verdict_tokens,
 )
 
-_RECURSIVE, _DIRECT = "critique of a critique", DIRECT_ARM.name
+_RECURSIVE, _DIRECT, _PANEL = "critique of a critique", DIRECT_ARM.name, "panel without critiques"
+_SCHEDULE = PANEL.rules.conversation_spec.schedule
+_MEMBERS = {seat: dataclasses.replace(taught(seat, RECURSIVE_ENV), env=PANEL_ENV) for seat in _SCHEDULE}
+"""As many models with as many lessons, none of which reads a critique."""
 
 PAPER = Paper(
     id="recursive-self-critiquing",
@@ -50,13 +59,18 @@ PAPER = Paper(
         arms=(
             oversight_arm(_RECURSIVE, RECURSIVE_ENV),
             DIRECT_ARM,
+            Arm(_PANEL, Cast(_MEMBERS), env=PANEL_ENV, steps=NUM_ROWS * len(_SCHEDULE)),
         ),
         headline=Comparison(_RECURSIVE, _DIRECT, ACCURACY),
-        mechanisms=(MinimumScore(_RECURSIVE, first_gain(), 0.0),),
+        mechanisms=(
+            Comparison(_RECURSIVE, _PANEL, ACCURACY),
+            MinimumScore(_RECURSIVE, first_gain(), 0.0),
+        ),
         context=(
             MinimumScore(_RECURSIVE, level_gain(), 0.0),
             Comparison(_RECURSIVE, _DIRECT, verdict_accuracy()),
-            Comparison(_RECURSIVE, _DIRECT, panel_accuracy()),
+            Comparison(_PANEL, _DIRECT, ACCURACY),
+            Comparison(_PANEL, _RECURSIVE, panel_accuracy()),
             Comparison(_DIRECT, _RECURSIVE, verdict_tokens()),
             NotApplicable(
                 "critiques by people, and of language models by people and by each other on mathematics and exams",
@@ -98,7 +112,7 @@ PAPER = Paper(
         Fidelity(
             "rivals",
             "majority voting at a level below, and voting over the judgments of all levels",
-            "both, and the first critic, which has as many lessons and reads no critique",
+            "both, and a panel of as many models that do not read each other's critiques",
         ),
     ),
 )
