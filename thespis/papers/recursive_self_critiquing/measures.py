@@ -58,17 +58,17 @@ def panel_accuracy() -> Measure:
 
 
 def level_gain() -> Measure:
-    """How much more often the judge is right than the last critic before it."""
+    """How much more often the judge is right than the last critic before it; 0 where there is none."""
 
     def gains(run: Any) -> Float[np.ndarray, " seed"]:
         levels = oversight_report(run).level_accuracy
-        return levels[:, -1] - levels[:, -2]
+        return levels[:, -1] - levels[:, -2:][:, 0]
 
     return Measure("gain of the verdict over the last critique", gains, bounds=(-1.0, 1.0))
 
 
 def first_gain() -> Measure:
-    """How much more often the judge is right than the first critic, which has read no critique."""
+    """How much more often the judge is right than the first critic, which has read no critique; 0 where none is."""
 
     def gains(run: Any) -> Float[np.ndarray, " seed"]:
         levels = oversight_report(run).level_accuracy
