@@ -248,7 +248,7 @@ class RecursiveCritiqueConversation(eqx.Module):
         seat = turn - 1 if self.first_answer == "solver" else turn
         is_judge = seat == self.levels
         width = max(spec.max_response_tokens, self.max_critique_tokens, self.max_verdict_tokens)
-        answer = pad_tokens(task.demonstrator_response(state.task_state, fold(key, "answer")), width)
+        answer = pad_tokens(self.task.demonstrator_response(state.task_state, fold(key, "answer")), width)
         critique = pad_tokens(task.demonstrator_critique(state.task_state, state.answer, fold(key, "critique")), width)
         judgment, reason = state.is_right.astype("int32"), []
         if self.demonstrates_reasons:

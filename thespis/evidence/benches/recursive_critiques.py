@@ -84,6 +84,11 @@ def taught(seat: str, env: str, amount: int = 1, **settings: Any) -> TaughtModel
     )
 
 
+def with_seats(seats: dict[str, Any]) -> Any:
+    """The cast of these seats."""
+    return Cast(seats)
+
+
 def oversight_arm(
     name: str, env: str, amount: int = 1, scripted: dict[str, ScriptedProofreader] | None = None, **settings: Any
 ) -> Arm:
@@ -92,7 +97,7 @@ def oversight_arm(
     seats: dict[str, Any] = {seat.name: taught(seat.name, env, amount, **settings) for seat in spec.seats}
     feed = seats[JUDGE].feed
     seats |= {seat: dataclasses.replace(script, feed=feed) for seat, script in (scripted or {}).items()}
-    return Arm(name, Cast(seats), env=env, steps=NUM_ROWS * len(spec.schedule))
+    return Arm(name, with_seats(seats), env=env, steps=NUM_ROWS * len(spec.schedule))
 
 
 ACCURACY = oversight_accuracy()

@@ -13,11 +13,11 @@ from thespis.evidence.benches.recursive_critiques import (
     RECURSIVE_ENV,
     oversight_arm,
     taught,
+    with_seats,
 )
 from thespis.evidence.claims import MinimumScore
 from thespis.evidence.comparisons import Comparison, NotApplicable
 from thespis.evidence.paper import Arm, Fidelity, Paper
-from thespis.learners.multi_agent.cast import Cast
 from thespis.papers.recursive_self_critiquing.envs import PANEL, PANEL_ENV
 from thespis.papers.recursive_self_critiquing.measures import (
     first_gain,
@@ -59,7 +59,7 @@ PAPER = Paper(
         arms=(
             oversight_arm(_RECURSIVE, RECURSIVE_ENV),
             DIRECT_ARM,
-            Arm(_PANEL, Cast(_MEMBERS), env=PANEL_ENV, steps=NUM_ROWS * len(_SCHEDULE)),
+            Arm(_PANEL, with_seats(_MEMBERS), env=PANEL_ENV, steps=NUM_ROWS * len(_SCHEDULE)),
         ),
         headline=Comparison(_RECURSIVE, _DIRECT, ACCURACY),
         mechanisms=(
