@@ -86,13 +86,15 @@ def play_seats(
     method: Any = None,
     state: PyTree = None,
     scripted: Sequence[str] = (),
+    reset_key: Key[Array, ""] | None = None,
 ) -> tuple[ConversationState, dict[str, Float[Array, "turn episode"]]]:
     """Play conversations by sampling; returns the state at each one's end and each seat's rewards, 0 after it.
 
     ``method`` and ``state``: the models, a :class:`~thespis.learners.multi_agent.cast.Cast` and a state of it.
-    ``scripted``: seats that the environment's demonstrator plays; without a method, all of them.
+    ``scripted``: seats that the environment's demonstrator plays; without a method, all of them. ``reset_key``: the
+    same one begins the same conversations, whatever ``key`` is.
     """
-    final, turns = _play(env, num_episodes, key, method, state, scripted)
+    final, turns = _play(env, num_episodes, key, method, state, scripted, reset_key)
     return final, turns.rewards
 
 
@@ -135,11 +137,18 @@ class SeatPlayers:
 
 
 def _play(
-    env: ConversationEnv, num_episodes: int, key: Key[Array, ""], method: Any, state: PyTree, scripted: Sequence[str]
+    env: ConversationEnv,
+    num_episodes: int,
+    key: Key[Array, ""],
+    method: Any,
+    state: PyTree,
+    scripted: Sequence[str],
+    reset_key: Key[Array, ""] | None = None,
 ) -> tuple[ConversationState, _RecordedTurns]:
     """The state at each one's end, and what happened in each turn; a turn is compiled once."""
     players = SeatPlayers.of(env, num_episodes, method, state, scripted)
-    env_state, step = jax.vmap(lambda key: env.reset(None, key))(indexed_keys(fold(key, "reset"), num_episodes))
+    reset_keys = indexed_keys(fold(key, "reset") if reset_key is None else reset_key, num_episodes)
+    env_state, step = jax.vmap(lambda key: env.reset(None, key))(reset_keys)
 
     def play_turn(carry: Any, turn: Int[Array, ""]) -> tuple[Any, _RecordedTurns]:
         env_state, step, memory, over = carry

@@ -31,6 +31,7 @@ _CONVERSATION_NAMES = [
     "retried-hidden-rule",
     "judged-derivation",
     "debated-derivation",
+    "recursive-derivation",
     "checked-form",
 ]
 _PRIVILEGED_NAMES = ["wordle-told", "questions-told"]
@@ -71,6 +72,7 @@ def _make_rules(name: str) -> Any:
     from thespis.envs.text.debating import DebateConversation
     from thespis.envs.text.judging import JudgedConversation
     from thespis.envs.text.pre_act import PreActConversation
+    from thespis.envs.text.recursive_critique import RecursiveCritiqueConversation
     from thespis.envs.text.retry import RetryConversation
 
     kind, _, task = name.partition("-")
@@ -79,6 +81,7 @@ def _make_rules(name: str) -> Any:
         "retried": RetryConversation,
         "judged": JudgedConversation,
         "debated": DebateConversation,
+        "recursive": RecursiveCritiqueConversation,
         "checked": PreActConversation,
     }
     return rules[kind](_make_task(task))
