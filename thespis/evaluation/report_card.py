@@ -1,7 +1,8 @@
 """Report card of a conversation: the mean return of each seat, and shares of episodes that its rules define.
 
 Of a critic: which answers are right before and after its critiques, what it repairs and spoils, which errors it finds,
-its false alarms, and how well its judgments are calibrated (:mod:`thespis.evaluation.verdict_report`). A share of episodes that never occur is not a number, ``None`` in JSON.
+its false alarms, and how well its judgments are calibrated (:mod:`thespis.evaluation.verdict_report`). A share of
+episodes that never occur is not a number, ``None`` in JSON.
 """
 
 from __future__ import annotations

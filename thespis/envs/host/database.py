@@ -1,8 +1,8 @@
 """Database task: questions about a small SQLite database, and changes to it, by SQL over several turns.
 
-``how many pens were bought in oslo`` can be answered in two turns:
+``how many pens did ann buy`` can be answered in two turns:
 
-    sql select sum ( amount ) from orders where item = 'pens' and name in ( select name from people where city = 'oslo' )
+    sql select amount from orders where item = 'pens' and name = 'ann'
     answer 7
 
 A response that begins with ``sql`` is executed, and its result is the next message, ``result 7``; ``answer`` ends the

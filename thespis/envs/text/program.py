@@ -108,11 +108,12 @@ class Program(eqx.Module):
     """Program task: a computation in words, and a program for a stack machine that does it, judged by tests.
 
     ``num_steps``: steps of a computation, 1 to 3. ``num_tests``: tests of a program, inputs that are drawn with the
-    task, of which few let wrong programs pass; 0 for all hundred, where finding bugs takes ten times as long. ``bugs``: where the demonstrator's random instructions
-    are: in a ``demonstrator_noise`` share of the lines, or, ``planted``, at one line in a ``demonstrator_noise`` share
-    of the programs, which then fail. ``critic_noise``: the share of its critiques that are random verdicts; the others
-    name the first line at which a bug is repairable. ``critic_lies``: the share that says the opposite.
-    ``revision_noise``: as ``demonstrator_noise``, of the lines that are written after a critique (``None``: the same).
+    task, of which few let wrong programs pass; 0 for all hundred, where finding bugs takes ten times as long.
+    ``bugs``: where the demonstrator's random instructions are: in a ``demonstrator_noise`` share of the lines, or,
+    ``planted``, at one line in a ``demonstrator_noise`` share of the programs, which then fail. ``critic_noise``: the
+    share of its critiques that are random verdicts; the others name the first line at which a bug is repairable.
+    ``critic_lies``: the share that says the opposite. ``revision_noise``: as ``demonstrator_noise``, of the lines that
+    are written after a critique (``None``: the same).
     """
 
     num_steps: int = eqx.field(static=True, default=2)
