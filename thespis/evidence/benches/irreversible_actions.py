@@ -1,0 +1,140 @@
+"""Bench of irreversible actions: an actor that presses wrong buttons, and a critic of commands before their execution.
+
+Forms that grow (:mod:`thespis.envs.text.form`). The scripted actor's commands are often wrong, and a form that is sent
+too early or thrown away is lost. A critic learns from single annotated commands
+(:mod:`thespis.papers.gui_critic_r1.envs`), and then checks the actor's commands before they are executed
+(:mod:`thespis.envs.text.pre_act`): it approves, or objects and suggests another, and the actor does as it is told.
+Critics begin with a short supervised lesson, after which verdicts and suggestions are often wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Int, Key
+
+from thespis.data.feeds import Episodes
+from thespis.envs.text.form import COMMANDS, Form
+from thespis.envs.text.task import TextEnv
+from thespis.evidence.bench import Bench, Headroom, Symptom
+from thespis.evidence.comparisons import Comparison
+from thespis.evidence.measures import learning_curve_auc
+from thespis.evidence.paired_verdict import SHORT_LOOKS
+from thespis.evidence.paper import Arm
+from thespis.learners.language.policy_losses import K3
+from thespis.learners.language.scripted_seat import ScriptedSeat
+from thespis.methods.language.grpo import GRPO
+from thespis.papers.gui_critic_r1.envs import CommandReview
+from thespis.papers.gui_critic_r1.measures import CriticMeasures
+from thespis.papers.gui_critic_r1.method import AnnotatedCritic
+
+FORM = Form(num_fields=3, demonstrator_noise=0.4)
+"""Two fifths of the actor's commands are random."""
+_REVIEW = CommandReview(FORM, format_weight=0.2, suggestion_weight=0.0)
+VERDICTS = TextEnv(_REVIEW)
+"""Critiques are rewarded for their format and their verdict."""
+SUGGESTIONS = TextEnv(dataclasses.replace(_REVIEW, format_weight=0.1, suggestion_weight=0.1))
+"""They are rewarded for their suggestion, too."""
+RANDOM_SUGGESTIONS = TextEnv(
+    dataclasses.replace(_REVIEW, format_weight=0.1, suggestion_weight=0.1, random_suggestions=True)
+)
+"""This reward is for naming a command that was drawn at random."""
+VERDICTS_ENV, SUGGESTIONS_ENV, RANDOM_SUGGESTIONS_ENV = (
+    f"{__name__}:{name}" for name in ("VERDICTS", "SUGGESTIONS", "RANDOM_SUGGESTIONS")
+)
+MEASURES = CriticMeasures(_REVIEW, max_proposals=10)
+SUCCESS, IRREVERSIBLE = MEASURES.success(), MEASURES.irreversible_errors()
+VERDICT_ACCURACY, SUGGESTION_ACCURACY = MEASURES.verdict_accuracy(), MEASURES.suggestion_accuracy()
+NUM_ROWS, NUM_UPDATES = 48, 400
+STEPS = NUM_UPDATES * NUM_ROWS
+NUM_ANNOTATIONS = STEPS // 6
+"""Commands of which GRPO samples groups of critiques."""
+MODEL: dict[str, Any] = {
+    "model": "tiny",
+    "num_layers": 2,
+    "hidden_size": 32,
+    "num_pretrain_steps": 1_000,
+    "num_pretrain_dialogues": 4_096,
+}
+FEED = Episodes(max_steps=1, group_size=6, num_envs=NUM_ROWS)
+
+
+class CommandCritic(ScriptedSeat):
+    """Scripted critic of single commands: critiques are exact, random or approvals, and it never learns."""
+
+    critiques: Literal["exact", "random", "approvals"] = eqx.field(static=True, default="exact")
+    feed: Episodes = eqx.field(static=True, default=FEED, kw_only=True)
+
+    name: ClassVar[str] = "command-critic"
+    learns: ClassVar[bool] = True  # so that a run can consist of it alone
+
+    def respond(self, transcripts: Int[Array, "row length"], key: Key[Array, ""]) -> Int[Array, "row 3"]:
+        """A critique of the command in each transcript."""
+        form, proposal = jax.vmap(_REVIEW.read_opening)(transcripts)
+        if self.critiques == "approvals":
+            return jax.vmap(_REVIEW.write)(proposal >= -1, proposal)
+        if self.critiques == "random":
+            verdict, suggestion = jax.random.split(key)
+            approves = jax.random.bernoulli(verdict, shape=proposal.shape)
+            return jax.vmap(_REVIEW.write)(approves, jax.random.randint(suggestion, proposal.shape, 0, len(COMMANDS)))
+        right = jax.vmap(FORM.right_command)(form)
+        return jax.vmap(_REVIEW.write)(proposal == right, right)
+
+
+TRAINED = GRPO(**MODEL, feed=FEED, minibatch_size=24, learning_rate=3e-4, kl_penalty=K3(0.01))
+"""A critic that is trained by GRPO on groups of six critiques of one command."""
+AS_PRETRAINED = dataclasses.replace(TRAINED, learning_rate=0.0)
+SUPERVISED_ARM = Arm("supervised critic", AS_PRETRAINED, steps=NUM_ROWS)
+"""A critic after the supervised lesson."""
+VERDICT_ARM = Arm("GRPO on verdicts", TRAINED, env=VERDICTS_ENV)
+EXACT_ARM = Arm("exact critiques", CommandCritic("exact"), steps=NUM_ROWS)
+RANDOM_ARM = Arm("random critiques", CommandCritic("random"), steps=NUM_ROWS)
+NO_CRITIC_ARM = Arm("no critic", CommandCritic("approvals"), steps=NUM_ROWS)
+ANNOTATED_ARM = Arm(
+    "supervised on as many annotations",
+    AnnotatedCritic(
+        **MODEL,
+        feed=FEED,
+        learning_rate=1e-9,
+        expert_env=SUGGESTIONS_ENV,
+        num_demonstrations=NUM_ANNOTATIONS,
+        num_sft_updates=2 * NUM_UPDATES,
+        sft_batch_size=32,
+    ),
+    steps=NUM_ROWS,
+)
+"""A critic that learns the annotations by which GRPO is rewarded, in as many gradient steps."""
+_COPY = dataclasses.replace(TRAINED, learning_rate=3.0003e-4)
+
+BENCH = Bench(
+    name="irreversible-actions",
+    version=1,
+    summary="Forms that grow and buttons that are final: an actor whose commands are often wrong, and a critic that "
+    "reads each of them before it is executed, which begins with a short supervised lesson.",
+    envs=(SUGGESTIONS_ENV,),
+    steps=STEPS,
+    num_episodes=20,
+    arms=(
+        SUPERVISED_ARM,
+        VERDICT_ARM,
+        Arm("GRPO on verdicts again", _COPY, env=VERDICTS_ENV),
+        EXACT_ARM,
+        RANDOM_ARM,
+    ),
+    positive=Comparison(EXACT_ARM.name, RANDOM_ARM.name, SUCCESS),
+    negative=Comparison(VERDICT_ARM.name, "GRPO on verdicts again", learning_curve_auc()),
+    headroom=Headroom(VERDICT_ARM.name, EXACT_ARM.name, SUCCESS, MEASURES.unchecked_success()),
+    symptoms=(Symptom(VERDICT_ARM.name, MEASURES.suggestion_errors(), 0.2),),
+    tuning="By exact shares on seeds 1,100 to 1,109, for GRPO on verdicts and for S-GRPO (verdicts and suggestions) "
+    "with the same settings: success, accuracy of verdicts and of suggestions. After 300 steps of the lesson and 150 "
+    "updates with 1e-3, 0.575, 0.804 and 0.300 against 0.604, 0.810 and 0.549. S-GRPO alone: 0.587, 0.810 and 0.589 "
+    "after 400 updates, and 0.471, 0.742 and 0.384 after 200 with 3e-3; after 600 steps of the lesson, which alone has "
+    "0.615, 0.823 and 0.609, 0.602, 0.814 and 0.581 with 1e-3 and 150 updates, 0.616, 0.834 and 0.629 with 3e-4 and "
+    "400: such models lack what a verdict takes, and GRPO does not find it. After 1,000 steps of the lesson, 400 "
+    "updates with 3e-4: 0.722, 0.891 and 0.674 against 0.826, 0.896 and 0.808. The lesson alone has 0.74, 0.89 and "
+    "0.85 after 1,500 steps, and with 64 units 0.84, 0.93 and 0.86 after 600. Without a critic the success is 0.431.",
+    looks=SHORT_LOOKS,
+)
