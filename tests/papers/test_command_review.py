@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import types
 from typing import Any
 
 import jax
@@ -102,10 +101,13 @@ def test_random_annotations_say_nothing_of_the_right_command_and_are_equal_in_a_
     assert abs(float((states.annotation == right).mean()) - 1 / len(COMMANDS)) < 0.03
 
 
-class MadeUpRun(types.SimpleNamespace):
+@dataclasses.dataclass(eq=False)
+class MadeUpRun:
     """A run of a method without training, by identity."""
 
-    __hash__ = object.__hash__
+    method: Any
+    states: Any
+    config: dict[str, Any]
 
 
 def made_up_run(method, num_seeds=2) -> Any:
@@ -165,10 +167,8 @@ def test_checked_play_is_the_conversation_with_such_a_critic():
     @jax.jit
     def turn(state, key):
         keys = indexed_keys(key, count)
-        respond, step = (
-            jax.vmap(f, in_axes=axes)
-            for f, axes in ((rules.demonstrator_response, (0, None, 0)), (rules.step, (0, None, 0, 0)))
-        )
+        respond: Any = jax.vmap(rules.demonstrator_response, in_axes=(0, None, 0))
+        step: Any = jax.vmap(rules.step, in_axes=(0, None, 0, 0))
         state, _ = step(state, jnp.int32(0), respond(state, jnp.int32(0), keys)[:, :2], keys)
         command = jax.vmap(FORM.read_command)(state.proposal)
         w, e = (

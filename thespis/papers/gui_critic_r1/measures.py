@@ -53,7 +53,7 @@ class Forms:
         for _ in range(CommandReview().max_commands_before):
             moved = np.zeros_like(share)
             for command in range(len(COMMANDS)):
-                np.add.at(moved, (slice(None), stays[:, command]), share * self.proposed[..., command])
+                np.add.at(moved.T, stays[:, command], (share * self.proposed[..., command]).T)
             share = moved
             total += share
         return (total / total.sum())[..., None] * self.proposed
