@@ -44,11 +44,17 @@ class Forms:
     proposed: Float[np.ndarray, "wanted entries command"]
 
     @property
+    def shares(self) -> Float[np.ndarray, " wanted"]:
+        """How often each form is wanted: values of a field are equally likely."""
+        counts = np.array([len(values) for values in FIELDS.values()])
+        return np.where(self.wanted >= 0, 1.0 / counts, 1.0).prod(axis=1)
+
+    @property
     def weights(self) -> Float[np.ndarray, "wanted entries command"]:
         """How often each command to each form is criticized in training, for commands before it from 0 to 6."""
         stays = np.where(self.following < 0, np.arange(len(self.entries))[:, None], self.following)
         share = np.zeros(self.right.shape)
-        share[:, 0] = 1.0
+        share[:, 0] = self.shares
         total = share.copy()
         for _ in range(CommandReview().max_commands_before):
             moved = np.zeros_like(share)
@@ -194,7 +200,7 @@ class CriticMeasures:
 
 
 def checked_play(forms: Forms, critiques: Critiques, max_proposals: int, reads_suggestions: bool = True) -> CheckedPlay:
-    """Exact shares of forms that end well or by a wrong button, from empty forms whose wanted values are uniform."""
+    """Exact shares of forms that end well or by a wrong button, from empty forms."""
     num_seeds, (num_wanted, num_entries, num_commands) = len(critiques.approves), forms.proposed.shape
     ends = forms.following < 0
     sends = np.arange(num_commands) == SEND
@@ -213,7 +219,7 @@ def checked_play(forms: Forms, critiques: Critiques, max_proposals: int, reads_s
         objected = np.where(critiques.suggestion < 0, again, told)
         value = np.where(critiques.approves, first, objected)
         values.append((forms.proposed * value).sum(axis=-1))
-    success, irreversible = values[-1][..., 0].mean(axis=-1)
+    success, irreversible = values[-1][..., 0] @ forms.shares
     return CheckedPlay(success, irreversible)
 
 
