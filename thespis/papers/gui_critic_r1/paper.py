@@ -79,7 +79,29 @@ PAPER = Paper(
             ),
         ),
     ),
-    remarks="",
+    remarks="An actor, two fifths of whose commands are random, fills in forms whose buttons send and erase are "
+    "final. The critic reads each command before it is executed; after an objection the actor does what is "
+    "suggested. What becomes of it is computed exactly. Without a critic 46% of the forms succeed, with "
+    "exact critiques all. All critics begin with the same short lesson (83%). What was found: 400 updates "
+    "of S-GRPO lead to 88%, GRPO on verdicts to 79% (10 pairs), suggestions are right in 86% and 73%. With "
+    "a reward for naming a command drawn at random, on as many samples, it is 75%: what is rewarded "
+    "matters, not that there is another reward. What speaks against it: half of the lead is harm to the "
+    "rival. GRPO on verdicts falls below the lesson that it began with, by 0.046 (contradicted as a gain), "
+    "as its reward does not hold its suggestions; S-GRPO rises above that lesson by 0.043. In the paper the "
+    "accuracies rise with verdicts alone, too. Verdicts are no better for the reward of suggestions (0.914 "
+    "and 0.913 after 20 pairs), against that part of the claim, and where the actor reads verdicts alone, "
+    "both critics lead to 78%. Irreversible errors are fewer (0.108 and 0.132 per form), but not beyond "
+    "what the planned looks allow (p = 0.04). Since the actor does as it is told, success has to follow "
+    "suggestions: the bench is made so. Supervision on as many annotations, in as many gradient steps, has "
+    "90% success, and 0.941 and 0.913 of its verdicts and suggestions are right, with S-GRPO 0.915 and "
+    "0.862 (10 seeds); the lead in success of 0.027 is undecided (interval 0.000 to 0.050). Here the "
+    "rewards are computed from annotations that could be learned at once, and no reasoning needs to be "
+    "found, so that reinforcement learning has nothing of its own to add. The lesson's model is the same "
+    "for all seeds, so that intervals leave out how lessons differ. On tuning seeds the lead was 0.03 after "
+    "shorter lessons, and after that of 300 steps S-GRPO (0.638) stayed below the lesson alone (0.655); a "
+    "lesson with 64 units has 0.871 without any reinforcement learning. The weights of forms in the "
+    "measures were mended after the commit that the record names, before any seed of the trial was run; the "
+    "bench was checked again with them.",
     fidelity=(
         Fidelity("critic", "Qwen2.5-VL-7B, which reasons at length", "a decoder of two layers and 32 units"),
         Fidelity(
