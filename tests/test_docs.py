@@ -76,6 +76,8 @@ LONG = {
     "arena",
     "casts",
     "judges",
+    "critics",
+    "token-rewards",
     "second-tries",
     "coming-from",
     "concepts",

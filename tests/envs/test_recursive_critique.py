@@ -98,6 +98,7 @@ def test_a_solver_earns_what_the_judge_believes_and_critics_what_it_sides_with()
     assert play(env, turns)[1][-1] == {"judge": 0, "critic1": 1, "solver": 1}
 
 
+@pytest.mark.long
 def test_the_script_is_right_at_every_level_and_its_noise_is_where_it_is_set():
     for env in (TWO, ConversationEnv(RecursiveCritiqueConversation(TASK, levels=3, first_answer="solver"))):
         card = report_card(env, num_episodes=200)
@@ -112,6 +113,7 @@ def test_the_script_is_right_at_every_level_and_its_noise_is_where_it_is_set():
     assert "would do better to believe" in report_card(careless, num_episodes=200).warnings[-1]
 
 
+@pytest.mark.long
 def test_levels_are_compared_on_the_same_answers():
     noisy = ConversationEnv(RecursiveCritiqueConversation(TASK, levels=0, judge_noise=0.6))
     report = report_on_oversight(noisy, num_answers=400, num_votes=15)
