@@ -63,7 +63,7 @@ class Proofreading(eqx.Module):
         opening = jnp.array(self.task_spec.encode(f"write {RESPONSE_CUE}"), "int32")
         return Text(words, place, jnp.float32(self.error_rate)), opening
 
-    def is_misspelled(self, tokens: Int[Array, " token"]) -> Bool[Array, " token"]:
+    def is_misspelled(self, tokens: Int[Array, "*rows token"]) -> Bool[Array, "*rows token"]:
         """Which tokens are misspelled words."""
         index = tokens - self.task_spec.encode_word("word0")
         return (index >= 0) & (index < 2 * self.num_pairs) & (index % 2 == 1)
