@@ -420,7 +420,6 @@ class Program(Rules):
         self.solution = " ".join(self.computation.split()[:1])
         for operation, operand in zip(operations, operands, strict=True):
             self.solution += f" {operand.replace('it', 'dup')} {operation.replace('from', 'swap -')}"
-        self.num_lines = 1 + 3 * task.num_steps
         return f"{self.computation} >"
 
     def value(self, x, y):

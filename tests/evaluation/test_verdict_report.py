@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.critique import CritiqueConversation
 from thespis.envs.text.derivation import Derivation
 from thespis.envs.text.registry import make_text_env
+from thespis.envs.text.task import TextEnv
 from thespis.evaluation.report_card import report_card
 from thespis.evaluation.verdict_report import report_on_verdicts
 from thespis.feedback.text_feedback import TextFeedback
+from thespis.methods.language.rm import RM
 
 SETTINGS = {"num_steps": 1, "base": 4, "demonstrator_noise": 0.8}
 """Answers that are right with probability 0.2 + 0.8 / 4 = 0.4, and a critic's guess that is right in half of them."""
@@ -89,6 +92,17 @@ def test_answers_of_the_demonstrator_are_scored_as_well():
     rules = CritiqueConversation(Derivation(**SETTINGS), first_answer="demonstrator")
     report = report_on_verdicts(ConversationEnv(rules), num_answers=200, numbers=ExactNumber(), numbers_state=1.0)
     assert report.accuracy == report.agreement == report.number_discrimination == [1.0]
+
+
+@pytest.mark.long
+def test_a_reward_model_is_a_critic_in_numbers():
+    """As a run's: the method's feedback with the state at its address, of the first seed."""
+    method = RM(model="blank", num_layers=1, hidden_size=32)
+    spec = TextEnv(Derivation(**SETTINGS)).spec
+    states = jax.vmap(lambda key: method.init(spec, key))(jax.random.split(jax.random.key(0), 2))
+    state = jax.tree.map(lambda x: x[0], states.scorers)
+    report = report_on_verdicts(env_of(), num_answers=100, numbers=method.as_feedback(), numbers_state=state)
+    assert 0.0 <= report.agreement[0] <= 1.0 and report.agreement == report.number_discrimination
 
 
 def test_a_report_card_has_majorities_and_calibration():

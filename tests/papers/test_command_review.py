@@ -160,7 +160,7 @@ def test_checked_play_is_the_conversation_with_such_a_critic():
     suggestion = np.where(
         rng.random(is_right.shape) < 0.6, forms.right[..., None], rng.integers(0, len(COMMANDS), is_right.shape)
     )
-    exact = checked_play(forms, Critiques(approves[None], approves[None] * 1, suggestion[None]), 10)
+    exact = checked_play(forms, Critiques(approves[None] * 1, suggestion[None]), 10)
     rules, count = PreActConversation(FORM, max_proposals=10), 4_000
     keys = indexed_keys(seed_key(0), count)
 

@@ -8,10 +8,10 @@ import pytest
 from thespis.evaluation.oversight_report import report_on_oversight
 from thespis.evidence.benches import recursive_critiques as bench
 from thespis.learners.multi_agent.cast import Cast
-from thespis.papers.recursive_self_critiquing.envs import Proofreading, Text
+from thespis.papers.recursive_self_critiquing.envs import ProofreadingTask, Text
 from thespis.runtime.keys import indexed_keys, seed_key
 
-TASK = Proofreading(num_words=3, num_pairs=4)
+TASK = ProofreadingTask(num_words=3, num_pairs=4)
 SPEC = TASK.task_spec
 STATE = Text(jnp.array([2, 0, 3]), jnp.int32(1), jnp.float32(0.5))
 RIGHT, WRONG = "word2 word0 word3 <end>", "word2 wrod0 word3 <end>"
@@ -49,7 +49,7 @@ def test_half_of_the_texts_have_an_error_and_the_revision_mends_what_is_quoted()
 
 
 def test_random_critiques_are_right_or_blame_any_word():
-    task = Proofreading(num_words=3, num_pairs=4, critic_noise=0.5)
+    task = ProofreadingTask(num_words=3, num_pairs=4, critic_noise=0.5)
     known = {"right <end>": 0.25, "wrong word2 <end>": 0.25 / 3, "wrong wrod0 <end>": 0.5 + 0.25 / 3}
     known["wrong word3 <end>"] = 0.25 / 3
     shares = said(lambda key: task.demonstrator_critique(STATE, encode(WRONG), key))

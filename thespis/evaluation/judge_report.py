@@ -22,6 +22,7 @@ from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.judging import JUDGE, JudgedConversation
 from thespis.evaluation.conversations import report_keys
 from thespis.evaluation.rollout import first_actions
+from thespis.evaluation.votes import check_num_votes, count_votes, majority_is_right
 from thespis.runtime.keys import fold, indexed_keys
 
 
@@ -106,8 +107,7 @@ def report_on_judge(
     rules = getattr(env, "rules", None)
     if not isinstance(rules, JudgedConversation) or rules.answers != "demonstrator":
         raise UserError(f"{env.spec.name} is no conversation with a judge about demonstrated answers")
-    if num_votes < 1:
-        raise UserError(f"num_votes={num_votes}: at least 1")
+    check_num_votes(num_votes)
     keys = report_keys("judge report", states, seeds)
     verdicts, swapped, better = (np.asarray(x) for x in _verdicts(rules, method, states, keys, num_pairs, num_votes))
     differs = better >= 0
@@ -117,9 +117,7 @@ def report_on_judge(
         number = among.sum(axis=axes)
         return np.where(number > 0, np.where(among, counts, 0).sum(axis=axes) / np.maximum(number, 1), np.nan)
 
-    num_right = (verdicts == better[:, None]).sum(axis=1)
-    num_wrong = (verdicts == 1 - better[:, None]).sum(axis=1)
-    majority = np.where(num_right == num_wrong, 0.5, num_right > num_wrong)
+    num_right, num_wrong = count_votes(verdicts, better[:, None], axis=1)
     decided = (verdicts[:, 0] >= 0) & (swapped >= 0)
     is_same = swapped == 1 - verdicts[:, 0]
     most = np.maximum(num_right, num_wrong)
@@ -128,7 +126,7 @@ def report_on_judge(
     return JudgeReport(
         num_votes,
         share(verdicts == better[:, None], every),
-        share(majority, differs),
+        share(majority_is_right(num_right, num_wrong), differs),
         share(is_same, differs & decided),
         share(verdicts[:, 0] == better, differs & decided & is_same),
         share(verdicts == 0, every & (verdicts >= 0)),

@@ -21,6 +21,7 @@ from thespis.core.errors import UserError
 from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.recursive_critique import RecursiveCritiqueConversation
 from thespis.evaluation.conversations import play_seats, report_keys
+from thespis.evaluation.votes import check_num_votes, count_votes, majority_is_right
 from thespis.runtime.keys import fold
 
 
@@ -75,8 +76,7 @@ def report_on_oversight(
     rules = getattr(env, "rules", None)
     if not isinstance(rules, RecursiveCritiqueConversation) or rules.first_answer != "demonstrator":
         raise UserError(f"{env.spec.name} is no conversation of recursive critiques of demonstrated answers")
-    if num_votes < 1:
-        raise UserError(f"num_votes={num_votes}: at least 1")
+    check_num_votes(num_votes)
     keys = report_keys("oversight report", states, seeds)
     judgments, is_right, tokens = (
         np.asarray(x) for x in _judgments(env, method, states, keys, num_answers, num_votes, tuple(scripted))
@@ -86,18 +86,11 @@ def report_on_oversight(
     return OversightReport(
         num_votes,
         right[..., -1].mean(axis=(1, 2)),
-        _majority(judgments[..., -1], truth[:, None], axis=1).mean(axis=1),
+        majority_is_right(*count_votes(judgments[..., -1], truth[:, None], axis=1)).mean(axis=1),
         right.mean(axis=(1, 2)),
-        _majority(judgments, truth[:, None, :, None], axis=3).mean(axis=(1, 2)),
+        majority_is_right(*count_votes(judgments, truth[:, None, :, None], axis=3)).mean(axis=(1, 2)),
         tokens,
     )
-
-
-def _majority(judgments: np.ndarray, truth: np.ndarray, axis: int) -> np.ndarray:
-    """How far the majority along an axis is right: 1 or 0, 1/2 for a tie; who says neither has no vote."""
-    num_right = (judgments == truth).sum(axis=axis)
-    num_wrong = (judgments == 1 - truth).sum(axis=axis)
-    return np.where(num_right == num_wrong, 0.5, num_right > num_wrong)
 
 
 @eqx.filter_jit

@@ -24,6 +24,7 @@ from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.critique import CRITIC, CritiqueConversation, CritiqueConversationState, HasCritiqueJudgments
 from thespis.envs.text.task import DialogueState, TextEnv, append_tokens
 from thespis.evaluation.conversations import SeatPlayers, report_keys
+from thespis.evaluation.votes import check_num_votes, count_votes, majority_is_right
 from thespis.runtime.callbacks import raising_callback_errors
 from thespis.runtime.keys import fold, indexed_keys
 
@@ -108,8 +109,7 @@ def report_on_verdicts(
     """
     if not has_verdicts(env):
         raise UserError(f"{env.spec.name} is no conversation with a critic whose verdicts can be read")
-    if num_votes < 1:
-        raise UserError(f"num_votes={num_votes}: at least 1")
+    check_num_votes(num_votes)
     keys = report_keys("verdict report", states, seeds)
     with raising_callback_errors():
         results = _verdicts(env, method, states, keys, num_answers, num_votes, tuple(scripted), numbers, numbers_state)
@@ -117,7 +117,7 @@ def report_on_verdicts(
     votes_right, none = (verdicts == 1).sum(axis=1), (verdicts < 0).sum(axis=1)
     twice_right = 2 * votes_right + none  # in half votes
     confidence = twice_right / (2 * num_votes)
-    majority = np.where(twice_right == num_votes, 0.5, (twice_right > num_votes) == is_right)
+    majority = majority_is_right(*count_votes(verdicts, is_right[:, None].astype(int), axis=1))
     levels = twice_right[:, None] == np.arange(2 * num_votes + 1)[:, None]
     gaps = np.abs((levels * (is_right - confidence)[:, None]).sum(axis=2)).sum(axis=1) / is_right.shape[1]
     every = np.broadcast_to(is_right[:, None], verdicts.shape)

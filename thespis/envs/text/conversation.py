@@ -255,6 +255,12 @@ class SoloConversationEnv(eqx.Module):
         return TimeStep(step.observation[self._name][0], step.reward, step.terminated, step.truncated)
 
 
+def check_one_turn(task_spec: TaskSpec, purpose: str) -> None:
+    """Raise ``ValueError`` for a task of several turns; ``purpose``: what needs one, ``only ... can be judged``."""
+    if task_spec.max_turns != 1:
+        raise ValueError(f"{task_spec.name} has up to {task_spec.max_turns} turns: only {purpose}")
+
+
 def pad_tokens(tokens: Int[Array, " token"], length: int) -> Int[Array, " length"]:
     """Tokens cut or padded with -1 to a length."""
     return jnp.pad(tokens, (0, max(length - tokens.shape[0], 0)), constant_values=-1)[:length]

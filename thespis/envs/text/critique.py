@@ -14,6 +14,7 @@ from thespis.envs.text.conversation import (
     ConversationStep,
     EpisodeShare,
     SeatSpec,
+    check_one_turn,
     pad_tokens,
     without_cue,
 )
@@ -102,10 +103,7 @@ class CritiqueConversation(eqx.Module):
     def __check_init__(self):
         """Raise ``ValueError`` for a task of several turns, and for rewards of judgments that a task cannot read."""
         spec = self.task.task_spec
-        if spec.max_turns != 1:
-            raise ValueError(
-                f"{spec.name} has up to {spec.max_turns} turns: only the answer to a task of one turn can be criticized"
-            )
+        check_one_turn(spec, "the answer to a task of one turn can be criticized")
         if not isinstance(self.task, HasCritiqueJudgments) and self.judgment_reward:
             raise ValueError(f"{spec.name} does not say what a critique's judgment is: judgment_reward=0")
 

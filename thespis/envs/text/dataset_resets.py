@@ -26,7 +26,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from thespis.core.records import EnvSpec, TimeStep
 from thespis.core.spaces import Text
@@ -55,6 +55,27 @@ class DatasetResponses(eqx.Module):
     responses: Int[np.ndarray, "dialogue response"]
 
 
+def check_one_response(env: TextEnv) -> None:
+    """Raise ``ValueError`` for an environment of several turns, or with privileged observations."""
+    if env.task.task_spec.max_turns != 1 or env.use_privileged:
+        raise ValueError("parts of a response need an environment of one turn, without privileged observations")
+
+
+def check_guide(env: TextEnv, guide: TextEnv) -> None:
+    """Raise ``ValueError`` for a guide with other words or another length of responses than the environment's."""
+    own, other = env.task.task_spec, guide.task.task_spec
+    if (other.vocabulary, other.max_response_tokens) != (own.vocabulary, own.max_response_tokens):
+        raise ValueError("the guide's task needs the words and the response length of the environment's")
+
+
+def with_room_for_response(spec: EnvSpec, suffix: str, params: PyTree) -> EnvSpec:
+    """A text environment's spec with place in the observation for a part of a response, and episode parameters."""
+    assert isinstance(spec.observation_space, Text) and isinstance(spec.action_space, Text)
+    prompt, max_part = spec.observation_space, spec.action_space.max_length - 1
+    observation = Text(prompt.max_length + max_part, prompt.vocabulary, prompt.max_env_tokens + max_part)
+    return dataclasses.replace(spec, name=f"{spec.name}-{suffix}", observation_space=observation, params=params)
+
+
 class ResponseStarts(eqx.Module):
     """Base of text environments of one turn, some of whose episodes begin within a response of others.
 
@@ -65,8 +86,7 @@ class ResponseStarts(eqx.Module):
 
     def __check_init__(self):
         """Raise ``ValueError`` for more than one turn, or privileged observations."""
-        if self.env.task.task_spec.max_turns != 1 or self.env.use_privileged:
-            raise ValueError("resets in a response need an environment of one turn, without privileged observations")
+        check_one_response(self.env)
 
     @abc.abstractmethod
     def draw_response(self, fresh: DialogueState, key: Key[Array, ""]) -> tuple[DialogueState, Int[Array, " response"]]:
@@ -78,12 +98,7 @@ class ResponseStarts(eqx.Module):
     @property
     def spec(self) -> EnvSpec:
         """That of the environment, with place in the observation for the first part of a response."""
-        spec = self.env.spec
-        assert isinstance(spec.observation_space, Text) and isinstance(spec.action_space, Text)
-        prompt, max_prefix = spec.observation_space, spec.action_space.max_length - 1
-        observation = Text(prompt.max_length + max_prefix, prompt.vocabulary, prompt.max_env_tokens + max_prefix)
-        params = DatasetResetParams(jnp.zeros(()))
-        return dataclasses.replace(spec, name=f"{spec.name}-resets", observation_space=observation, params=params)
+        return with_room_for_response(self.env.spec, "resets", DatasetResetParams(jnp.zeros(())))
 
     def reset(self, params: DatasetResetParams, key: Key[Array, ""]) -> tuple[DatasetResetState, TimeStep]:
         """Start at a prompt of the environment, or within a response of others."""
@@ -152,9 +167,7 @@ class GuideRollIns(ResponseStarts):
 
     def __check_init__(self):
         """Raise ``ValueError`` for a guide with other words or longer responses."""
-        guide, own = self.guide.task.task_spec, self.env.task.task_spec
-        if (guide.vocabulary, guide.max_response_tokens) != (own.vocabulary, own.max_response_tokens):
-            raise ValueError("the guide's task needs the words and the response length of the environment's")
+        check_guide(self.env, self.guide)
 
     def draw_response(self, fresh: DialogueState, key: Key[Array, ""]) -> tuple[DialogueState, Int[Array, " response"]]:
         """The guide's response to the new dialogue."""

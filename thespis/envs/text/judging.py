@@ -20,6 +20,7 @@ from thespis.envs.text.conversation import (
     ConversationStep,
     EpisodeShare,
     SeatSpec,
+    check_one_turn,
     pad_tokens,
     without_cue,
 )
@@ -81,10 +82,7 @@ class JudgedConversation(eqx.Module):
     def __check_init__(self):
         """Raise ``ValueError`` for a task of several turns, and for reasons that a task cannot demonstrate."""
         spec = self.task.task_spec
-        if spec.max_turns != 1:
-            raise ValueError(
-                f"{spec.name} has up to {spec.max_turns} turns: only answers to a task of one turn can be judged"
-            )
+        check_one_turn(spec, "answers to a task of one turn can be judged")
         if self.demonstrates_reasons and not isinstance(self.task, ReasonsInCritiques):
             raise ValueError(f"{spec.name} has no critiques to demonstrate as reasons: demonstrates_reasons=False")
 

@@ -186,15 +186,18 @@ class Program(eqx.Module):
         None of a program that passes. If a program that fails is not repairable at any line, the first one at which it
         departs from the program that :meth:`solution` gives.
         """
+        repairable = self._passing_changes(state, program).any(axis=1) & (program >= 0)
+        departs = jnp.argmax(program != self.solution(state)) == jnp.arange(self.num_lines)
+        return ~self.passes(state, program) & jnp.where(repairable.any(), repairable, departs)
 
-        def is_repaired(line, instruction):
+    def _passing_changes(self, state: Computation, program: Int[Array, " line"]) -> Bool[Array, "line instruction"]:
+        """Whether the program passes all tests with each instruction at each line, in place of what is there."""
+
+        def passes(line: Int[Array, ""], instruction: Int[Array, ""]) -> Bool[Array, ""]:
             return self.passes(state, program.at[line].set(instruction))
 
         lines, instructions = jnp.arange(self.num_lines), jnp.arange(len(INSTRUCTIONS))
-        repaired = jax.vmap(jax.vmap(is_repaired, (None, 0)), (0, None))(lines, instructions).any(axis=1)
-        repairable = repaired & (program >= 0)
-        departs = jnp.argmax(program != self.solution(state)) == lines
-        return ~self.passes(state, program) & jnp.where(repairable.any(), repairable, departs)
+        return jax.vmap(jax.vmap(passes, (None, 0)), (0, None))(lines, instructions)
 
     def solution(self, state: Computation) -> Int[Array, " line"]:
         """A program that passes, step by step as the task says; -1 after its end."""
@@ -287,11 +290,7 @@ class Program(eqx.Module):
 
     def _with_bug(self, state: Computation, program: Int[Array, " line"], key: Key[Array, ""]) -> Int[Array, " line"]:
         """A program that fails, with another instruction at one line."""
-        lines, instructions = jnp.arange(self.num_lines), jnp.arange(len(INSTRUCTIONS))
-        fails = jax.vmap(
-            jax.vmap(lambda line, word: ~self.passes(state, program.at[line].set(word)), (None, 0)), (0, None)
-        )(lines, instructions)
-        fails &= (program >= 0)[:, None]
+        fails = ~self._passing_changes(state, program) & (program >= 0)[:, None]
         line = jax.random.categorical(fold(key, "line"), jnp.where(fails.any(axis=1), 0.0, -jnp.inf))
         word = jax.random.categorical(fold(key, "word"), jnp.where(fails[line], 0.0, -jnp.inf))
         return program.at[line].set(word)

@@ -26,6 +26,7 @@ from thespis.envs.text.conversation import (
     ConversationStep,
     EpisodeShare,
     SeatSpec,
+    check_one_turn,
     pad_tokens,
     without_cue,
 )
@@ -105,10 +106,7 @@ class RecursiveCritiqueConversation(eqx.Module):
     def __check_init__(self):
         """Raise ``ValueError`` for a task of several turns or without critiques, and for negative levels."""
         spec = self.task.task_spec
-        if spec.max_turns != 1:
-            raise ValueError(
-                f"{spec.name} has up to {spec.max_turns} turns: only the answer to a task of one turn can be criticized"
-            )
+        check_one_turn(spec, "the answer to a task of one turn can be criticized")
         if not isinstance(self.task, CriticizedTask):
             raise ValueError(
                 f"{spec.name} has no critiques of answers: it needs demonstrator_critique, demonstrator_revision and "
@@ -271,10 +269,9 @@ class RecursiveCritiqueConversation(eqx.Module):
         self, state: RecursiveCritiqueState, seat: Int[Array, ""], response: Int[Array, " response"]
     ) -> Int[Array, ""]:
         """What a seat's response implies of the answer."""
-        reply = self.read_reply(pad_tokens(response, self._critique_size))
-        claim = self._claim(state, seat)
-        implied = jnp.where((reply < 0) | (claim < 0), -1, jnp.where(reply == 1, claim, 1 - claim))
         critique = pad_tokens(response, self._critique_size)
+        reply, claim = self.read_reply(critique), self._claim(state, seat)
+        implied = jnp.where((reply < 0) | (claim < 0), -1, jnp.where(reply == 1, claim, 1 - claim))
         of_answer = self._criticized_task.critique_judgment(critique)
         return jnp.where(self._criticizes_answer(seat), of_answer, implied).astype("int32")
 

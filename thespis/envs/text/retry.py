@@ -24,6 +24,7 @@ from thespis.envs.text.conversation import (
     ConversationStep,
     EpisodeShare,
     SeatSpec,
+    check_one_turn,
     pad_tokens,
     without_cue,
 )
@@ -87,11 +88,7 @@ class RetryConversation(eqx.Module):
 
     def __check_init__(self):
         """Raise ``ValueError`` for a task of several turns, or for no second attempt."""
-        if self.task.task_spec.max_turns != 1:
-            raise ValueError(
-                f"{self.task.task_spec.name} has up to {self.task.task_spec.max_turns} turns: only a task of one turn "
-                "can be tried again"
-            )
+        check_one_turn(self.task.task_spec, "a task of one turn can be tried again")
         if self.num_retries < 1:
             raise ValueError(f"num_retries={self.num_retries}: at least 1")
 

@@ -28,11 +28,11 @@ from thespis.evidence.paired_verdict import plan_looks
 from thespis.evidence.paper import Arm
 from thespis.learners.language.scripted_seat import ScriptedSeat
 from thespis.learners.multi_agent.cast import Cast
-from thespis.papers.recursive_self_critiquing.envs import RIGHT, WRONG, Proofreading
+from thespis.papers.recursive_self_critiquing.envs import RIGHT, WRONG, ProofreadingTask
 from thespis.papers.recursive_self_critiquing.measures import oversight_accuracy, verdict_accuracy, verdict_error
 from thespis.papers.recursive_self_critiquing.method import TaughtModel
 
-TASK = Proofreading(critic_noise=0.25)
+TASK = ProofreadingTask(critic_noise=0.25)
 _ALONE = RecursiveCritiqueConversation(TASK, levels=0, replies="critique")
 _AFTER_TWO = RecursiveCritiqueConversation(TASK, levels=2, replies="critique")
 JUDGED = ConversationEnv(_ALONE)

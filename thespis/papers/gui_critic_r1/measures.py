@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from thespis.core.contracts import Mode
 from thespis.core.records import View
@@ -117,15 +117,16 @@ def _extends(more: list[int], entries: list[int]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Critiques:
-    """Most likely critiques of all commands that the actor may give: approvals, and suggestions (-1 if there is none).
+    """Most likely critiques of all commands that the actor may give: verdicts, and suggestions (-1: there is none)."""
 
-    An approval is everything that is no objection.
-    """
-
-    approves: np.ndarray
-    judges: np.ndarray
+    judges: Int[np.ndarray, "seed wanted entries command"]
     """The verdict: 1 right, 0 wrong, -1 neither."""
-    suggestion: np.ndarray
+    suggestion: Int[np.ndarray, "seed wanted entries command"]
+
+    @property
+    def approves(self) -> Bool[np.ndarray, "seed wanted entries command"]:
+        """Whether a command is executed: everything that is no objection is an approval."""
+        return self.judges != 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,8 +185,8 @@ class CriticMeasures:
 
         def shares(run: Any) -> Float[np.ndarray, " seed"]:
             forms = all_forms(self.review.form)
-            approvals = np.ones((1, *forms.proposed.shape), bool)
-            play = checked_play(forms, Critiques(approvals, approvals, approvals - 2), self.max_proposals)
+            approvals = np.ones((1, *forms.proposed.shape), int)
+            play = checked_play(forms, Critiques(approvals, -approvals), self.max_proposals)
             return np.full(len(run.config["seeds"]), play.success[0])
 
         return Measure("success without a critic", shares, bounds=(0.0, 1.0))
@@ -207,16 +208,14 @@ def checked_play(forms: Forms, critiques: Critiques, max_proposals: int, reads_s
     is_done = (forms.entries[None] == forms.wanted[:, None]).all(axis=2)
     gain = np.stack([is_done[..., None] & sends, ends & ~(is_done[..., None] & sends)]).astype(float)
     nothing = np.zeros((2, num_seeds, num_wanted, num_entries))
-    values = [nothing, nothing]
-    """By the proposals that are left, one less than the index."""
+    values = [nothing, nothing]  # by the proposals that are left, one less than the index
     for left in range(1, max_proposals + 1):
         first = _executed(forms, gain, values[left])
         second = _executed(forms, gain, values[left - 1]) if left > 1 else np.zeros_like(first)
         again = (second * forms.proposed).sum(axis=-1, keepdims=True)
-        told = np.take_along_axis(second, np.maximum(critiques.suggestion, 0)[None], axis=-1)
-        if not reads_suggestions:
-            told = np.broadcast_to(again, told.shape)
-        objected = np.where(critiques.suggestion < 0, again, told)
+        suggested = np.take_along_axis(second, np.maximum(critiques.suggestion, 0)[None], axis=-1)
+        follows = reads_suggestions & (critiques.suggestion >= 0)
+        objected = np.where(follows, suggested, again)
         value = np.where(critiques.approves, first, objected)
         values.append((forms.proposed * value).sum(axis=-1))
     success, irreversible = values[-1][..., 0] @ forms.shares
@@ -242,7 +241,7 @@ def all_critiques(run: Any, review: CommandReview) -> Critiques:
     judges, suggestion = np.full(shape, -1), np.full(shape, -1)
     for table, by_row in zip((judges, suggestion), answers, strict=True):
         table[:, w, e, c] = np.asarray(by_row)
-    return Critiques(judges != 0, judges, suggestion)
+    return Critiques(judges, suggestion)
 
 
 @eqx.filter_jit

@@ -30,7 +30,7 @@ class Text(eqx.Module):
     error_rate: Float[Array, "*episodes"]
 
 
-class Proofreading(eqx.Module):
+class ProofreadingTask(eqx.Module):
     """Proofreading task: an answer is a text of ``num_words`` words, and right if none of them is misspelled.
 
     ``num_pairs``: words that are spelled rightly, and as many misspellings. ``error_rate``: the share of the
@@ -124,7 +124,7 @@ class Proofreading(eqx.Module):
 
 
 PANEL = ConversationEnv(
-    RecursiveCritiqueConversation(Proofreading(critic_noise=0.25), levels=2, replies="critique", reads="answer")
+    RecursiveCritiqueConversation(ProofreadingTask(critic_noise=0.25), levels=2, replies="critique", reads="answer")
 )
 """Two critics and a judge that all read the text alone; the majority of the three decides."""
 PANEL_ENV = f"{__name__}:PANEL"

@@ -29,11 +29,11 @@ def oversight_accuracy() -> Measure:
     """
 
     def shares(run: Any) -> Float[np.ndarray, " seed"]:
-        rules: Any = make_compiled(run.config["env"])
-        report, rules = oversight_report(run), rules.rules
-        if not rules.levels:
+        env: Any = make_compiled(run.config["env"])
+        report = oversight_report(run)
+        if not env.rules.levels:
             return report.majority_accuracy
-        return report.accuracy if rules.reads == "critiques" else report.panel_accuracy
+        return report.accuracy if env.rules.reads == "critiques" else report.panel_accuracy
 
     return Measure("accuracy of verdicts at equal cost", shares, bounds=(0.0, 1.0))
 

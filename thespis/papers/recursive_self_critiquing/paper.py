@@ -50,7 +50,7 @@ PAPER = Paper(
     parts=(
         "thespis.envs.text.recursive_critique:RecursiveCritiqueConversation",
         "thespis.evaluation.oversight_report:report_on_oversight",
-        "thespis.papers.recursive_self_critiquing.envs:Proofreading",
+        "thespis.papers.recursive_self_critiquing.envs:ProofreadingTask",
         "thespis.papers.recursive_self_critiquing.method:TaughtModel",
         "thespis.learners.multi_agent.cast:Cast",
     ),

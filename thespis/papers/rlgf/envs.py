@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from thespis.core.records import EnvSpec, TimeStep
-from thespis.core.spaces import Text
+from thespis.envs.text.dataset_resets import check_guide, check_one_response, with_room_for_response
 from thespis.envs.text.task import DialogueState, TextEnv, append_tokens, pack_tokens
 from thespis.runtime.keys import fold
 
@@ -53,21 +53,13 @@ class GuideRollOuts(eqx.Module):
 
     def __check_init__(self):
         """Raise ``ValueError`` for more than one turn, privileged observations, or a guide with other words."""
-        own, guide = self.env.task.task_spec, self.guide.task.task_spec
-        if own.max_turns != 1 or self.env.use_privileged:
-            raise ValueError("roll-outs of a guide need an environment of one turn, without privileged observations")
-        if (guide.vocabulary, guide.max_response_tokens) != (own.vocabulary, own.max_response_tokens):
-            raise ValueError("the guide's task needs the words and the response length of the environment's")
+        check_one_response(self.env)
+        check_guide(self.env, self.guide)
 
     @property
     def spec(self) -> EnvSpec:
         """That of the environment, with place in the observation for the part of a response that is kept."""
-        spec = self.env.spec
-        assert isinstance(spec.observation_space, Text) and isinstance(spec.action_space, Text)
-        prompt, max_kept = spec.observation_space, spec.action_space.max_length - 1
-        observation = Text(prompt.max_length + max_kept, prompt.vocabulary, prompt.max_env_tokens + max_kept)
-        params = GuideRollOutParams(jnp.zeros(()))
-        return dataclasses.replace(spec, name=f"{spec.name}-rollouts", observation_space=observation, params=params)
+        return with_room_for_response(self.env.spec, "rollouts", GuideRollOutParams(jnp.zeros(())))
 
     def reset(self, params: GuideRollOutParams, key: Key[Array, ""]) -> tuple[GuideRollOutState, TimeStep]:
         """Start at a prompt of the environment."""

@@ -85,13 +85,11 @@ class RTOReward(DPOReward):
     ) -> Float[Array, "time row"]:
         """The weighted reward of the reward model, and the sum of what tokens earn."""
         outcome = self.outcome_reward.score_turns(state.outcome, dialogues, key)
-        return self.outcome_weight * outcome + self._earned(state, dialogues, key).sum(axis=-1)
+        return super().score_turns(state, dataclasses.replace(dialogues, reward=outcome), key)
 
     def score(self, state: RTORewardState, batch: Batch, key: Key[Array, ""]) -> Rewards:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Rewards of responses, and what part of them each token earns."""
-        dialogues = Dialogues.from_transitions(batch.steps, batch.mask)
-        total = jnp.where(dialogues.alive, self.score_turns(state, dialogues, key), 0.0)
-        return Rewards(total, tokens=self._earned(state, dialogues, key))
+        return super().score(state, batch.with_rewards(self.outcome_reward.score(state.outcome, batch, key)), key)
 
 
 def better_first(compared: ComparedTexts) -> Dialogues:
