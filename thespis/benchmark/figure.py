@@ -43,7 +43,8 @@ def _draw_curve(panel: Any, cell: Cell, result: dict[str, Any], color: str) -> N
     scores = np.array(result["curve"]["scores"])  # [point, seed]
     panel.fill_between(steps, scores.min(axis=1), scores.max(axis=1), color=color, alpha=0.15, linewidth=0)
     panel.plot(steps, [iqm(point) for point in scores], color=color, linewidth=1.4)
-    panel.axhline(cell.published.mean, color=color, linewidth=0.9, linestyle="--")
+    if cell.published:
+        panel.axhline(cell.published.mean, color=color, linewidth=0.9, linestyle="--")
 
 
 def _line(color: str) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from thespis.benchmark.cell_run import is_current, reaches, read_result
+from thespis.benchmark.equal_steps import compare_at_equal_steps
 from thespis.benchmark.figure import plot_suite
-from thespis.benchmark.suite import Cell, Suite, load_suite, suite_names
+from thespis.benchmark.suite import Cell, PublishedResult, Suite, load_suite, suite_names
 from thespis.evaluation import formatting
 from thespis.runtime import disk
 
@@ -51,41 +52,72 @@ def render_page(suites: Sequence[Suite], results: Path) -> str:
 def _section(suite: Suite, results: Path) -> str:
     result_by_cell = dict(_stored_results(suite, results))
     current = [cell for cell, result in result_by_cell.items() if is_current(cell, result)]
-    num_reached = sum(reaches(result_by_cell[cell], cell) for cell in current)
+    judged = [(result_by_cell[cell], cell.published) for cell in current if cell.published]
+    num_reached = sum(reaches(result, published) for result, published in judged)
     lines = [f"## {suite.title}", "", suite.text.strip(), ""]
     lines += [f"- *{name}*: {source}" for name, source in suite.sources.items()]
     if current:
-        share = f"{num_reached} of {len(current)} trained cells reach the published result"
         missing = len(suite.cells) - len(current)
-        lines += ["", f"**{share}**" + (f"; {missing} of the suite are not trained yet." if missing else ".")]
+        rest = f"; {missing} of the suite are not trained yet." if missing else "."
+        share = f"**{num_reached} of {len(judged)} trained cells reach the published result**"
+        lines += ["", share + rest] if judged else []
         lines += ["", f"![learning curves](images/{_figure_name(suite)})", ""]
         lines += ["| cell | steps | ours | 95% interval | published | reached | seeds | time | CPU time |"]
         lines += ["| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |"]
         lines += [_row(cell, result_by_cell[cell]) for cell in current]
         notes = [f"- `{cell.name}`: {cell.note}" for cell in current if cell.note]
         lines += ["", *notes] if notes else []
+        lines += _comparison_lines(suite, {cell: result_by_cell[cell] for cell in current})
     untrained = [f"`{cell.name}`" for cell in suite.cells if cell not in current]
     lines += ["", f"Not trained yet, or with other settings: {', '.join(untrained)}."] if untrained else []
     return "\n".join([*lines, ""])
 
 
+def _comparison_lines(suite: Suite, result_by_cell: Mapping[Cell, dict[str, Any]]) -> list[str]:
+    """Table of the comparisons whose cells both have a result."""
+    lines = ["", "Methods at equal steps, seed by seed: mean difference of returns with Student's 95% interval.", ""]
+    lines += ["| environment | steps | method | baseline | difference | 95% interval | better in |"]
+    lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    rows = []
+    for comparison in suite.comparisons:
+        method, baseline = suite.compared_cells(comparison)
+        if method in result_by_cell and baseline in result_by_cell:
+            pairs = compare_at_equal_steps(result_by_cell[method], result_by_cell[baseline])
+            number = formatting.format_number
+            values = (
+                f"`{comparison.env}`",
+                f"{pairs.step:,}",
+                f"`{comparison.method}` {number(pairs.mean)}",
+                f"`{comparison.baseline}` {number(pairs.baseline_mean)}",
+                number(pairs.difference),
+                formatting.format_interval(pairs.interval),
+                f"{pairs.num_better} of {pairs.num_pairs} pairs",
+            )
+            rows.append(f"| {' | '.join(values)} |")
+    return [*lines, *rows] if rows else []
+
+
 def _row(cell: Cell, result: dict[str, Any]) -> str:
-    published = formatting.format_number(cell.published.mean)
-    published += f" ± {formatting.format_number(cell.published.std)}" if cell.published.std is not None else ""
-    notes = [cell.published.env] if cell.published.env else []
-    notes += [f"{cell.published.steps:,} steps"] if cell.published.steps else []
     values = (
         f"`{cell.name}`",
         f"{result['config']['steps']:,}",
         formatting.format_number(result["iqm"]),
         formatting.format_interval(result["interval"]),
-        published + (f" ({', '.join(notes)})" if notes else "") + f" *{cell.published.source}*",
-        "yes" if reaches(result, cell) else "no",
+        _published_text(cell.published) if cell.published else "",
+        ("yes" if reaches(result, cell.published) else "no") if cell.published else "",
         str(len(result["config"]["seeds"])),
         formatting.format_duration(result["seconds"]),
         formatting.format_duration(result["cpu_seconds"]),
     )
     return f"| {' | '.join(values)} |"
+
+
+def _published_text(published: PublishedResult) -> str:
+    text = formatting.format_number(published.mean)
+    text += f" ± {formatting.format_number(published.std)}" if published.std is not None else ""
+    notes = [published.env] if published.env else []
+    notes += [f"{published.steps:,} steps"] if published.steps else []
+    return text + (f" ({', '.join(notes)})" if notes else "") + f" *{published.source}*"
 
 
 def _stored_results(suite: Suite, results: Path) -> list[tuple[Cell, dict[str, Any]]]:

@@ -13,7 +13,13 @@ A file has ``title``, ``text`` and a table per cell::
 
 ``steps`` and ``preset`` may be given; otherwise they are those of the preset for this method and environment.
 ``play`` is the evaluation that is compared, ``greedy`` (the default) or ``sampled``; ``episodes`` is the number of
-episodes per seed and evaluation. ``published.env`` is the environment of the source, where its name is another.
+episodes per seed and evaluation. ``published.env`` is the environment of the source, where its name is another. A cell
+without ``published`` is there for a comparison of two methods at equal steps, seed by seed::
+
+    [[comparison]]
+    method = "crossq"
+    baseline = "sac"
+    env = "Hopper-v5"
 """
 
 from __future__ import annotations
@@ -49,7 +55,7 @@ class Cell:
     method: str
     env: str
     seeds: int
-    published: PublishedResult
+    published: PublishedResult | None = None
     preset: str = "auto"
     steps: int | None = None
     play: str = "greedy"
@@ -74,14 +80,30 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
+class MethodComparison:
+    """Two methods of a suite on one environment, compared at the last number of steps at which both were evaluated."""
+
+    method: str
+    baseline: str
+    env: str
+    """The environment's name without its library."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Suite:
-    """A standard benchmark: its cells, in the order in which they are trained."""
+    """A standard benchmark: its cells, in the order in which they are trained, and comparisons of two of them."""
 
     name: str
     title: str
     text: str
     cells: tuple[Cell, ...]
     sources: dict[str, str]
+    comparisons: tuple[MethodComparison, ...] = ()
+
+    def compared_cells(self, comparison: MethodComparison) -> tuple[Cell, Cell]:
+        """The cells of the method and of its baseline. Raises :class:`KeyError` where the suite lacks one of them."""
+        cells = {(cell.method, cell.env_name): cell for cell in self.cells}
+        return cells[comparison.method, comparison.env], cells[comparison.baseline, comparison.env]
 
     def select(self, patterns: list[str]) -> list[Cell]:
         """The cells whose ``METHOD/ENV`` matches one of the patterns; all of them without a pattern.
@@ -113,14 +135,21 @@ def read_suite(path: Path) -> Suite:
     """The suite in a file."""
     content = tomllib.loads(path.read_text())
     cells = tuple(_read_cell(table) for table in content["cell"])
-    suite = Suite(path.stem, content["title"], content["text"], cells, content["sources"])
-    if unknown := {cell.published.source for cell in cells} - set(suite.sources):
+    comparisons = tuple(MethodComparison(**table) for table in content.get("comparison", ()))
+    suite = Suite(path.stem, content["title"], content["text"], cells, content["sources"], comparisons)
+    if unknown := {cell.published.source for cell in cells if cell.published} - set(suite.sources):
         raise ValueError(f"{path} has no source {unknown}")
-    if len({cell.name for cell in cells}) < len(cells):
+    names = [cell.name for cell in cells]
+    if len(set(names)) < len(names):
         raise ValueError(f"{path} has a cell twice")
+    compared = {f"{method}/{pair.env}" for pair in comparisons for method in (pair.method, pair.baseline)}
+    if missing := sorted(compared - set(names)):
+        raise ValueError(f"{path} compares {missing[0]}, which is none of its cells")
     return suite
 
 
 def _read_cell(table: dict[str, Any]) -> Cell:
-    values: dict[str, Any] = table | {"published": PublishedResult(**table["published"])}
+    values: dict[str, Any] = dict(table)
+    if "published" in values:
+        values["published"] = PublishedResult(**values["published"])
     return Cell(**values)

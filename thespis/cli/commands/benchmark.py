@@ -84,10 +84,14 @@ def _result_row(suite: Suite, cell: Cell, results: Path) -> dict[str, Any]:
     from thespis.benchmark.cell_run import is_current, reaches, read_result
 
     result = read_result(results, suite, cell)
-    row: dict[str, Any] = {"cell": cell.name, "published": cell.published.mean, "iqm": None, "interval": None}
+    published = cell.published
+    row: dict[str, Any] = {"cell": cell.name, "published": published and published.mean, "iqm": None, "interval": None}
     if result is None:
         return row | {"state": "not trained"}
-    state = "outdated" if not is_current(cell, result) else "reached" if reaches(result, cell) else "below"
+    if not is_current(cell, result):
+        state = "outdated"
+    else:
+        state = "trained" if published is None else "reached" if reaches(result, published) else "below"
     return row | {"iqm": result["iqm"], "interval": result["interval"], "state": state, "seconds": result["seconds"]}
 
 
@@ -103,7 +107,7 @@ def _results_table(suite: Suite, rows: list[dict[str, Any]]) -> Table:
             row["cell"],
             formatting.format_number(row["iqm"]) if has_result else "",
             formatting.format_interval(row["interval"]) if has_result else "",
-            formatting.format_number(row["published"]),
+            formatting.format_number(row["published"]) if row["published"] is not None else "",
             row["state"],
         )
     return table
