@@ -31,6 +31,7 @@ from thespis.envs.text.questions import ANIMALS, Questions
 from thespis.envs.text.revision import Revision
 from thespis.envs.text.task import TextEnv, cut_at_eos, tokens_to_number
 from thespis.envs.text.tictactoe import Tictactoe, optimal_moves
+from thespis.envs.text.tools import Tools
 from thespis.envs.text.verification import Verification
 from thespis.envs.text.wordle import COLORS, WORDS, Wordle, guess_colors
 from thespis.language.tokenizer import word_tokenizer
@@ -70,6 +71,9 @@ MIXED = {
     "program": Program(),
     "program with a planted bug": Program(num_steps=3, bugs="planted", demonstrator_noise=0.5),
     "program of three tests": Program(num_tests=3, demonstrator_noise=0.3),
+    "tools": Tools(),
+    "tools of which each is needed": Tools(max_turns=4, num_tools=2, max_calls=2),
+    "tools of all kinds": Tools(max_turns=8, num_tools=6, min_calls=1, demonstrator_noise=0.5),
     "kuhn": Kuhn(demonstrator_noise=0.8),
     "tictactoe": Tictactoe(demonstrator_noise=0.5),
 }

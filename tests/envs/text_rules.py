@@ -408,6 +408,51 @@ class Form(Rules):
         return self.question(), 0.0, False
 
 
+class Tools(Rules):
+    def start(self, task, state):
+        names = ["saw", "mill", "oven", "press", "loom", "forge"][: task.num_tools]
+        takes = ["".join("abcdefg"[i] for i in row if i >= 0) for row in state.takes]
+        self.tools = dict(zip(names, zip(takes, ["abcdefg"[i] for i in state.makes], strict=True), strict=True))
+        self.items = frozenset(np.array(list("abcdefg"))[state.items].tolist())
+        self.wanted = "abcdefg"[state.wanted]
+        lines = [f"{name} {' '.join(takes)} makes {made}" for name, (takes, made) in self.tools.items()]
+        return f"have {' '.join(sorted(self.items))} want {self.wanted} {' '.join(lines)} >"
+
+    def after(self, items, tool):
+        """The items after a call; ``None`` if it is not possible."""
+        takes, made = self.tools[tool]
+        return items - set(takes) | {made} if set(takes) <= items else None
+
+    def calls_left(self, items):
+        """Length of a shortest way from these items to the wanted one, by breadth first search."""
+        queue = [(items, 0)]
+        for reached, length in queue:
+            if self.wanted in reached:
+                return length
+            known = {items for items, _ in queue}
+            following = {self.after(reached, tool) for tool in self.tools} - {None} - known
+            queue += [(items, length + 1) for items in following]
+        return float("inf")
+
+    @property
+    def right_calls(self):
+        """The calls on a shortest way."""
+        left = {tool: self.calls_left(after) for tool in self.tools if (after := self.after(self.items, tool))}
+        best = min(left.values(), default=float("inf"))
+        return {tool for tool, length in left.items() if length == best < float("inf")}
+
+    @property
+    def right(self):
+        return min(self.right_calls, default="saw")
+
+    def respond(self, response):
+        after = self.after(self.items, response) if response in self.tools else None
+        if after is None:
+            return "missing", 0.0, False
+        self.items, made = after, self.tools[response][1]
+        return ("", 1.0, True) if made == self.wanted else (made, 0.0, False)
+
+
 class Program(Rules):
     limit = 1
     words: ClassVar = ["x", "y", "+", "-", "*", "dup", "swap", *"0123456789"]
@@ -470,6 +515,7 @@ RULES = {
     "persona": Persona,
     "form": Form,
     "program": Program,
+    "tools": Tools,
     "kuhn": Kuhn,
     "tictactoe": Tictactoe,
 }
@@ -620,6 +666,18 @@ WRITTEN_RESPONSES = {
         "ask <end>",
         "erase <end>",
         "send <end>",
+    ],
+    "tools": [
+        *["{r.right} <end>"] * 9,
+        "saw <end>",
+        "mill <end>",
+        "loom <end>",
+        "forge <end>",
+        "{r.right}",
+        "{r.right} {r.right}",
+        "<end> {r.right}",
+        "a <end>",
+        "missing <end>",
     ],
     "kuhn": ["bet <end>", "pass <end>", "bet bet", "king <end>", "<end> bet", "bet"],
     "tictactoe": [*(f"{cell} <end>" for cell in range(1, 10)), "start <end>", "5 5", "<end> 5"],

@@ -10,8 +10,7 @@ the episode.
 
 The demonstrator knows what to do (:meth:`Form.right_command`), but a share ``demonstrator_noise`` of its commands is
 random: half of them a value of the field that is asked for, the others a button. It can also criticize a command before
-it is executed, ``yes <end>`` or ``no undo <end>``, and do what such a critique says, in conversations with a critic of
-actions (:class:`~thespis.envs.text.pre_act.PreActConversation`).
+it is executed, as in all tasks of commands (:mod:`thespis.envs.text.commands`).
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from thespis.core.spaces import END, word_vocabulary
-from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, cut_at_eos, pack_tokens
+from thespis.core.spaces import word_vocabulary
+from thespis.envs.text.commands import APPROVAL, OBJECTION, CommandTask
+from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, pack_tokens
 from thespis.runtime.keys import fold
 
 FIELDS = {
@@ -38,7 +38,6 @@ FIELDS = {
 CONDITIONS = {"city": "post", "shop": "pickup", "bank": "card"}
 """Fields that appear only if another one has this value."""
 BUTTONS = ("undo", "send", "erase")
-APPROVAL, OBJECTION = "yes", "no"
 COMMANDS = (*(value for values in FIELDS.values() for value in values), *BUTTONS)
 """All commands; a value belongs to one field only."""
 _UNDO, _SEND, _ERASE = (COMMANDS.index(button) for button in BUTTONS)
@@ -60,7 +59,7 @@ class FormState(eqx.Module):
     entries: Int[Array, "*episodes field"]
 
 
-class Form(eqx.Module):
+class Form(CommandTask):
     """Form task: fill in a form that grows with what is filled in, and send it; mistakes with buttons are final.
 
     ``max_turns``: commands until the episode is over; the longest form needs 6. ``num_fields``: how many of
@@ -82,6 +81,11 @@ class Form(eqx.Module):
         """Raise ``ValueError`` for a number of fields that do not exist."""
         if not 1 <= self.num_fields <= len(FIELDS):
             raise ValueError(f"num_fields={self.num_fields}: 1 to {len(FIELDS)}")
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Values and buttons."""
+        return COMMANDS
 
     @property
     def task_spec(self) -> TaskSpec:
@@ -128,72 +132,20 @@ class Form(eqx.Module):
         undone = jnp.where(undoes, entries.at[last].set(-1), entries)
         return jnp.where(fills, entries.at[field].set(command), undone)
 
-    def read_command(self, response: Int[Array, " response"]) -> Int[Array, ""]:
-        """Index of the command that a response is; -1 if it is none."""
-        words, length = cut_at_eos(self.task_spec, response)
-        return jnp.where(length == 1, self._command_of(words[0]), -1)
-
     def right_command(self, state: FormState) -> Int[Array, ""]:
         """Index of the command that gets on: ``undo`` while anything is wrong, then the next value, then ``send``."""
         field = self._asked_field(state.entries)
         is_wrong = ((state.entries >= 0) & (state.entries != state.wanted)).any()
         return jnp.where(is_wrong, _UNDO, jnp.where(field < 0, _SEND, state.wanted[field]))
 
-    def is_right_action(self, state: FormState, response: Int[Array, " response"]) -> Bool[Array, ""]:
-        """Whether a response is the right command."""
-        return self.read_command(response) == self.right_command(state)
-
-    def critique_judgment(self, critique: Int[Array, " critique"]) -> Int[Array, ""]:
-        """What a critique says of a command: 1 that it is right, 0 that it is wrong, -1 if neither."""
-        spec = self.task_spec
-        words, _ = cut_at_eos(spec, critique)
-        is_approval, is_objection = (words[0] == spec.encode_word(word) for word in (APPROVAL, OBJECTION))
-        return jnp.where(is_approval, 1, jnp.where(is_objection, 0, -1))
-
-    def suggested_command(self, critique: Int[Array, " critique"]) -> Int[Array, ""]:
-        """Index of the command that an objection suggests; -1 if there is none."""
-        words, _ = cut_at_eos(self.task_spec, critique)
-        return jnp.where(self.critique_judgment(critique) == 0, self._command_of(words[1]), -1)
-
-    def demonstrator_response(self, state: FormState, key: Key[Array, ""]) -> Int[Array, " response"]:
-        """The right command, at times a random one."""
-        return self.write(self._noisy_command(state, self.demonstrator_noise, key))
-
-    def demonstrator_critique(
-        self, state: FormState, answer: Int[Array, " response"], key: Key[Array, ""]
-    ) -> Int[Array, " critique"]:
-        """Approval of the right command, or an objection with the right one; at times lenient, at times random."""
-        spec, right = self.task_spec, self.right_command(state)
-        is_noise = jax.random.uniform(fold(key, "noise")) < self.critic_noise
-        is_lenient = jax.random.uniform(fold(key, "leniency")) < self.leniency
-        is_approval = jnp.where(
-            is_noise, jax.random.bernoulli(fold(key, "verdict")), is_lenient | (self.read_command(answer) == right)
-        )
-        noise = jnp.where(is_noise, 1.0, self.suggestion_noise)
-        suggestion = self._noisy_command(state, noise, fold(key, "suggestion"))
-        verdict = jnp.where(is_approval, spec.encode_word(APPROVAL), spec.encode_word(OBJECTION))
-        word = jnp.where(is_approval, -1, spec.encode_word(COMMANDS[0]) + suggestion)
-        return pack_tokens(3, verdict, word, spec.encode(END))
-
-    def demonstrator_revision(
-        self, state: FormState, answer: Int[Array, " response"], critique: Int[Array, " critique"], key: Key[Array, ""]
-    ) -> Int[Array, " response"]:
-        """The suggested command; without a suggestion the right one; at times a random one."""
-        suggestion = self.suggested_command(critique)
-        is_noise = jax.random.uniform(fold(key, "wander")) < self.revision_noise
-        follows = (suggestion >= 0) & ~is_noise
-        noisy = self._noisy_command(state, is_noise.astype("float32"), fold(key, "random"))
-        return self.write(jnp.where(follows, suggestion, noisy))
-
-    def _noisy_command(self, state: FormState, noise: float | Array, key: Key[Array, ""]) -> Int[Array, ""]:
-        """The right command, or in a share ``noise`` a value of the field that is asked for, or a button."""
+    def random_command(self, state: FormState, key: Key[Array, ""]) -> Int[Array, ""]:
+        """A value of the field that is asked for, or a button."""
         field = self._asked_field(state.entries)
         count = jnp.where(field < 0, 1, jnp.asarray(_NUM_VALUES)[field])
         value = jnp.asarray(_OFFSETS)[field] + jax.random.randint(fold(key, "value"), (), 0, count)
         button = _UNDO + jax.random.randint(fold(key, "button"), (), 0, len(BUTTONS))
         fills = jax.random.bernoulli(fold(key, "fills")) & (field >= 0)
-        is_noise = jax.random.uniform(fold(key, "wander")) < noise
-        return jnp.where(is_noise, jnp.where(fills, value, button), self.right_command(state))
+        return jnp.where(fills, value, button)
 
     def _is_open(self, entries: Int[Array, " field"]) -> Bool[Array, " field"]:
         """Which fields are part of a form with these entries."""
@@ -209,18 +161,8 @@ class Form(eqx.Module):
         """Index of the field that a command fills in; the number of fields for a button, -1 for no command."""
         return jnp.where(command < 0, -1, (command >= jnp.asarray(_OFFSETS + _NUM_VALUES)).sum())
 
-    def _command_of(self, token: Int[Array, ""]) -> Int[Array, ""]:
-        """Index of the command of a token; -1 if it is none."""
-        command = token - self.task_spec.encode_word(COMMANDS[0])
-        return jnp.where((command >= 0) & (command < len(COMMANDS)), command, -1)
-
     def _question(self, entries: Int[Array, " field"]) -> Int[Array, " 3"]:
         """The message that asks for the next field, or says that there is none."""
         spec, field = self.task_spec, self._asked_field(entries)
         asks = pack_tokens(3, spec.encode("ask"), spec.encode_word("item") + field, spec.encode(RESPONSE_CUE))
         return jnp.where(field < 0, pack_tokens(3, spec.encode(f"full {RESPONSE_CUE}")), asks)
-
-    def write(self, command: Int[Array, ""]) -> Int[Array, " response"]:
-        """The response that is a command."""
-        spec = self.task_spec
-        return pack_tokens(spec.max_response_tokens, spec.encode_word(COMMANDS[0]) + command, spec.encode(END))

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 from thespis.core.spaces import END
-from thespis.envs.text.form import APPROVAL, COMMANDS, FIELDS, OBJECTION, Form, FormState
+from thespis.envs.text.commands import APPROVAL, OBJECTION
+from thespis.envs.text.form import COMMANDS, FIELDS, Form, FormState
 from thespis.envs.text.task import RESPONSE_CUE, TaskSpec, TaskStep, cut_at_eos, pack_tokens
 from thespis.runtime.keys import fold
 
