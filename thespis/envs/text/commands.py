@@ -9,6 +9,7 @@ and can be the task of a conversation with a critic of actions
 from __future__ import annotations
 
 import abc
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -31,11 +32,12 @@ class CommandTask(eqx.Module):
     command.
     """
 
-    demonstrator_noise: eqx.AbstractVar[float]
-    revision_noise: eqx.AbstractVar[float]
-    critic_noise: eqx.AbstractVar[float]
-    leniency: eqx.AbstractVar[float]
-    suggestion_noise: eqx.AbstractVar[float]
+    if TYPE_CHECKING:  # tasks declare these fields after their own, which come first in the names of environments
+        demonstrator_noise: float
+        revision_noise: float
+        critic_noise: float
+        leniency: float
+        suggestion_noise: float
 
     @property
     @abc.abstractmethod
