@@ -23,11 +23,13 @@ from thespis.learners.language.policy_losses import ReverseKL
 from thespis.methods.language.ppo_lm import LanguagePPO
 from thespis.papers.pit.envs import Translation
 from thespis.papers.pit.feedback import GapReward
-from thespis.papers.pit.measures import improved_quality, untrained_quality, wrong_words
+from thespis.papers.pit.measures import answer_quality, improved_quality, untrained_quality, wrong_words
 from thespis.papers.pit.references import LastResponses
 
 TASK = Translation(num_words=4, num_pairs=1_024)
-TASK_ENV = f"{__name__}:TASK"
+RIGHT = dataclasses.replace(TASK, noise=0.0)
+"""The same with a dataset of right words alone."""
+TASK_ENV, RIGHT_ENV = (f"{__name__}:{name}" for name in ("TASK", "RIGHT"))
 NUM_ROWS = 32
 NUM_RESPONSES = 1_920
 """Responses of a training, references of the policy's own among them: equal for all arms."""
@@ -74,7 +76,7 @@ IMPROVED = improved_quality()
 _COPY = dataclasses.replace(PPO, learning_rate=LEARNING_RATE * 1.0001)
 BASELINE_ARM = Arm("ordinary policy", PPO, ORDINARY)
 """Trained to respond to prompts; asked to improve, it has what the initial model has learned of that."""
-TRUE_REWARD_ARM = Arm("true reward with references", IMPROVER, {"curriculum": FROM_EASY}, steps=FROM_EASY_STEPS)
+RIGHT_ARM = Arm("pretrained on right responses", PPO, {"curriculum": NO_REFERENCE}, RIGHT_ENV)
 
 BENCH = Bench(
     name="improvable-responses",
@@ -84,17 +86,20 @@ BENCH = Bench(
     envs=(TASK_ENV,),
     steps=NUM_RESPONSES,
     num_episodes=20,
-    arms=(BASELINE_ARM, Arm("ordinary policy again", _COPY, ORDINARY), TRUE_REWARD_ARM),
-    positive=Comparison("true reward with references", "ordinary policy", IMPROVED),
+    arms=(BASELINE_ARM, Arm("ordinary policy again", _COPY, ORDINARY), RIGHT_ARM),
+    positive=Comparison("pretrained on right responses", "ordinary policy", IMPROVED),
     negative=Comparison("ordinary policy", "ordinary policy again", learning_curve_auc()),
-    headroom=Headroom("ordinary policy", "true reward with references", IMPROVED, untrained_quality()),
+    headroom=Headroom("ordinary policy", "pretrained on right responses", answer_quality(), untrained_quality()),
     symptoms=(Symptom("ordinary policy", wrong_words(), 0.1),),
     tuning="One setting of PPO for all arms, that of the bench steered-text with a weaker penalty on KL; no other "
     "was tried. Looked at on seeds 1,100 to 1,109, with twice as many updates, was PPO with references and a "
     "model of gaps that was fitted for 300 steps: right words of improvements went from 0.58 to 0.70 in the "
-    "first 20 of 90 updates. Sizes were chosen before by looks at the initial model alone. Not kept were "
-    "tasks in which each word follows from the one after it, so that a response is easier to correct than to "
-    "write: reward models with a linear head, of 400 steps, ordered 59% of new pairs rightly. Where the two "
-    "responses of a pair share no words, the initial model does not read references.",
+    "first 20 of 90 updates, 0.70 of the words were right after three improvements, and 0.67 without a "
+    "reference. Sizes were chosen before by looks at the initial model alone. The reference of the headroom "
+    "was the true reward with references at first, which was given up within its training on seeds 1,000 to "
+    "1,009, before anything of it was measured. Not kept were tasks in which each word follows from the one "
+    "after it, so that a response is easier to correct than to write: reward models with a linear head, of "
+    "400 steps, ordered 59% of new pairs rightly. Where the two responses of a pair share no words, the "
+    "initial model does not read references.",
     looks=plan_looks((10,)),
 )
