@@ -102,7 +102,7 @@ PAPER = Paper(
     fidelity=(
         Fidelity(
             "policy",
-            "a model of its own, next to the aligned one: fine-tuned to give the preferred response after the other one",
+            "a model of its own: fine-tuned to give the preferred response after the other one",
             "one model for both: fine-tuned to give the preferred response, after the other one in half of the cases",
         ),
         Fidelity(
