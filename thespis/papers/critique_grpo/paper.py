@@ -7,7 +7,6 @@ import dataclasses
 from thespis.core.records import Citation
 from thespis.evidence.benches.persistent_failures import (
     BENCH,
-    DEMONSTRATIONS_ARM,
     FAILURE,
     GRPO_ARM,
     NUM_OFF_POLICY,
@@ -31,7 +30,7 @@ _MIXED = dataclasses.replace(
 )
 _UNSHAPED = dataclasses.replace(_MIXED, objective=ShapedRefinements(gamma=None))
 _UNCRITICIZED = dataclasses.replace(_MIXED, feed=ON_FIRST_ANSWERS.feed)
-_METHOD, _GRPO, _DEMONSTRATIONS = "Critique-GRPO", GRPO_ARM.name, DEMONSTRATIONS_ARM.name
+_METHOD, _GRPO = "Critique-GRPO", GRPO_ARM.name
 _NO_SHAPING, _NO_CRITIQUE = "refinements without shaping", "second answers without a critique"
 
 PAPER = Paper(
@@ -64,7 +63,6 @@ PAPER = Paper(
             GRPO_ARM,
             Arm(_NO_CRITIQUE, _UNCRITICIZED),
             Arm(_NO_SHAPING, _UNSHAPED),
-            DEMONSTRATIONS_ARM,
         ),
         headline=Comparison(_METHOD, _GRPO, SUCCESS),
         mechanisms=(
@@ -75,7 +73,10 @@ PAPER = Paper(
         ),
         context=(
             Comparison(_METHOD, _GRPO, plain_success()),
-            Comparison(_METHOD, _DEMONSTRATIONS, SUCCESS),
+            NotApplicable(
+                "success is larger than with demonstrations of experts in the group",
+                "an expert that answers otherwise than the model does; here both write the same words",
+            ),
             NotApplicable("critiques that the model itself writes help as well", "a model that can criticize"),
             NotApplicable("gains on tasks of other fields", "a model with other skills"),
         ),
