@@ -7,6 +7,7 @@ import dataclasses
 from thespis.core.records import Citation
 from thespis.evidence.benches.persistent_failures import (
     BENCH,
+    DEMONSTRATIONS_ARM,
     FAILURE,
     GRPO_ARM,
     NUM_OFF_POLICY,
@@ -63,6 +64,7 @@ PAPER = Paper(
             GRPO_ARM,
             Arm(_NO_CRITIQUE, _UNCRITICIZED),
             Arm(_NO_SHAPING, _UNSHAPED),
+            DEMONSTRATIONS_ARM,
         ),
         headline=Comparison(_METHOD, _GRPO, SUCCESS),
         mechanisms=(
@@ -73,10 +75,7 @@ PAPER = Paper(
         ),
         context=(
             Comparison(_METHOD, _GRPO, plain_success()),
-            NotApplicable(
-                "success is larger than with demonstrations of experts in the group",
-                "an expert that answers otherwise than the model does; here both write the same words",
-            ),
+            Comparison(_METHOD, DEMONSTRATIONS_ARM.name, SUCCESS),
             NotApplicable("critiques that the model itself writes help as well", "a model that can criticize"),
             NotApplicable("gains on tasks of other fields", "a model with other skills"),
         ),
