@@ -79,9 +79,9 @@ class WrongWraps(Revision):
     def all_chains(self) -> Chain:
         """All tasks there are, one in each row: those in which all steps of the right derivation wrap, or none."""
         steps = list(itertools.product((0, 1), range(self.base)))
-        rows = itertools.product(range(self.base), *[steps] * self.num_steps)
-        kept = [row for row in rows if self._num_wraps(*row) in (0, self.num_steps)]
-        start, parts = np.array([row[0] for row in kept], "int32"), np.array([row[1:] for row in kept], "int32")
+        rows = itertools.product(range(self.base), itertools.product(steps, repeat=self.num_steps))
+        kept = [(value, row) for value, row in rows if self._num_wraps(value, *row) in (0, self.num_steps)]
+        start, parts = (np.array(column, "int32") for column in zip(*kept, strict=True))
         return Chain(jnp.asarray(start), jnp.asarray(parts[..., 0]), jnp.asarray(parts[..., 1]), self.base)
 
     def _num_wraps(self, value: int, *steps: tuple[int, int]) -> int:
