@@ -72,9 +72,12 @@ _TABLE = {
     "thespis.learners.language.policy_losses:ImportanceLevel": "TokenLevelRatio TurnLevelRatio DialogueLevelRatio",
     "thespis.learners.language.policy_losses:KLPenalty": "ReverseKL K3 FirstTurnKL",
     "thespis.learners.language.policy_losses:LossReduction": "TokenMean SequenceMean FixedLength",
-    "thespis.learners.language.policy_losses:PolicyLoss": (
-        "PolicyGradient ClippedSurrogate thespis.learners.language.nft:NegativeAwareLoss"
-    ),
+    "thespis.learners.language.policy_losses:PolicyLoss": """
+        PolicyGradient
+        ClippedSurrogate
+        thespis.learners.language.nft:NegativeAwareLoss
+        thespis.papers.critique_grpo.refinements:ShapedRefinements
+        """,
     "thespis.learners.language.preference_losses:DivergenceLink": (
         "ReverseKLLink ForwardKLLink JensenShannonLink AlphaLink"
     ),
@@ -100,6 +103,8 @@ _TABLE = {
         thespis.learners.language.revisions:TrajectoryRevision
         thespis.learners.language.revisions:SecondAttempts
         thespis.papers.reflect_retry_reward.reflections:ReflectionCredit
+        thespis.papers.critique_grpo.refinements:RefinementsInGroup
+        thespis.papers.critique_grpo.refinements:DemonstrationsInGroup
         """,
     "thespis.learners.multi_agent.role_contrast:AuxiliaryLoss": "RoleContrast",
     "thespis.learners.model_based.imagination:RolloutLength": "FixedRolloutLength LinearRolloutLength",

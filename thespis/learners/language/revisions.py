@@ -125,7 +125,7 @@ class SecondAttempts(RolloutTransform):
         if len(success) > 1:
             is_second = success[1] & ~success[0]
             metrics |= {"second_success": masked_mean(success[1].astype("float32"), dialogues.alive[1])}
-        attempts = _as_first_attempts(dataclasses.replace(dialogues, reward=reward), is_second)
+        attempts = as_first_attempts(dataclasses.replace(dialogues, reward=reward), is_second)
         attempts = _mark_for_training(attempts, success.any(axis=0))
         if not self.learn_revisions or len(success) == 1:
             return state, attempts, metrics
@@ -135,7 +135,7 @@ class SecondAttempts(RolloutTransform):
         return state, attempts.padded_like(revisions).append_rows(revisions), metrics
 
 
-def _as_first_attempts(dialogues: SampledDialogues, is_second: Bool[Array, " row"]) -> SampledDialogues:
+def as_first_attempts(dialogues: SampledDialogues, is_second: Bool[Array, " row"]) -> SampledDialogues:
     """Dialogues of one turn: the first response, or where ``is_second`` the second one in its place."""
     prompts = dialogues.text_before(0)
 

@@ -33,7 +33,7 @@ class GRPO(LMPolicyGradient):
     advantage_estimator: AdvantageEstimator = TrajectoryReturn(GroupNormalized())
     """Advantage estimator: TrajectoryReturn or RewardToGo (with a group baseline), TurnGAE or TokenGAE."""
     objective: PolicyLoss = ClippedSurrogate()
-    """Policy loss of the tokens: ClippedSurrogate, PolicyGradient or NegativeAwareLoss."""
+    """Policy loss of the tokens: ClippedSurrogate, PolicyGradient, NegativeAwareLoss or ShapedRefinements."""
     loss_reduction: LossReduction = SequenceMean()
     """Average of the token losses: SequenceMean, TokenMean or FixedLength."""
     kl_penalty: KLPenalty | None = K3(0.04)

@@ -1,0 +1,1 @@
+"""Critique-GRPO: initial answers and critique-guided refinements in one group of GRPO."""
