@@ -103,6 +103,7 @@ _TABLE = {
         thespis.learners.language.revisions:TrajectoryRevision
         thespis.learners.language.revisions:SecondAttempts
         thespis.papers.reflect_retry_reward.reflections:ReflectionCredit
+        thespis.papers.pit.references:LastResponses
         thespis.papers.critique_grpo.refinements:RefinementsInGroup
         thespis.papers.critique_grpo.refinements:DemonstrationsInGroup
         """,

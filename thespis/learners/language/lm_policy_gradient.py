@@ -96,7 +96,7 @@ class LMPolicyGradient(TrainableLMAgent, LMPolicyGradientSettings):
     """Transform of sampled dialogues before advantages are estimated.
 
     None, MovingAverageBaseline, PlayerBaseline, SuccessReplay, RankFilter, RejectionSampling, TrajectoryRevision,
-    SecondAttempts, ReflectionCredit, RefinementsInGroup or DemonstrationsInGroup.
+    SecondAttempts, ReflectionCredit, LastResponses, RefinementsInGroup or DemonstrationsInGroup.
     Rewards are the run's feedback (``--feedback``).
     """
     recompute_log_probs: bool = eqx.field(static=True, default=False)
