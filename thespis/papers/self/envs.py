@@ -95,9 +95,8 @@ class Articles(eqx.Module):
         """A mark for each article, a share of them random."""
         is_bad = self.read_articles(answer) != self.right_articles(state)
         is_random = jax.random.uniform(fold(key, "wander"), is_bad.shape) < self.critic_noise
-        return self._write(
-            jnp.where(is_random, jax.random.bernoulli(fold(key, "mark"), 0.5, is_bad.shape), is_bad), GOOD
-        )
+        marks = jnp.where(is_random, jax.random.bernoulli(fold(key, "mark"), 0.5, is_bad.shape), is_bad)
+        return self._write(marks.astype("int32"), GOOD)
 
     def demonstrator_revision(
         self,
