@@ -153,7 +153,8 @@ class SelfEvolution(TrainableLMAgent):
 
     def approves(self, state: SelfEvolutionState, answers: Dialogues, key: Key[Array, ""]) -> Bool[Array, " row"]:
         """Whether the model's own critique of each answer finds nothing wrong with it."""
-        task: Any = make_compiled(self.label_env).task.task
+        env: Any = make_compiled(self.label_env)
+        task = env.task.task
         transcript = jnp.pad(answers.transcript, ((0, 0), (0, 1)), constant_values=-1)
         is_next = jnp.arange(transcript.shape[1]) == answers.response_starts[-1][:, None]
         texts = jnp.where(is_next, task.task_spec.encode_word(RESPONSE_CUE), transcript)
