@@ -22,7 +22,7 @@ from thespis.papers.self.method import SelfEvolution
 
 _SELF, _SFT, _SKILLS = "SELF", SFT_ARM.name, "meta-skills alone"
 _FIRST = "self-training on first answers"
-EVOLUTION = SelfEvolution(**MODEL, num_label_steps=25, num_gradient_steps=75, learning_rate=1e-3)
+EVOLUTION = SelfEvolution(**MODEL, num_label_steps=75, num_gradient_steps=100, learning_rate=3e-4)
 """The meta-skills, followed by rounds."""
 _SELF_TRAINING = dataclasses.replace(EVOLUTION, learns_from="first", self_filter=None)
 _LEARNED = dataclasses.replace(mean_metric("learned_right"), name="share of right answers among those it learns from")
