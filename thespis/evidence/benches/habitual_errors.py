@@ -124,6 +124,7 @@ BENCH = Bench(
     "random marks, of which eight labels teach nearly everything (0.75 with answers alone, 0.97 with meta-skills); "
     "and one in which refinements change a bad article to any other one, where the meta-skills of eight labels are "
     "no better than the answers (0.71 and 0.73), and refinement makes answers worse, before rounds and after them. "
-    "In the negative control the copy has batches of 31: with a learning rate that is 1% larger, four of ten scores were the same.",
+    "In the negative control the copy has batches of 31: with a learning rate that is 1% larger, four of ten scores "
+    "were the same.",
     looks=SHORT_LOOKS,
 )
