@@ -88,7 +88,8 @@ PAPER = Paper(
     "steps in a round SELF ended there at 79% and self-training at 62%, and where a round continued from the model "
     "of the round before, direct answers rose from 55% to 71% and fell to 62%, as the model forgot how to judge. "
     "With eight labels and a pretraining in which refinements are any other article, rounds made direct answers worse "
-    "(71% to 63%). The labels that teach meta-skills have more tokens than the answers alone. Of the paper the abstract and the introduction could be read; what the "
+    "(71% to 63%). The labels that teach meta-skills have more tokens than the answers alone. "
+    "Of the paper the abstract and the introduction could be read; what the "
     "points below say of its labels, filter, rounds and rivals could not be checked against its text.",
     fidelity=(
         Fidelity(
