@@ -95,7 +95,9 @@ PAPER = Paper(
     "ones: what is learned is to say without a critique what it can say after one, and the critic knows which step "
     "is wrong. The task was made so that lucky right answers are rare; where one step was wrong and not two, GRPO "
     "solved everything. The success with wraps still rose at the end of training, so that the gap depends on the "
-    "budget. Of the paper, its code and the abstracts were read, and not the tables.",
+    "budget. The declaration is older than the last change of the bench, which replaced its best known after a first "
+    "check and touched no arm of the trial; the trial was run after the bench had been admitted. Of the paper, its code "
+    "and the abstracts were read, and not the tables.",
     fidelity=(
         Fidelity("group", "seven first answers and one refinement", "eight first answers and four refinements"),
         Fidelity(

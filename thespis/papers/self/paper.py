@@ -89,6 +89,8 @@ PAPER = Paper(
     "of the round before, direct answers rose from 55% to 71% and fell to 62%, as the model forgot how to judge. "
     "With eight labels and a pretraining in which refinements are any other article, rounds made direct answers worse "
     "(71% to 63%). The labels that teach meta-skills have more tokens than the answers alone. "
+    "The declaration is older than the last changes of the bench, which mended its negative control and touched no arm "
+    "of the trial; the trial was run after the bench had been admitted. "
     "Of the paper the abstract and the introduction could be read; what the "
     "points below say of its labels, filter, rounds and rivals could not be checked against its text.",
     fidelity=(
