@@ -96,7 +96,8 @@ PAPER = Paper(
     "is wrong. The task was made so that lucky right answers are rare; where one step was wrong and not two, GRPO "
     "solved everything. The success with wraps still rose at the end of training, so that the gap depends on the "
     "budget. The declaration is older than the last change of the bench, which replaced its best known after a first "
-    "check and touched no arm of the trial; the trial was run after the bench had been admitted. Of the paper, its code "
+    "check and touched no arm of the trial; the trial was run after the bench had been admitted. Of the "
+    "paper, its code "
     "and the abstracts were read, and not the tables.",
     fidelity=(
         Fidelity("group", "seven first answers and one refinement", "eight first answers and four refinements"),

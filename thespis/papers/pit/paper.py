@@ -96,8 +96,10 @@ PAPER = Paper(
     "responses, it has 45 updates and the ordinary policy 60. Initial model and reward models are the same for "
     "all seeds: pairs differ in training and evaluation alone, so that intervals are those for one fit of each "
     "reward model. Reward models were measured before training only, as log-likelihoods of the initial model: "
-    "these order 90% of new pairs rightly. The declaration is older than the last change of the bench, which replaced its "
-    "best known before it was measured; the trial was run after the bench had been admitted. Read were the abstract, reviews of the submission and summaries by "
+    "these order 90% of new pairs rightly. The declaration is older than the last change of the bench, "
+    "which replaced its "
+    "best known before it was measured; the trial was run after the bench had been admitted. Read were "
+    "the abstract, reviews of the submission and summaries by "
     "others; neither the paper's sections on method and ablations nor code of the authors was at hand, so that "
     "details of the loss and of the curriculum are as known from these.",
     fidelity=(
