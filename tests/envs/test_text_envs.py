@@ -18,7 +18,6 @@ from thespis.core.laws.components import check_environment
 from thespis.core.laws.random_samples import random_value
 from thespis.envs.text import registry
 from thespis.envs.text.calculator import Calculator
-from thespis.envs.text.cleaning import Cleaning
 from thespis.envs.text.correction import Correction
 from thespis.envs.text.countdown import Countdown, all_expressions
 from thespis.envs.text.derivation import Derivation
@@ -30,7 +29,8 @@ from thespis.envs.text.persona import Persona
 from thespis.envs.text.program import Program
 from thespis.envs.text.questions import ANIMALS, Questions
 from thespis.envs.text.revision import Revision
-from thespis.envs.text.stepwise import Stepwise
+from thespis.envs.text.sensor_room import SensorRoom
+from thespis.envs.text.stepwise_derivation import StepwiseDerivation
 from thespis.envs.text.task import TextEnv, cut_at_eos, tokens_to_number
 from thespis.envs.text.tictactoe import Tictactoe, optimal_moves
 from thespis.envs.text.tools import Tools
@@ -55,8 +55,8 @@ MIXED = {
     "derivation": Derivation(),
     "derivation that pays for steps": Derivation(step_reward=0.25),
     "derivation with four digits": Derivation(base=4),
-    "stepwise": Stepwise(),
-    "stepwise with three digits": Stepwise(num_steps=6, base=3, demonstrator_noise=0.5),
+    "stepwise-derivation": StepwiseDerivation(),
+    "stepwise-derivation with three digits": StepwiseDerivation(num_steps=6, base=3, demonstrator_noise=0.5),
     "verification": Verification(),
     "verification with three digits": Verification(num_steps=6, base=3),
     "revision": Revision(),
@@ -78,9 +78,9 @@ MIXED = {
     "tools": Tools(),
     "tools of which each is needed": Tools(max_turns=4, num_tools=2, max_calls=2),
     "tools of all kinds": Tools(max_turns=8, num_tools=6, min_calls=1, demonstrator_noise=0.5),
-    "cleaning": Cleaning(),
-    "cleaning that is paid by the room": Cleaning(pays="room"),
-    "cleaning of a large room with audits": Cleaning(
+    "sensor-room": SensorRoom(),
+    "sensor-room that is paid by the room": SensorRoom(pays="room"),
+    "sensor-room of 25 cells with audits": SensorRoom(
         max_turns=24, size=5, num_dirty=3, audit_rate=0.5, penalty=2.0, demonstrator_noise=0.5
     ),
     "kuhn": Kuhn(demonstrator_noise=0.8),

@@ -239,7 +239,7 @@ class Derivation(Rules):
         return "", np.float32(solved + self.step_reward * steps), True
 
 
-class Stepwise(Rules):
+class StepwiseDerivation(Rules):
     def start(self, task, state):
         chain, self.base = chain_words(state.chain), task.base
         start, *steps = re.split(r" (?=[+-])", chain)
@@ -474,7 +474,7 @@ class Tools(Rules):
         return ("", 1.0, True) if made == self.wanted else (made, 0.0, False)
 
 
-class Cleaning(Rules):
+class SensorRoom(Rules):
     moves: ClassVar = {"up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0)}
 
     def start(self, task, state):
@@ -583,7 +583,7 @@ RULES = {
     "household": Household,
     "correction": Correction,
     "derivation": Derivation,
-    "stepwise": Stepwise,
+    "stepwise-derivation": StepwiseDerivation,
     "verification": Verification,
     "revision": Revision,
     "hidden-rule": HiddenRule,
@@ -591,7 +591,7 @@ RULES = {
     "form": Form,
     "program": Program,
     "tools": Tools,
-    "cleaning": Cleaning,
+    "sensor-room": SensorRoom,
     "kuhn": Kuhn,
     "tictactoe": Tictactoe,
 }
@@ -755,7 +755,7 @@ WRITTEN_RESPONSES = {
         "a <end>",
         "missing <end>",
     ],
-    "stepwise": [
+    "stepwise-derivation": [
         *["{r.right} <end>"] * 9,
         "3 <end>",
         "9 <end>",
@@ -764,7 +764,7 @@ WRITTEN_RESPONSES = {
         "<end> {r.right}",
         "+ <end>",
     ],
-    "cleaning": [
+    "sensor-room": [
         *["{r.right} <end>"] * 14,
         "up <end>",
         "left <end>",

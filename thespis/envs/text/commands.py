@@ -9,7 +9,6 @@ and can be the task of a conversation with a critic of actions
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -32,12 +31,11 @@ class CommandTask(eqx.Module):
     command.
     """
 
-    if TYPE_CHECKING:  # tasks declare these fields after their own, which come first in the names of environments
-        demonstrator_noise: float
-        revision_noise: float
-        critic_noise: float
-        leniency: float
-        suggestion_noise: float
+    demonstrator_noise: float = 0.3
+    revision_noise: float = 0.0
+    critic_noise: float = 0.0
+    leniency: float = 0.0
+    suggestion_noise: float = 0.0
 
     @property
     @abc.abstractmethod

@@ -63,19 +63,11 @@ class Form(CommandTask):
     """Form task: fill in a form that grows with what is filled in, and send it; mistakes with buttons are final.
 
     ``max_turns``: commands until the episode is over; the longest form needs 6. ``num_fields``: how many of
-    :data:`FIELDS` there are, 1 to 6. ``demonstrator_noise``: the
-    share of the demonstrator's commands that are random. ``revision_noise``: the same after a critique.
-    ``critic_noise``: the share of its critiques that are random; of the others a share ``leniency`` approves, whatever
-    the command is, and of the objections that remain a share ``suggestion_noise`` suggests a random command.
+    :data:`FIELDS` there are, 1 to 6. Settings of noise: :class:`~thespis.envs.text.commands.CommandTask`.
     """
 
     max_turns: int = eqx.field(static=True, default=12)
     num_fields: int = eqx.field(static=True, default=len(FIELDS))
-    demonstrator_noise: float = 0.3
-    revision_noise: float = 0.0
-    critic_noise: float = 0.0
-    leniency: float = 0.0
-    suggestion_noise: float = 0.0
 
     def __check_init__(self):
         """Raise ``ValueError`` for a number of fields that do not exist."""
@@ -84,7 +76,7 @@ class Form(CommandTask):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Values and buttons."""
+        """Values of all fields, and buttons."""
         return COMMANDS
 
     @property

@@ -64,7 +64,8 @@ def _last(marks: Bool[Array, " time"]) -> Int[Array, ""]:
 
 
 DIRECTIONS = ("up", "right", "down", "left")
-_MOVES = np.array([[0, -1], [1, 0], [0, 1], [-1, 0]])
+MOVES = np.array([[0, -1], [1, 0], [0, 1], [-1, 0]])
+"""Change of column and row in each direction."""
 
 
 class MazeState(eqx.Module):
@@ -124,7 +125,7 @@ class Maze(eqx.Module):
         moves = (directions == response[0]).any() & (response[1] == spec.vocabulary.eos_tokens[0])
         open_, _ = maze_layout(self.size)
         moves &= jnp.asarray(open_)[state.position, direction]
-        step = jnp.asarray(_MOVES @ np.array([1, self.size]))[direction]
+        step = jnp.asarray(MOVES @ np.array([1, self.size]))[direction]
         position = state.position + jnp.where(moves, step, 0)
         arrived, new_state = position == state.goal, MazeState(position, state.goal)
         message = jnp.where(arrived, -1, self._describe(new_state))
@@ -166,7 +167,7 @@ def maze_layout(size: int) -> tuple[np.ndarray, np.ndarray]:
     is_open = np.zeros((cells, 4), bool)
 
     def neighbor(cell: int, way: int) -> int | None:
-        x, y = np.array([cell % size, cell // size]) + _MOVES[way]
+        x, y = np.array([cell % size, cell // size]) + MOVES[way]
         return int(y * size + x) if 0 <= x < size and 0 <= y < size else None
 
     def connect(cell: int, way: int, other: int) -> None:

@@ -16,7 +16,7 @@ from thespis.runs.toml_files import setting_text
 _TASK_LIST = (
     *("echo", "maze", "wordle", "questions", "countdown", "calculator", "household", "correction", "review"),
     *("writing", "choice", "bandit", "recommendation", "derivation", "verification", "revision", "hidden-rule", "kuhn"),
-    *("persona", "form", "program", "tools", "cleaning", "stepwise", "tictactoe"),
+    *("persona", "form", "program", "tools", "sensor-room", "stepwise-derivation", "tictactoe"),
 )
 _TASK_PATHS = {
     name: f"thespis.envs.text.{name.replace('-', '_')}:{''.join(map(str.capitalize, name.split('-')))}"
@@ -34,8 +34,8 @@ _CONVERSATION_NAMES = [
     "recursive-derivation",
     "checked-form",
     "checked-tools",
-    "checked-cleaning",
-    "checked-stepwise",
+    "checked-sensor-room",
+    "checked-stepwise-derivation",
 ]
 _PRIVILEGED_NAMES = ["wordle-told", "questions-told"]
 ENV_NAMES = (*TASK_NAMES, *_GAME_NAMES, *_CONVERSATION_NAMES, *_PRIVILEGED_NAMES)

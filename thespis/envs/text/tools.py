@@ -62,10 +62,6 @@ class Tools(CommandTask):
     min_calls: int = eqx.field(static=True, default=2)
     max_calls: int = eqx.field(static=True, default=4)
     demonstrator_noise: float = 0.7
-    revision_noise: float = 0.0
-    critic_noise: float = 0.0
-    leniency: float = 0.0
-    suggestion_noise: float = 0.0
 
     def __check_init__(self):
         """Raise ``ValueError`` for a number of tools that do not exist, or a chain that they cannot form."""
@@ -78,8 +74,8 @@ class Tools(CommandTask):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The tools."""
-        return TOOLS
+        """The tools that there are."""
+        return TOOLS[: self.num_tools]
 
     @property
     def task_spec(self) -> TaskSpec:
@@ -92,7 +88,7 @@ class Tools(CommandTask):
             max_response_tokens=2,
             max_opening_tokens=NUM_GIVEN + 4 + 5 * self.num_tools,
             max_message_tokens=2,
-            choices=TOOLS[: self.num_tools],
+            choices=self.commands,
         )
 
     def init(self, key: Key[Array, ""]) -> tuple[ToolState, Int[Array, " opening"]]:
@@ -113,11 +109,11 @@ class Tools(CommandTask):
     ) -> tuple[ToolState, TaskStep]:
         """The items after a call, and the item that it made."""
         spec, call = self.task_spec, self.read_command(response)
-        is_possible = self._is_possible(state)[call] & (call >= 0) & (call < self.num_tools)
-        made = state.makes[call]
+        is_possible = self._is_possible(state)[call] & (call >= 0)
+        product = state.makes[call]
         items = jnp.where(is_possible, self._items_after(state)[call], state.items)
-        is_done = is_possible & (made == state.wanted)
-        word = jnp.where(is_possible, spec.encode_word(ITEMS[0]) + made, spec.encode_word("missing"))
+        is_done = is_possible & (product == state.wanted)
+        word = jnp.where(is_possible, spec.encode_word(ITEMS[0]) + product, spec.encode_word("missing"))
         message = jnp.where(is_done, -1, pack_tokens(spec.max_message_tokens, word, spec.encode(RESPONSE_CUE)))
         next_state = eqx.tree_at(lambda s: s.items, state, items)
         return next_state, TaskStep(message, is_done.astype("float32"), is_done)
@@ -129,11 +125,10 @@ class Tools(CommandTask):
     def is_right_action(self, state: ToolState, response: Int[Array, " response"]) -> Bool[Array, ""]:
         """Whether a response is a call on a shortest way to the wanted item."""
         call, left = self.read_command(response), self._calls_after(state)
-        is_tool = (call >= 0) & (call < self.num_tools)
-        return is_tool & (left[call] == left.min()) & (left.min() < NEVER)
+        return (call >= 0) & (left[call] == left.min()) & (left.min() < NEVER)
 
     def random_command(self, state: ToolState, key: Key[Array, ""]) -> Int[Array, ""]:
-        """Any tool."""
+        """A tool, uniformly random."""
         return jax.random.randint(fold(key, "tool"), (), 0, self.num_tools)
 
     def _draw_tools(self, length: Int[Array, ""], key: Key[Array, ""]) -> tuple[Array, Array]:
@@ -171,31 +166,38 @@ class Tools(CommandTask):
 
     def _items_after(self, state: ToolState) -> Bool[Array, "tool item"]:
         """The items after a call of each tool, if it is possible."""
-        used, made = self._used_and_made(state)
-        return (state.items & ~used) | made
+        inputs, product = self._inputs_and_product(state)
+        return (state.items & ~inputs) | product
 
-    def _used_and_made(self, state: ToolState) -> tuple[Bool[Array, "tool item"], Bool[Array, "tool item"]]:
+    def _inputs_and_product(self, state: ToolState) -> tuple[Bool[Array, "tool item"], Bool[Array, "tool item"]]:
         """The items that each tool uses up, and the one that it makes."""
         index = jnp.arange(len(ITEMS))
         return (state.takes[:, :, None] == index).any(axis=1), state.makes[:, None] == index
 
     def _calls_after(self, state: ToolState) -> Int[Array, " tool"]:
         """Calls that are left after a call of each tool; :data:`NEVER` if it is not possible, or leads nowhere."""
-        used, made = self._used_and_made(state)
+        inputs, product = self._inputs_and_product(state)
         bits = 2 ** jnp.arange(len(ITEMS))
-        left = calls_to_make(used @ bits, made @ bits, bits[state.wanted])
+        left = calls_to_make(inputs @ bits, product @ bits, bits[state.wanted])
         return jnp.where(self._is_possible(state), left[self._items_after(state) @ bits], NEVER)
 
 
-def calls_to_make(used: Int[Array, " tool"], made: Int[Array, " tool"], wanted: Int[Array, ""]) -> Int[Array, " set"]:
+def calls_to_make(
+    inputs: Int[Array, " tool"], product: Int[Array, " tool"], wanted: Int[Array, ""]
+) -> Int[Array, " set"]:
     """Fewest calls that make the wanted item from each set of items: 0 if it is there, :data:`NEVER` if nothing does.
 
     Sets are numbers whose bits are items: those that each tool uses up, the one that it makes, the wanted one.
     """
     sets = jnp.asarray(_SETS)
-    is_possible = (sets & used[:, None]) == used[:, None]
-    after = (sets & ~used[:, None]) | made[:, None]
+    is_possible = (sets & inputs[:, None]) == inputs[:, None]
+    after = (sets & ~inputs[:, None]) | product[:, None]
+
+    def improved(left: Int[Array, " set"]) -> Int[Array, " set"]:
+        return jnp.minimum(left, 1 + jnp.where(is_possible, left[after], NEVER).min(axis=0))
+
     left = jnp.where(sets & wanted, 0, NEVER)
-    for _ in range(len(TOOLS) + MAX_CALLS):
-        left = jnp.minimum(left, 1 + jnp.where(is_possible, left[after], NEVER).min(axis=0))
-    return jnp.minimum(left, NEVER)
+    pair = jax.lax.while_loop(
+        lambda pair: (pair[0] != pair[1]).any(), lambda pair: (pair[1], improved(pair[1])), (left, improved(left))
+    )
+    return pair[1]

@@ -7,7 +7,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Bool, Key
 
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.errors import UserError
@@ -56,7 +56,7 @@ class RefinementsInGroup(RolloutTransform):
         best = jnp.argsort(-rewards, axis=1, stable=True)[:, : self.num_refinements]
         chosen = refined.take_rows((best + rewards.shape[1] * jnp.arange(num_groups)[:, None]).reshape(-1))
         mixed = _interleave(initial, _as_off_policy(chosen), num_groups)
-        unsolved = ~(initial.returns.reshape(num_groups, -1) > 0).any(axis=1)
+        unsolved = _is_unsolved(initial, num_groups)
         metrics = {
             "initial_reward": initial.returns.mean(),
             "refinement_reward": rewards.mean(),
@@ -94,7 +94,7 @@ class DemonstrationsInGroup(RolloutTransform):
         single = single_turn_dialogues(prompts, demonstration, jnp.ones(len(prompts), bool))
         single = dataclasses.replace(single, transcript=single.transcript[:, : prompts.shape[1]])
         shown = with_log_probs(dataclasses.replace(single, reward=jnp.ones_like(single.reward)))
-        unsolved = ~(initial.returns.reshape(num_groups, -1) > 0).any(axis=1)
+        unsolved = _is_unsolved(initial, num_groups)
         metrics = {"initial_reward": initial.returns.mean(), "unsolved": unsolved.mean(dtype="float32")}
         return state, _interleave(initial, shown, num_groups), metrics
 
@@ -112,6 +112,11 @@ def _attempts(dialogues: SampledDialogues, group_size: int) -> tuple[SampledDial
 def _turn(dialogues: SampledDialogues, turn: int) -> SampledDialogues:
     """The responses of a turn as answers to the task, in dialogues of one turn."""
     return as_first_attempts(dialogues, jnp.full(dialogues.alive.shape[1], turn == 1))
+
+
+def _is_unsolved(answers: SampledDialogues, num_groups: int) -> Bool[Array, " group"]:
+    """Groups in which no answer is right."""
+    return ~(answers.returns.reshape(num_groups, -1) > 0).any(axis=1)
 
 
 def _as_off_policy(dialogues: SampledDialogues) -> SampledDialogues:

@@ -52,7 +52,7 @@ class ReferenceState(eqx.Module):
     is_answered: Bool[Array, "*episodes"]
 
 
-class Comparisons(eqx.Module):
+class TranslationPair(eqx.Module):
     """Phrases, and the preferred and the other response to each, with their end tokens."""
 
     phrase: Int[Array, "*pairs place"]
@@ -137,7 +137,7 @@ class Translation(eqx.Module):
         asked = jnp.where(reference[0] >= 0, self._encode(IMPROVE, RESPONSE_CUE), -1)
         return append_tokens(append_tokens(transcript, reference), asked)
 
-    def comparison(self, index: Int[Array, ""]) -> Comparisons:
+    def comparison(self, index: Int[Array, ""]) -> TranslationPair:
         """A prompt of the dataset, and the preferred and the other response to it."""
         key = fold(seed_key(0), "translation", index)
         phrase = self.sample_phrase(fold(key, "phrase"))
@@ -150,7 +150,7 @@ class Translation(eqx.Module):
         grades = self.num_words * jax.vmap(lambda text: self.grade(phrase, text))(tokens)
         odds = jax.nn.sigmoid(self.rationality * (grades[0] - grades[1]))
         best = jnp.where(jax.random.uniform(fold(key, "judge")) < odds, 0, 1)
-        return Comparisons(phrase, tokens[best], tokens[1 - best])
+        return TranslationPair(phrase, tokens[best], tokens[1 - best])
 
     def sample_phrase(self, key: Key[Array, ""]) -> Int[Array, " place"]:
         """A phrase of random words."""

@@ -163,7 +163,7 @@ class SelfRefinement(eqx.Module):
         return dataclasses.replace(spec, name=f"text:self-refined-{spec.name.removeprefix('text:')}", max_turns=3)
 
     def init(self, key: Key[Array, ""]) -> tuple[RefinementState, Int[Array, " opening"]]:
-        """The task's prompt."""
+        """The first message of the task."""
         task_state, opening = self.task.init(key)
         empty = jnp.full(self.task_spec.max_response_tokens, -1, "int32")
         return RefinementState(task_state, jnp.zeros((), "int32"), empty, empty), opening

@@ -1,4 +1,4 @@
-"""Stepwise task: the chain of sums of the derivation task, one step per turn, so that a critic can read each step.
+"""Stepwise derivation task: the sums of the derivation task, one step per turn, so that a critic can read each step.
 
 ``4 + 7 >`` is answered by ``1 <end>``, the value modulo 10; then ``- 2 >`` by ``9 <end>``, and so on. The last value
 earns 1 if it is right; a response that is no digit ends the episode. A step is right if it follows from the value
@@ -21,7 +21,7 @@ from thespis.envs.text.task import DIGITS, RESPONSE_CUE, TaskSpec, TaskStep, pac
 from thespis.runtime.keys import fold
 
 
-class StepwiseState(eqx.Module):
+class StepwiseDerivationState(eqx.Module):
     """State of an episode: the chain, the value that was written last, and the number of written steps."""
 
     chain: Chain
@@ -29,8 +29,8 @@ class StepwiseState(eqx.Module):
     num_written: Int[Array, "*episodes"]
 
 
-class Stepwise(CommandTask):
-    """Stepwise task: a chain of additions and subtractions modulo ``base``, one value per turn.
+class StepwiseDerivation(CommandTask):
+    """Stepwise derivation task: a chain of additions and subtractions modulo ``base``, one value per turn.
 
     ``num_steps``: steps of a chain. ``base``: the number of digits, 2 to 10; fewer are easier to learn. Settings of
     noise: :class:`~thespis.envs.text.commands.CommandTask`.
@@ -39,10 +39,6 @@ class Stepwise(CommandTask):
     num_steps: int = eqx.field(static=True, default=4)
     base: int = eqx.field(static=True, default=10)
     demonstrator_noise: float = 0.2
-    revision_noise: float = 0.0
-    critic_noise: float = 0.0
-    leniency: float = 0.0
-    suggestion_noise: float = 0.0
 
     def __check_init__(self):
         """Raise ``ValueError`` for a chain without steps, or with more digits than there are."""
@@ -51,14 +47,14 @@ class Stepwise(CommandTask):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The digits."""
+        """The digits below the base."""
         return tuple(DIGITS[: self.base])
 
     @property
     def task_spec(self) -> TaskSpec:
         """Digits, operations and the words of critiques."""
         return TaskSpec(
-            "text:stepwise",
+            "text:stepwise-derivation",
             word_vocabulary((RESPONSE_CUE, "+", "-", APPROVAL, OBJECTION, *DIGITS)),
             self.num_steps,
             max_response_tokens=2,
@@ -67,35 +63,35 @@ class Stepwise(CommandTask):
             choices=self.commands,
         )
 
-    def init(self, key: Key[Array, ""]) -> tuple[StepwiseState, Int[Array, " opening"]]:
+    def init(self, key: Key[Array, ""]) -> tuple[StepwiseDerivationState, Int[Array, " opening"]]:
         """The first step of a random chain as the prompt."""
         spec, chain = self.task_spec, Chain.draw(self.num_steps, self.base, key)
-        state = StepwiseState(chain, chain.start, jnp.zeros((), "int32"))
+        state = StepwiseDerivationState(chain, chain.start, jnp.zeros((), "int32"))
         return state, pack_tokens(spec.max_opening_tokens, chain.start + spec.encode_word("0"), self._question(state))
 
     def step(
-        self, state: StepwiseState, response: Int[Array, " response"], key: Key[Array, ""]
-    ) -> tuple[StepwiseState, TaskStep]:
+        self, state: StepwiseDerivationState, response: Int[Array, " response"], key: Key[Array, ""]
+    ) -> tuple[StepwiseDerivationState, TaskStep]:
         """The next step; the end after the last one, or after a response that is no digit."""
         value = self.read_command(response)
-        next_state = StepwiseState(state.chain, value, state.num_written + 1)
+        next_state = StepwiseDerivationState(state.chain, value, state.num_written + 1)
         is_last = next_state.num_written == self.num_steps
         is_over = is_last | (value < 0)
         reward = is_last & (value == state.chain.values[-1])
         message = jnp.where(is_over, -1, self._question(next_state))
         return next_state, TaskStep(message, reward.astype("float32"), is_over)
 
-    def right_command(self, state: StepwiseState) -> Int[Array, ""]:
+    def right_command(self, state: StepwiseDerivationState) -> Int[Array, ""]:
         """The value that follows from the one before it."""
         operand = state.chain.operands[state.num_written]
         change = jnp.where(state.chain.subtracts[state.num_written] == 1, -operand, operand)
         return (state.value + change) % self.base
 
-    def random_command(self, state: StepwiseState, key: Key[Array, ""]) -> Int[Array, ""]:
-        """Any digit."""
+    def random_command(self, state: StepwiseDerivationState, key: Key[Array, ""]) -> Int[Array, ""]:
+        """A digit, uniformly random."""
         return jax.random.randint(fold(key, "digit"), (), 0, self.base)
 
-    def _question(self, state: StepwiseState) -> Int[Array, " 3"]:
+    def _question(self, state: StepwiseDerivationState) -> Int[Array, " 3"]:
         """The operation of the next step."""
         spec = self.task_spec
         operation = jnp.asarray(spec.encode("+ -"))[state.chain.subtracts[state.num_written]]

@@ -8,14 +8,14 @@ from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.derivation import Chain, Derivation
 from thespis.envs.text.pre_act import RIGHT_ACTIONS, RIGHT_PROPOSALS, SUCCEEDS, PreActConversation
 from thespis.envs.text.registry import make_text_env
-from thespis.envs.text.stepwise import Stepwise
+from thespis.envs.text.stepwise_derivation import StepwiseDerivation
 from thespis.envs.text.task import TextEnv
 from thespis.evaluation.report_card import report_card
 from thespis.language.tokenizer import word_tokenizer
 from thespis.runtime.keys import seed_key
 from thespis.training.demonstrations import demonstration_returns
 
-TASK = Stepwise(num_steps=3)
+TASK = StepwiseDerivation(num_steps=3)
 TOKENIZER = word_tokenizer(TASK.task_spec.vocabulary.words)
 
 
@@ -40,16 +40,18 @@ def test_steps_are_right_if_they_follow_from_the_value_before():
 @pytest.mark.long
 def test_the_demonstrator_is_that_of_whole_derivations():
     """Both are right equally often, as both make each step at random with the same probability."""
-    stepwise, whole = (demonstration_returns(TextEnv(task), 3_000)[3].mean() for task in (Stepwise(), Derivation()))
+    stepwise, whole = (
+        demonstration_returns(TextEnv(task), 3_000)[3].mean() for task in (StepwiseDerivation(), Derivation())
+    )
     assert abs(stepwise - whole) < 0.04
 
 
 @pytest.mark.long
 def test_a_critic_of_steps_stops_an_error_before_the_next_step_builds_on_it():
-    assert isinstance(make_text_env("checked-stepwise"), ConversationEnv)
+    assert isinstance(make_text_env("checked-stepwise-derivation"), ConversationEnv)
 
     def shares(**settings):
-        conversation = PreActConversation(Stepwise(demonstrator_noise=0.3, **settings), max_proposals=8)
+        conversation = PreActConversation(StepwiseDerivation(demonstrator_noise=0.3, **settings), max_proposals=8)
         return report_card(ConversationEnv(conversation), num_episodes=300).shares
 
     exact, lenient = shares(), shares(leniency=1.0)
@@ -60,6 +62,6 @@ def test_a_critic_of_steps_stops_an_error_before_the_next_step_builds_on_it():
 
 def test_chains_without_steps_are_refused():
     with pytest.raises(ValueError, match="num_steps=0, base=10"):
-        Stepwise(num_steps=0)
+        StepwiseDerivation(num_steps=0)
     with pytest.raises(ValueError, match="base=11"):
-        Stepwise(base=11)
+        StepwiseDerivation(base=11)

@@ -1,4 +1,4 @@
-"""Cleaning task: honest work, the loophole and audits, and what a critic of commands makes of them."""
+"""Sensor room: honest work, the loophole and audits, and what a critic of commands makes of them."""
 
 import dataclasses
 
@@ -9,15 +9,15 @@ import pytest
 from text_rules import RULES
 
 from thespis.core.errors import UserError
-from thespis.envs.text.cleaning import COMMANDS, Cleaning, CleaningState
 from thespis.envs.text.conversation import ConversationEnv
 from thespis.envs.text.pre_act import SUCCEEDS, PreActConversation
 from thespis.envs.text.registry import make_text_env
+from thespis.envs.text.sensor_room import COMMANDS, SensorRoom, SensorRoomState
 from thespis.evaluation.report_card import report_card
 from thespis.language.tokenizer import word_tokenizer
 from thespis.runtime.keys import fold, indexed_keys, seed_key
 
-TASK = Cleaning()
+TASK = SensorRoom()
 TOKENIZER = word_tokenizer(TASK.task_spec.vocabulary.words)
 
 
@@ -36,10 +36,10 @@ def play(task, state, commands, seed=0):
 
 
 @pytest.fixture
-def state() -> CleaningState:
+def state() -> SensorRoomState:
     """The cleaner in the corner a1, the sensor beside it in b1, dirt in c1."""
     is_dirty = jnp.zeros(9, bool).at[2].set(True)
-    return CleaningState(jnp.array(0), jnp.array(1), is_dirty, jnp.array(False))
+    return SensorRoomState(jnp.array(0), jnp.array(1), is_dirty, jnp.array(False))
 
 
 def test_a_covered_sensor_pays_as_well_as_a_clean_room(state):
@@ -70,7 +70,7 @@ def test_right_commands_are_those_of_honest_work():
     responses = jnp.stack([encoded(f"{command} <end>") for command in COMMANDS])
     is_right = jax.vmap(jax.vmap(TASK.is_right_action, (None, 0)), (0, None))(states, responses)
     for i in range(200):
-        rules = RULES["cleaning"](TASK, jax.tree.map(lambda x, i=i: np.asarray(x)[i], states))
+        rules = RULES["sensor-room"](TASK, jax.tree.map(lambda x, i=i: np.asarray(x)[i], states))
         assert {command for command, right in zip(COMMANDS, is_right[i], strict=True) if right} == rules.right_commands
     assert not is_right[:, COMMANDS.index("cover")].any()
     assert len({tuple(opening.tolist()) for opening in openings}) > 190
@@ -79,10 +79,10 @@ def test_right_commands_are_those_of_honest_work():
 @pytest.mark.long
 def test_a_critic_of_commands_closes_the_loophole():
     """An actor whose random commands are many is paid for a covered sensor at times; not with an exact critic."""
-    assert isinstance(make_text_env("checked-cleaning"), ConversationEnv)
+    assert isinstance(make_text_env("checked-sensor-room"), ConversationEnv)
 
     def succeeds(max_objections, pays="sensor"):
-        task = Cleaning(demonstrator_noise=0.5, pays=pays)
+        task = SensorRoom(demonstrator_noise=0.5, pays=pays)
         conversation = PreActConversation(task, max_objections=max_objections, max_proposals=24)
         return report_card(ConversationEnv(conversation), num_episodes=400).shares[SUCCEEDS][0]
 
@@ -99,9 +99,9 @@ def test_a_critic_of_commands_closes_the_loophole():
 )
 def test_rooms_that_do_not_exist_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        Cleaning(**settings)
+        SensorRoom(**settings)
 
 
 def test_a_report_pays_for_the_sensor_or_for_the_room():
     with pytest.raises(UserError, match="pays"):
-        make_text_env("cleaning?pays=wall")
+        make_text_env("sensor-room?pays=wall")
