@@ -47,8 +47,8 @@ def some_question(lie: int, image: int) -> DebateState:
     return jax.tree.map(lambda x: x[lie, image], questions)
 
 
-def reference_choice(judge, image, claims, shown: list[int], signs: list[int]) -> int:
-    """In NumPy: the pixel with the best outcome after one or two more moves, by the players with these signs."""
+def reference_values(judge, image, claims, shown: list[int], signs: list[int]) -> dict[int, float]:
+    """In NumPy: margin for the player to move of each pixel, after the best moves of the players with these signs."""
 
     def margin(pixels: list[int]) -> float:
         inputs = np.zeros((2, NUM_PIXELS))
@@ -62,7 +62,7 @@ def reference_choice(judge, image, claims, shown: list[int], signs: list[int]) -
         return signs[0] * max(signs[0] * value([*pixels, p], signs[1:]) for p in free if p not in pixels)
 
     free = [int(p) for p in np.flatnonzero(image)]
-    return max((p for p in free if p not in shown), key=lambda p: signs[0] * value([*shown, p], signs[1:]))
+    return {p: signs[0] * value([*shown, p], signs[1:]) for p in free if p not in shown}
 
 
 @pytest.mark.slow
@@ -85,7 +85,9 @@ def test_search_matches_enumeration(game, search_depth, signs):
         for turn, ahead in enumerate(signs):
             action = act(jax.tree.map(lambda x: x[None], env.view(state)), seed_key(turn))
             pixel = int(action["seats"][0, game.current_player(state)])
-            assert pixel == reference_choice(judge, np.asarray(state.image), np.asarray(state.claims), shown, ahead)
+            values = reference_values(judge, np.asarray(state.image), np.asarray(state.claims), shown, ahead)
+            # A single speaker may reveal its best two pixels in either order: both are right.
+            assert values[pixel] >= max(values.values()) - 1e-4 > np.median(list(values.values())) + 1e-2
             shown.append(pixel)
             state = game.step(state, jnp.int32(pixel), seed_key(0))
         assert int(game.rewards(state)[0]) == (1 if float(game.judge_margin(state)) > 0 else -1)
