@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thespis.nets.batch_renorm import BatchRenorm, BatchRenormMLP, BatchStatistics
+from thespis.nets.batch_renorm import BatchRenorm, BatchRenormMLP, BatchStatistics, repeat_row, sum_rows
 
 ROWS = np.random.default_rng(0).normal(loc=(2.0, -1.0, 0.5), scale=(1.5, 0.8, 1.2), size=(64, 3)).astype("float32")
-X, EVEN = jnp.asarray(ROWS), jnp.full((64, 1), 1 / 64)
+X, EVEN = jnp.asarray(ROWS), jnp.full(64, 1 / 64)
 RUNNING = BatchStatistics(jnp.array([1.8, -0.9, 0.4]), jnp.array([2.0, 0.7, 1.3]), jnp.asarray(10, "int32"))
 
 
@@ -66,3 +66,22 @@ def test_gradient_passes_through_the_batch_and_not_through_the_corrections(num_w
     wide, step = ROWS.astype("float64"), 1e-5 * direction.astype("float64")
     numeric = (frozen(wide + step) - frozen(wide - step)) / 2e-5
     assert np.sum(np.asarray(gradient) * direction) == pytest.approx(numeric, rel=1e-3)
+
+
+def test_sums_by_products_and_their_gradients_equal_plain_ones_under_every_vmap():
+    rng = np.random.default_rng(2)
+    weight, x, row, y = (
+        jnp.asarray(rng.normal(size=size), "float32") for size in ((3, 6), (3, 2, 6, 4), (3, 2, 4), (6, 4))
+    )
+
+    def by_products(weight, x, row):
+        return jnp.sum(jnp.sin(sum_rows(weight, x))) + jnp.sum(repeat_row(row, 6) * y)
+
+    def plain(weight, x, row):
+        return jnp.sum(jnp.sin(jnp.sum(weight[:, None] * x, axis=0))) + jnp.sum(row * y)
+
+    results = [
+        jax.vmap(jax.vmap(jax.value_and_grad(f, argnums=(0, 1, 2)), (None, 0, 0)))(weight, x, row)
+        for f in (by_products, plain)
+    ]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), *results)

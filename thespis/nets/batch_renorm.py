@@ -8,6 +8,8 @@ corrected towards the running statistics, within bounds.
 
 from __future__ import annotations
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -55,29 +57,79 @@ class BatchRenorm(eqx.Module):
         self,
         statistics: BatchStatistics,
         x: Float[Array, "batch features"],
-        weight: Float[Array, "batch 1"],
+        weight: Float[Array, " batch"],
     ) -> tuple[Float[Array, "batch features"], BatchStatistics]:
         """A batch, normalized by its own statistics, and the running statistics afterwards.
 
         ``weight`` of the rows adds up to 1. The gradient passes through the batch's mean and variance, and not through
         the corrections (the paper's algorithm 1).
         """
-        mean = jnp.sum(weight * x, axis=0)
-        variance = jnp.sum(weight * jnp.square(x - mean), axis=0)
+        mean = sum_rows(weight, x)
+        # The variance does not change with the mean to first order, so its gradient needs no second sum.
+        variance = sum_rows(weight, jnp.square(x - jax.lax.stop_gradient(mean)))
         running_std = jnp.sqrt(statistics.variance + self.eps)
         ratio = jnp.clip(jnp.sqrt(variance + self.eps) / running_std, 1.0 / self.max_ratio, self.max_ratio)
         shift = jnp.clip((mean - statistics.mean) / running_std, -self.max_shift, self.max_shift)
         is_warm = statistics.num_batches >= self.num_warmup_batches
         ratio = jax.lax.stop_gradient(jnp.where(is_warm, ratio, 1.0))
         shift = jax.lax.stop_gradient(jnp.where(is_warm, shift, 0.0))
-        normalized = (x - mean) * jax.lax.rsqrt(variance + self.eps) * ratio + shift
+        centered = x - repeat_row(mean, x.shape[0])
+        scale = jax.lax.rsqrt(variance + self.eps) * ratio * self.scale
+        normalized = centered * repeat_row(scale, x.shape[0])
         keep = self.momentum
         running = BatchStatistics(
             jax.lax.stop_gradient(keep * statistics.mean + (1.0 - keep) * mean),
             jax.lax.stop_gradient(keep * statistics.variance + (1.0 - keep) * variance),
             statistics.num_batches + 1,
         )
-        return normalized * self.scale + self.bias, running
+        return normalized + repeat_row(shift * self.scale + self.bias, x.shape[0]), running
+
+
+@jax.custom_batching.custom_vmap
+def _matrix_product(weight: Float[Array, "*batch rows"], x: Float[Array, "*batch rows features"]) -> Array:
+    return jnp.einsum("...r,...rf->...f", weight, x)
+
+
+@_matrix_product.def_vmap
+def _batched_matrix_product(axis_size: int, in_batched: list[bool], weight: Array, x: Array) -> tuple[Array, bool]:
+    # With the weight repeated, no transposed copy of x is needed.
+    weight, x = (
+        value if batched else jnp.broadcast_to(value, (axis_size, *value.shape))
+        for value, batched in zip((weight, x), in_batched, strict=True)
+    )
+    return _matrix_product(weight, x), True
+
+
+@jax.custom_vjp
+def _sum_rows(weight: Float[Array, " rows"], x: Float[Array, "rows features"]) -> Float[Array, " features"]:
+    return _matrix_product(weight, x)
+
+
+_sum_rows.defvjp(
+    lambda weight, x: (_matrix_product(weight, x), (weight, x)),
+    lambda residuals, gradient: (residuals[1] @ gradient, residuals[0][:, None] * gradient),
+)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _repeat_row(row: Float[Array, " features"], num_rows: int) -> Float[Array, "rows features"]:
+    return jnp.broadcast_to(row, (num_rows, row.shape[0]))
+
+
+_repeat_row.defvjp(
+    lambda row, num_rows: (jnp.broadcast_to(row, (num_rows, row.shape[0])), None),
+    lambda num_rows, _, gradient: (_matrix_product(jnp.ones(num_rows), gradient),),
+)
+
+
+def sum_rows(weight: Float[Array, " rows"], x: Float[Array, "rows features"]) -> Float[Array, " features"]:
+    """Weighted sum of the rows, as a matrix product: on CPUs two to three times as fast as a sum down the columns."""
+    return jnp.asarray(_sum_rows(weight, x))
+
+
+def repeat_row(row: Float[Array, " features"], num_rows: int) -> Float[Array, "rows features"]:
+    """``row``, ``num_rows`` times; its gradient is summed by a matrix product."""
+    return jnp.asarray(_repeat_row(row, num_rows))
 
 
 class BatchRenormMLP(eqx.Module):
@@ -115,10 +167,10 @@ class BatchRenormMLP(eqx.Module):
     ) -> tuple[Float[Array, "batch out"], tuple[BatchStatistics, ...]]:
         """Features of a batch, by its own statistics over the rows in ``mask``, and the running statistics."""
         weight = jnp.ones(x.shape[0]) if mask is None else mask.astype("float32")
-        weight = (weight / jnp.maximum(jnp.sum(weight), 1.0))[:, None]
+        weight = weight / jnp.maximum(jnp.sum(weight), 1.0)
         x, running = self.input_norm.train(statistics[0], x, weight)
         updated = [running]
         for layer, norm, before in zip(self.layers, self.norms, statistics[1:], strict=True):
-            x, running = norm.train(before, jax.nn.relu(x @ layer.weight + layer.bias), weight)
+            x, running = norm.train(before, jax.nn.relu(x @ layer.weight + repeat_row(layer.bias, x.shape[0])), weight)
             updated.append(running)
         return x, tuple(updated)
