@@ -18,8 +18,10 @@ from thespis.learners.language.preference_losses import (
     ORPOLoss,
     ResponseScores,
     ReverseKLLink,
+    RPOLoss,
     SigmoidLoss,
     SimPOLoss,
+    SPPOLoss,
 )
 from thespis.objectives.preferences import (
     dpo_loss,
@@ -193,6 +195,17 @@ def scores(log_prob, ref_log_prob=0.0, num_tokens=1, returns=0.0):
     arrays = (ref_log_prob, num_tokens, returns)
     ref_log_prob, num_tokens, returns = (jnp.broadcast_to(jnp.asarray(x), log_prob.shape) for x in arrays)
     return ResponseScores(log_prob, ref_log_prob.astype("float32"), num_tokens, returns.astype("float32"))
+
+
+def test_rpo_adds_the_likelihood_per_token_of_the_chosen_dialogue_to_any_loss():
+    log_probs, refs, lengths = np.array([[-3.0, -1.0], [-2.0, -6.0]]), np.array([[-2.5, -2.0], [-2.5, -4.0]]), (2, 5)
+    sides = [scores(jnp.asarray(x), jnp.asarray(ref), n) for x, ref, n in zip(log_probs, refs, lengths, strict=True)]
+    margins = (log_probs - refs)[0] - (log_probs - refs)[1]
+    for loss, expected in ((SigmoidLoss(0.3), np.log1p(np.exp(-0.3 * margins))), (IPOLoss(0.4), (margins - 1.25) ** 2)):
+        np.testing.assert_allclose(RPOLoss(loss, 0.7)(*sides), expected - 0.7 * log_probs[0] / 2, rtol=1e-5)
+    for loss in (SimPOLoss(), SPPOLoss(win_rates=True)):
+        with pytest.raises(ValueError, match=r"RPO needs a loss with a reference that orders pairs"):
+            RPOLoss(loss)
 
 
 def test_losses_without_a_reference_do_not_use_it():

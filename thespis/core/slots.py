@@ -83,7 +83,7 @@ _TABLE = {
     ),
     "thespis.learners.language.preference_losses:PreferenceLoss": (
         "SigmoidLoss IPOLoss HingeLoss RobustLoss EXOLoss SPPOLoss RegressionLoss DNOLoss NashMDLoss "
-        "SimPOLoss ORPOLoss CPLLoss thespis.papers.irepo.losses:IREPOLoss "
+        "RPOLoss SimPOLoss ORPOLoss CPLLoss thespis.papers.irepo.losses:IREPOLoss "
         "thespis.papers.copg.losses:OffPolicyGradientLoss thespis.papers.copg.losses:ValueBaselineLoss "
         "thespis.papers.on_policy_negative_gradient_study.parts:LikelihoodLoss"
     ),

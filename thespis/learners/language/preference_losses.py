@@ -309,6 +309,24 @@ class ORPOLoss(PreferenceLoss):
         return self.odds_weight * odds - chosen.mean_log_prob
 
 
+class RPOLoss(PreferenceLoss):
+    """RPO loss (Pang et al. 2024): a preference loss, and the chosen dialogue's likelihood, so that it stays likely."""
+
+    loss: PreferenceLoss = SigmoidLoss()
+    """The preference loss."""
+    likelihood_weight: Number = 1.0
+    """Weight of the chosen dialogue's mean negative log-likelihood per token, at least 0: the paper's alpha."""
+
+    def __check_init__(self):
+        """Raise ``ValueError`` for a loss that needs no reference, or does not order pairs."""
+        if not (self.loss.needs_reference and self.loss.orders_pairs):
+            raise ValueError(f"{type(self.loss).__name__}: RPO needs a loss with a reference that orders pairs")
+
+    def __call__(self, chosen: ResponseScores, rejected: ResponseScores) -> Losses:
+        """The preference loss and the weighted negative log-likelihood."""
+        return self.loss(chosen, rejected) - self.likelihood_weight * chosen.mean_log_prob
+
+
 class CPLLoss(PreferenceLoss):
     """CPL loss (Hejna et al. 2023): log-probabilities as advantages, compared between the two dialogues."""
 

@@ -31,7 +31,7 @@ class DPO(LMOffline):
 
     loss_type: PreferenceLoss = SigmoidLoss()
     """Preference loss: SigmoidLoss (DPO), IPOLoss, HingeLoss (SLiC), RobustLoss, EXOLoss, SPPOLoss, RegressionLoss
-    (REBEL), or one without a reference model: SimPOLoss, ORPOLoss, CPLLoss."""
+    (REBEL), RPOLoss (with likelihood), or one without a reference model: SimPOLoss, ORPOLoss, CPLLoss."""
     feed: PreferencePairs = eqx.field(static=True, default=PreferencePairs())
     """Pairs of dialogues: batch_size, max_steps (turns; 0: as many as the longest dialogue has)."""
 

@@ -1,0 +1,1 @@
+"""RISE-Judge: supervised judgments, then DPO on the pairs that the judge got wrong."""
