@@ -25,6 +25,7 @@ from thespis.language.chat import ChatTemplate
 from thespis.language.checkpoints import checkpoint_directory, is_gguf
 from thespis.language.engine import GenerationConfig
 from thespis.language.local_engine import LocalEngine, load_engine
+from thespis.language.merging import weighted_sum
 from thespis.language.templating import TemplateFormatter
 from thespis.language.tokenizer import word_tokenizer
 from thespis.learners.multi_agent.independent_learners import GroupStates, agent_spec
@@ -265,7 +266,7 @@ def merge_checkpoints(sources: Sequence[Path | str], weights: Sequence[float], o
             raise UserError(
                 f"{source} is not of the same architecture as {sources[0]}: only equal shapes can be merged"
             )
-    merged = jax.tree.map(lambda *leaves: sum(w * x for w, x in zip(weights, leaves, strict=True)), *models)
+    merged = weighted_sum(models, weights)
     with disk.as_user_error("the merged model", out):
         max_length = hf_weights.read_json(paths[0] / "config.json").get("max_position_embeddings")
         hf_weights.save_pretrained(merged, out, **({"max_length": max_length} if max_length else {}))

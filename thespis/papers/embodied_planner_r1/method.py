@@ -40,11 +40,18 @@ class ExpertFineTuning(TrainableLMAgent):
 
     def init_from(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
         """The model that ``model`` names, fine-tuned on the expert's dialogues."""
-        model = super().init_from(spec, key)
+        return self.fine_tune(self.pretrained(spec, key), self.expert_dialogues(key), key)
+
+    def pretrained(self, spec: EnvSpec, key: Key[Array, ""]) -> Decoder:
+        """The model that ``model`` names, before it is fine-tuned."""
+        return super().init_from(spec, key)
+
+    def fine_tune(self, model: Decoder, dialogues: tuple[Array, Array, Array], key: Key[Array, ""]) -> Decoder:
+        """A model fine-tuned on dialogues, in an order that depends on the key."""
         config = PretrainConfig(
             num_steps=self.num_sft_updates, batch_size=self.sft_batch_size, learning_rate=self.sft_learning_rate
         )
-        return pretrain(model, *self.expert_dialogues(key), fold(key, "fine-tuning"), config)[0]
+        return pretrain(model, *dialogues, fold(key, "fine-tuning"), config)[0]
 
     def expert_dialogues(self, key: Key[Array, ""]) -> tuple[Array, Array, Array]:
         """Transcripts, start positions of responses and responses of the expert."""

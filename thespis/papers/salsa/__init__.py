@@ -1,0 +1,1 @@
+"""SALSA: PPO for language models whose KL reference is the weight average of several fine-tuned models."""
