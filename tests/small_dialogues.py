@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from synthetic_batches import quick_key
 
 from thespis.actors.lm_policy import DialogueSpec
+from thespis.core.contracts import Mode
+from thespis.core.records import Batch, Transition
 from thespis.learners.language.dialogues import SampledDialogues
 from thespis.nets.decoder import DecoderConfig, init_decoder
 
@@ -35,3 +38,19 @@ def make_dialogues(first: list[int], seed: int = 0, turns: int = 2) -> SampledDi
     reward[turns:] = 7.0  # padding: must not count
     truncated, log_probs = np.zeros(rows, bool), np.zeros(responses.shape, "float32")
     return SampledDialogues(*jax.device_put((transcript, starts, responses, alive, reward, truncated, log_probs)))
+
+
+def sample_groups(env, method, state, num_groups, group_size, success=None, update_index=0):
+    """A batch of sampled groups of dialogues of one turn; rewards are drawn where ``success`` is given."""
+    num_rows = num_groups * group_size
+    keys = jnp.repeat(jax.random.split(quick_key(0), num_groups), group_size, axis=0)
+    env_states, first = jax.vmap(env.reset, in_axes=(None, 0))((), keys)
+    policy = method.policy(state, Mode.EXPLORE)
+    responses, _, extras = method.act(policy, method.init_memory(policy, num_rows), first.view, quick_key(1))
+    _, last = jax.vmap(env.step)(env_states, responses, jax.random.split(quick_key(2), num_rows))
+    alive, reward = jnp.ones(num_rows, bool), last.reward
+    if success is not None:
+        reward = jax.random.bernoulli(quick_key(3), success, (num_rows,)).astype("float32")
+    fields = first.view, responses, reward, last.terminated, last.truncated, last.view, alive, extras
+    steps = jax.tree.map(lambda x: x[None], Transition(*fields))
+    return Batch(steps, alive[None], (), jnp.int32(update_index))

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_dialogues import sample_groups
 from synthetic_batches import quick_key
 
-from thespis.core.contracts import Mode
-from thespis.core.records import Batch, Transition
 from thespis.data.feeds import Episodes
 from thespis.envs.text.review import Review
 from thespis.envs.text.task import TextEnv
@@ -43,18 +42,7 @@ def trained():
     method = make()
     state = jax.jit(lambda: method.init(ENV.spec, quick_key(0)))()
     state = dataclasses.replace(state, model=perturbed(state.model))
-
-    def sample():
-        keys = jnp.repeat(jax.random.split(quick_key(0), GROUPS), SIZE, axis=0)
-        env_states, first = jax.vmap(ENV.reset, in_axes=(None, 0))((), keys)
-        policy = method.policy(state, Mode.EXPLORE)
-        responses, _, extras = method.act(policy, method.init_memory(policy, ROWS), first.view, quick_key(1))
-        _, last = jax.vmap(ENV.step)(env_states, responses, jax.random.split(quick_key(2), ROWS))
-        reward, alive = jax.random.bernoulli(quick_key(3), 0.6, (ROWS,)).astype("float32"), jnp.ones(ROWS, bool)
-        fields = first.view, responses, reward, last.terminated, last.truncated, last.view, alive, extras
-        return Batch(jax.tree.map(lambda x: x[None], Transition(*fields)), alive[None], (), jnp.int32(3))
-
-    return state, jax.jit(sample)()
+    return state, jax.jit(lambda: sample_groups(ENV, method, state, GROUPS, SIZE, 0.6, 3))()
 
 
 def test_the_initial_model_samples(trained):
@@ -64,12 +52,12 @@ def test_the_initial_model_samples(trained):
     np.testing.assert_allclose(np.where(dialogues.response_mask, log_probs - dialogues.log_probs, 0.0), 0.0, atol=1e-3)
 
 
-@pytest.mark.parametrize("groups", ["failed", "mixed", "all"])
+@pytest.mark.parametrize("groups", ["failed", "mixed"])
 def test_groups_are_chosen_by_their_first_dialogue(trained, groups):
     returns = np.asarray(trained[1].steps.reward[0]).reshape(GROUPS, SIZE)
     is_mixed = (returns.min(axis=1) == 0) & (returns.max(axis=1) == 1)
-    fits = {"failed": is_mixed & (returns[:, 0] == 0), "mixed": is_mixed, "all": np.ones(GROUPS, bool)}[groups]
-    assert fits.sum() > PAIRS and (groups == "all" or fits.sum() < GROUPS)
+    fits = {"failed": is_mixed & (returns[:, 0] == 0), "mixed": is_mixed}[groups]
+    assert PAIRS < fits.sum() < GROUPS
     method, chosen = make(groups=groups), set()
     for seed in range(60):
         rows, is_learned = (

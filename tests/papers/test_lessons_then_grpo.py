@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_dialogues import sample_groups
 from synthetic_batches import quick_key
 
-from thespis.core.contracts import Mode
-from thespis.core.records import Batch, Transition
 from thespis.data.feeds import Episodes
 from thespis.envs.text.review import Review
 from thespis.envs.text.task import TextEnv
@@ -38,26 +37,13 @@ def perturbed(tree, scale=0.1):
     return jax.tree.map(lambda x: x + scale * jax.random.normal(quick_key(x.size), x.shape), tree)
 
 
-def sample(method, state, update_index):
-    """A batch of groups whose rewards are drawn, not the environment's."""
-    keys = jnp.repeat(jax.random.split(quick_key(0), GROUPS), SIZE, axis=0)
-    env_states, first = jax.vmap(ENV.reset, in_axes=(None, 0))((), keys)
-    policy = method.policy(state, Mode.EXPLORE)
-    responses, _, extras = method.act(policy, method.init_memory(policy, ROWS), first.view, quick_key(1))
-    _, last = jax.vmap(ENV.step)(env_states, responses, jax.random.split(quick_key(2), ROWS))
-    reward, alive = jax.random.bernoulli(quick_key(3), 0.5, (ROWS,)).astype("float32"), jnp.ones(ROWS, bool)
-    fields = first.view, responses, reward, last.terminated, last.truncated, last.view, alive, extras
-    steps = jax.tree.map(lambda x: x[None], Transition(*fields))
-    return Batch(steps, alive[None], (), jnp.int32(update_index))
-
-
 @pytest.fixture(scope="module")
 def trained():
     """A state whose model has left the cold start, a batch in the second stage, and its returns by group."""
     method = make()
     state = jax.jit(lambda: method.init(ENV.spec, quick_key(0)))()
     state = dataclasses.replace(state, model=perturbed(state.model), reference=perturbed(state.reference, 0.05))
-    batch = jax.jit(lambda: sample(method, state, 3))()
+    batch = jax.jit(lambda: sample_groups(ENV, method, state, GROUPS, SIZE, 0.5, 3))()
     return state, batch, np.asarray(batch.steps.reward[0]).reshape(GROUPS, SIZE)
 
 

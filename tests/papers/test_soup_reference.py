@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_dialogues import sample_groups
 
 from thespis.core.contracts import Mode
-from thespis.core.records import Batch, Transition
 from thespis.data.feeds import Episodes
 from thespis.envs.text.task import TextEnv
 from thespis.evidence.text_aspects import mean_aspects, sample_texts
@@ -119,23 +119,11 @@ def test_models_are_fine_tuned_from_one_pretrained_model_on_the_same_texts_or_th
         assert [differ(texts[0], responses) for responses in texts] == [False, not same, not same]
 
 
-def sample_batch(method, state, num_rows=4):
-    """A batch of texts that a method samples in one state."""
-    keys = jax.random.split(seed_key(2), num_rows)
-    env_states, first = jax.vmap(ENV.reset, in_axes=(None, 0))((), keys)
-    policy = method.policy(state, Mode.EXPLORE)
-    responses, _, extras = method.act(policy, method.init_memory(policy, num_rows), first.view, seed_key(3))
-    _, last = jax.vmap(ENV.step)(env_states, responses, keys)
-    alive = jnp.ones(num_rows, bool)
-    fields = first.view, responses, last.reward, last.terminated, last.truncated, last.view, alive, extras
-    return Batch(jax.tree.map(lambda x: x[None], Transition(*fields)), alive[None], (), jnp.int32(0))
-
-
 def test_with_all_weight_on_the_first_model_it_is_ppo(state):
     """Also with a soup of one model with itself; with half of the weight on another model it is not."""
     ppo, alone = PerturbedPPO(**SETTINGS), dataclasses.replace(METHOD, reference_weights=(1.0, 0.0))
     start = initial(ppo)
-    batch = sample_batch(ppo, start)
+    batch = sample_groups(ENV, ppo, start, 4, 1)
 
     def updated(method, start):
         return jax.jit(lambda start: method.update(start, batch, seed_key(5))[0])(start)

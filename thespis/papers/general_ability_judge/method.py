@@ -23,10 +23,8 @@ from thespis.core.records import Batch, Report
 from thespis.data.feeds import Episodes
 from thespis.learners.language.lm_offline import LMOfflineState
 from thespis.methods.language.online_dpo import ReferenceSampledDPO
+from thespis.papers.unifiedreward_think.method import SUCCESS, draw_groups
 from thespis.runs.ranges import Range, in_range
-
-SUCCESS = 0.5
-"""Smallest return of a judgment that is right."""
 
 
 class HardPairDPO(ReferenceSampledDPO):
@@ -36,8 +34,8 @@ class HardPairDPO(ReferenceSampledDPO):
     count. ``num_pairs`` groups are drawn from those that fit; where fewer fit, the others count as a loss of zero.
     """
 
-    groups: Literal["failed", "mixed", "all"] = eqx.field(static=True, default="failed")
-    """Groups to learn from: those whose first dialogue fails, those with a success and a failure, or all."""
+    groups: Literal["failed", "mixed"] = eqx.field(static=True, default="failed")
+    """Groups to learn from: those with a success whose first dialogue fails, or all with a success and a failure."""
     num_pairs: int = eqx.field(static=True, default=5, metadata=in_range(Range(1)))
     """Groups of which one update learns."""
     pairs: Literal["adjacent", "extremes"] = eqx.field(static=True, default="extremes")
@@ -66,8 +64,7 @@ class HardPairDPO(ReferenceSampledDPO):
     ) -> tuple[Int[Array, " row"], Bool[Array, " row"]]:
         """Rows of the chosen groups, and whether their group fits; groups that fit come first, in random order."""
         succeeds = returns >= SUCCESS
-        is_mixed = succeeds.any(axis=1) & ~succeeds.all(axis=1)
-        fits = {"failed": is_mixed & ~succeeds[:, 0], "mixed": is_mixed, "all": jnp.ones_like(is_mixed)}[self.groups]
-        order = jnp.argsort(jax.random.uniform(key, fits.shape) - fits)[: self.num_pairs]
-        rows = order[:, None] * self.feed.group_size + jnp.arange(self.feed.group_size)
+        fails = ~(succeeds[:, 0] if self.groups == "failed" else succeeds.all(axis=1))
+        fits = succeeds.any(axis=1) & fails
+        order, rows = draw_groups(fits, self.num_pairs, self.feed.group_size, key)
         return rows.ravel(), jnp.repeat(fits[order], self.feed.group_size)

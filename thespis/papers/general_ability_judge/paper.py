@@ -32,7 +32,7 @@ _LONGER_WARM_UP = dataclasses.replace(
     num_pretrain_dialogues=2 * MODEL["num_pretrain_dialogues"],
 )
 _STEPS = _NUM_UPDATES * HardPairDPO().feed.num_envs
-_BOTH, _LONGER, _WARM_UP = "warm-up, then DPO", "warm-up for twice as long", "warm-up"
+_BOTH, _LONGER = "warm-up, then DPO", "warm-up for twice as long"
 _SHORT = "a tenth of the warm-up, then DPO"
 _LIKELIHOOD, _PLAIN, _ANY = "likelihood of right judgments", "DPO without likelihood", "DPO on all mixed pairs"
 _FEWER = "an eighth of the lessons, then DPO"

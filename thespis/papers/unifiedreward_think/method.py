@@ -40,6 +40,14 @@ SUCCESS = 0.5
 """Smallest return of a judgment that is right."""
 
 
+def draw_groups(
+    fits: Bool[Array, " group"], num_groups: int, group_size: int, key: Key[Array, ""]
+) -> tuple[Int[Array, " chosen"], Int[Array, "chosen member"]]:
+    """Groups in random order, those that fit before all others, and the rows of their dialogues."""
+    order = jnp.argsort(jax.random.uniform(key, fits.shape) - fits)[:num_groups]
+    return order, order[:, None] * group_size + jnp.arange(group_size)
+
+
 class FirstOfGroup(GeometricMixture):
     """Two decoders that generate for one batch: the second the first row of each group, the first all others."""
 
@@ -154,9 +162,7 @@ class LessonsThenGRPO(GRPO):
         """
         is_wrong = returns[:, 0] < SUCCESS
         fits = {"wrong": is_wrong, "right": ~is_wrong, "all": jnp.ones_like(is_wrong)}[self.pairs]
-        order = jnp.argsort(jax.random.uniform(key, fits.shape) - fits)[: self.num_pairs]
-        members = jnp.arange(self.feed.group_size)
-        rows = order[:, None] * self.feed.group_size + members
+        order, rows = draw_groups(fits, self.num_pairs, self.feed.group_size, key)
         advantages = jnp.pad(group_normalized_advantage(returns[order, 1:]), ((0, 0), (1, 0)))
-        is_learned = fits[order][:, None] & (members > 0)
+        is_learned = fits[order][:, None] & (jnp.arange(self.feed.group_size) > 0)
         return rows.ravel(), advantages.ravel(), is_learned.ravel()
