@@ -30,6 +30,7 @@ from thespis.cli.commands.doctor import DoctorCommand
 from thespis.cli.commands.evaluate import EvaluateCommand
 from thespis.cli.commands.exploitability import ExploitabilityCommand
 from thespis.cli.commands.export import ExportCommand
+from thespis.cli.commands.judge import JudgeCommand
 from thespis.cli.commands.label import LabelCommand
 from thespis.cli.commands.list import ListCommand
 from thespis.cli.commands.merge import MergeCommand
@@ -70,6 +71,7 @@ COMMANDS: dict[str, type] = {
     "record": RecordCommand,
     "view": ViewCommand,
     "label": LabelCommand,
+    "judge": JudgeCommand,
     "collect": CollectCommand,
     "export": ExportCommand,
     "merge": MergeCommand,

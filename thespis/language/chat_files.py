@@ -55,9 +55,9 @@ def read_chats(path: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Chat
         UserError: if the file cannot be read or a row is not as described; with the row's number.
     """
     chats, locations, file_format = [], [], ""
-    for location, row in _read_rows(path):
+    for location, row in read_rows(path):
         try:
-            record = {name: value for name, value in _parse_row(row).items() if value is not None}
+            record = {name: value for name, value in parse_row(row).items() if value is not None}
             row_format = record_format(record)
             if file_format and row_format != file_format:
                 raise UserError(f"it has {', '.join(record)}, another format than the rows before: {file_format}")
@@ -71,8 +71,11 @@ def read_chats(path: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Chat
     return ChatFile(tuple(chats), tuple(locations), file_format)
 
 
-def _read_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """The location and content of each row: a line of JSON, or a dictionary."""
+def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """The location and content of each row of a file or dataset: a line of JSON, or a dictionary.
+
+    Raises ``UserError`` if it cannot be read.
+    """
     if path.is_dir():
         for number, row in enumerate(read_saved_table(path).to_pylist(), 1):
             yield f"row {number}", row
@@ -84,7 +87,8 @@ def _read_rows(path: Path) -> Iterator[tuple[str, Any]]:
     yield from ((f"line {number}", line) for number, line in enumerate(lines, 1) if line.strip())
 
 
-def _parse_row(row: Any) -> dict[str, Any]:
+def parse_row(row: Any) -> dict[str, Any]:
+    """The record of a row from :func:`read_rows`. Raises ``UserError`` if it is no JSON object."""
     try:
         record = json.loads(row) if isinstance(row, str) else row
     except (ValueError, RecursionError) as error:
