@@ -22,6 +22,13 @@ from thespis.runtime.keys import fold
 APPROVAL, OBJECTION = "yes", "no"
 
 
+def approval_judgment(spec: TaskSpec, critique: Int[Array, " critique"]) -> Int[Array, ""]:
+    """What the first word of a critique says of an action: 1 for ``yes``, 0 for ``no``, -1 for neither."""
+    words, _ = cut_at_eos(spec, critique)
+    is_approval, is_objection = (words[0] == spec.encode_word(word) for word in (APPROVAL, OBJECTION))
+    return jnp.where(is_approval, 1, jnp.where(is_objection, 0, -1))
+
+
 class CommandTask(eqx.Module):
     """Task of commands, with a demonstrator that acts, criticizes and revises.
 
@@ -71,10 +78,7 @@ class CommandTask(eqx.Module):
 
     def critique_judgment(self, critique: Int[Array, " critique"]) -> Int[Array, ""]:
         """What a critique says of a command: 1 that it is right, 0 that it is wrong, -1 if neither."""
-        spec = self.task_spec
-        words, _ = cut_at_eos(spec, critique)
-        is_approval, is_objection = (words[0] == spec.encode_word(word) for word in (APPROVAL, OBJECTION))
-        return jnp.where(is_approval, 1, jnp.where(is_objection, 0, -1))
+        return approval_judgment(self.task_spec, critique)
 
     def suggested_command(self, critique: Int[Array, " critique"]) -> Int[Array, ""]:
         """Index of the command that an objection suggests; -1 if there is none."""
