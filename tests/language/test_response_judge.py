@@ -102,8 +102,8 @@ def test_both_orders_cancel_a_bias_for_a_place():
     summary = summarize(ResponseJudge(biased).compare(pairs), 1.0)
     assert (summary.num_kept, summary.consistency, summary.first_place_share) == (0, 0.0, 1.0)
     assert summary.label_agreement == 0.5
-    assert len(summary.warnings) == 1
-    assert "place" in summary.warnings[0]
+    assert ["nothing to learn" in warning for warning in summary.warnings] == [True, False]
+    assert "place" in summary.warnings[1]
 
 
 def test_one_order_is_balanced_over_pairs_and_does_not_depend_on_the_batch():
@@ -231,6 +231,11 @@ def test_a_judge_that_cannot_be_read_is_an_error_that_says_what_to_do(tmp_path: 
     path = write_lines(tmp_path / "pairs.jsonl", [{"prompt": "a", "responses": ["b", "c"]}])
     with pytest.raises(UserError, match=r"begins 'I like both'.*--structured"):
         judge_file(path, ResponseJudge(RuleEngine(lambda prompt, config: "I like both")), "rule", tmp_path / "out")
+    settings = JudgeSettings(is_structured=True)  # what the error advises works in the same directory
+    engine = RuleEngine(lambda prompt, config: json.dumps({"reasons": "It is red.", "verdict": "A"}))
+    judge_file(path, ResponseJudge(engine, settings), "rule", tmp_path / "out")
+    schema = json.loads(engine.configs[0].json_schema or "")
+    assert [*schema["properties"]] == schema["required"] == ["reasons", "verdict"]
 
 
 @contextlib.contextmanager

@@ -144,14 +144,14 @@ def judge_file(
         log(f"{len(judged)} of {count} pairs were judged before")
     while len(judged) < count:
         part = judge.compare(pairs.pairs[len(judged) : min(len(judged) + PAIRS_PER_CALL, count)])
-        _append_judgments(out / JUDGMENTS_FILE, len(judged), part)
-        judged += part
-        if all(verdict.choice == "unreadable" for pair in judged for verdict in pair.verdicts):
-            text = judged[0].verdicts[0].text.strip()[:80]
+        if not judged and all(verdict.choice == "unreadable" for pair in part for verdict in pair.verdicts):
+            text = part[0].verdicts[0].text.strip()[:80]
             raise UserError(
                 f"no verdict of {judge_name} can be read; the first reply begins {text!r}: constrain replies to JSON "
-                f"(--structured), give them more tokens, or use another model (then remove {out})"
+                "(--structured), give them more tokens, or use another model"
             )
+        _append_judgments(out / JUDGMENTS_FILE, len(judged), part)
+        judged += part
         log(f"{len(judged)} of {count} pairs")
     judged = judged[:count]
     kept = [pairs.preference(i, pair) for i, pair in enumerate(judged) if is_kept(pair, min_agreement)]
@@ -164,8 +164,8 @@ def judge_file(
 
 def _check_origin(out: Path, origin: dict[str, Any]) -> None:
     """Write what judges what, or raise ``UserError`` if the directory has judgments of something else."""
-    path = out / JUDGE_FILE
-    if not path.exists():
+    path, judgments = out / JUDGE_FILE, out / JUDGMENTS_FILE
+    if not path.exists() or not judgments.exists():
         _write(path, json.dumps(origin, indent=1) + "\n")
         return
     try:

@@ -250,6 +250,8 @@ class JudgmentSummary:
     def warnings(self) -> list[str]:
         """What is wrong with the judge."""
         warnings = []
+        if not self.num_kept:
+            warnings.append("there is nothing to learn from: see why, or ask for less agreement with --min-agreement")
         if self.unreadable_share > MAX_UNREADABLE:
             warnings.append("many verdicts cannot be read: --structured, more --max-tokens, or another model")
         if self.first_place_share is not None and abs(self.first_place_share - 0.5) > MAX_PLACE_BIAS:
