@@ -67,8 +67,8 @@ class JudgeCommand:
         """Judge, and print the summary."""
         from pathlib import Path
 
-        from thespis.language.judged_files import PREFERENCES_FILE, judge_file
-        from thespis.language.response_judge import JudgeSettings, ResponseJudge
+        from thespis.evaluation.judged_files import PREFERENCES_FILE, judge_file
+        from thespis.evaluation.response_judge import JudgeSettings, ResponseJudge
 
         settings = JudgeSettings(
             self.principle,

@@ -7,7 +7,7 @@ A directory of judgments holds
   the disk before the next is asked for, so that an interrupted call is continued by the same call;
 - ``preferences.jsonl``: the pairs that are kept, in the format of the file, as ``dpo`` and ``rm`` read them, with the
   share of verdicts that agree as ``agreement``;
-- ``summary.json``: what is known of the judge (:class:`~thespis.language.response_judge.JudgmentSummary`).
+- ``summary.json``: what is known of the judge (:class:`~thespis.evaluation.response_judge.JudgmentSummary`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from thespis.core.errors import UserError
-from thespis.language.chat_files import parse_row, read_rows
-from thespis.language.chat_records import parse_record, record_format
-from thespis.language.response_judge import (
+from thespis.evaluation.response_judge import (
     JudgedPair,
     JudgmentSummary,
     ResponseJudge,
@@ -33,6 +31,8 @@ from thespis.language.response_judge import (
     prompt_text,
     summarize,
 )
+from thespis.language.chat_files import parse_row, read_rows
+from thespis.language.chat_records import parse_record, record_format
 from thespis.runtime import disk
 
 JUDGE_FILE, JUDGMENTS_FILE, PREFERENCES_FILE, SUMMARY_FILE = (

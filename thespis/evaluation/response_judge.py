@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from thespis.core.errors import UserError
+from thespis.evaluation.ratings import wilson_interval
 from thespis.language.chat import Message
 from thespis.language.engine import Engine, GenerationConfig
 
@@ -216,9 +217,10 @@ class JudgmentSummary:
     ``num_kept``: pairs on which at least the required share of verdicts agrees; ``consistency``: pairs of which the
     same response is preferred in both orders; ``first_place_share``: verdicts for the response that was read first, of
     those that prefer one, a half without a bias; ``tie_share`` and ``unreadable_share``: of all verdicts.
-    ``label_agreement``: pairs whose known label is the preference, of all with a label (no preference is half right);
-    ``kept_label_agreement``: the same of those that are kept; ``agreement_by_votes``: for each number of agreeing
-    verdicts, how many pairs, and the share of their labels that agree.
+    ``label_agreement``: pairs whose known label is the preference, of all with a label (no preference is half right),
+    with its 95% interval (Wilson); ``kept_label_agreement``: the same of those that are kept;
+    ``agreement_by_votes``: for each number of agreeing verdicts, how many pairs, and the share of their labels that
+    agree.
     """
 
     num_pairs: int
@@ -228,6 +230,7 @@ class JudgmentSummary:
     tie_share: float
     unreadable_share: float
     label_agreement: float | None
+    label_interval: tuple[float, float] | None
     kept_label_agreement: float | None
     agreement_by_votes: dict[int, tuple[int, float | None]]
 
@@ -241,7 +244,9 @@ class JudgmentSummary:
             lines.append(f"{self.first_place_share:.0%} of the preferences are for the response that was read first")
         if self.label_agreement is not None:
             kept = "" if self.kept_label_agreement is None else f", with {self.kept_label_agreement:.0%} of those kept"
-            lines.append(f"preferences agree with {self.label_agreement:.0%} of the labels in the file{kept}")
+            low, high = self.label_interval or (0.0, 1.0)
+            interval = f"(95% interval {low:.0%} to {high:.0%})"
+            lines.append(f"preferences agree with {self.label_agreement:.0%} of the file's labels {interval}{kept}")
         if self.tie_share or self.unreadable_share:
             lines.append(f"{self.tie_share:.0%} of the verdicts are ties, {self.unreadable_share:.0%} cannot be read")
         return lines
@@ -256,7 +261,7 @@ class JudgmentSummary:
             warnings.append("many verdicts cannot be read: --structured, more --max-tokens, or another model")
         if self.first_place_share is not None and abs(self.first_place_share - 0.5) > MAX_PLACE_BIAS:
             warnings.append("the judge goes by the place of a response: do not compare in one order alone")
-        if self.label_agreement is not None and self.label_agreement < 0.5:
+        if self.label_interval is not None and self.label_interval[1] < 0.5:
             warnings.append("the judge disagrees with most labels: look at its reasons, and at the principle")
         return warnings
 
@@ -276,6 +281,8 @@ def summarize(judged: Sequence[JudgedPair], min_agreement: float) -> JudgmentSum
     def right(pairs: Iterable[JudgedPair]) -> float | None:
         return _mean([0.5 if pair.preference is None else float(pair.preference == pair.pair.label) for pair in pairs])
 
+    agreement = right(labelled)
+
     def agree(count: int) -> list[JudgedPair]:
         return [pair for pair in judged if round(pair.agreement * len(pair.verdicts)) == count]
 
@@ -286,7 +293,8 @@ def summarize(judged: Sequence[JudgedPair], min_agreement: float) -> JudgmentSum
         first_place_share=_mean([float((verdict.choice == "first") ^ verdict.is_swapped) for verdict in decided]),
         tie_share=_mean([float(verdict.choice == "tie") for verdict in verdicts]) or 0.0,
         unreadable_share=_mean([float(verdict.choice == "unreadable") for verdict in verdicts]) or 0.0,
-        label_agreement=right(labelled),
+        label_agreement=agreement,
+        label_interval=None if agreement is None else wilson_interval(agreement, len(labelled)),
         kept_label_agreement=right(pair for pair in labelled if is_kept(pair, min_agreement)),
         agreement_by_votes={
             count: (len(agree(count)), right(pair for pair in agree(count) if pair.pair.label is not None))

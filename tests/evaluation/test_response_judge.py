@@ -16,9 +16,8 @@ from language.chat_checkpoint import write as write_checkpoint
 
 from thespis.cli.main import run as run_command
 from thespis.core.errors import UserError
-from thespis.language.engine import DEFAULT_GENERATION, Completion, CompletionChoice, GenerationConfig
-from thespis.language.judged_files import judge_file, read_pairs
-from thespis.language.response_judge import (
+from thespis.evaluation.judged_files import judge_file, read_pairs
+from thespis.evaluation.response_judge import (
     JudgedPair,
     JudgeSettings,
     ResponseJudge,
@@ -28,6 +27,7 @@ from thespis.language.response_judge import (
     read_verdict,
     summarize,
 )
+from thespis.language.engine import DEFAULT_GENERATION, Completion, CompletionChoice, GenerationConfig
 from thespis.language.tokenizer import load_tokenizer
 
 _READ = re.compile(r"Response A:\n(.*?)\n\nResponse B:\n(.*?)\n\n(?:Reply|First)", re.DOTALL)
@@ -173,6 +173,9 @@ def test_a_file_is_judged_filtered_and_continued(tmp_path: Path):
     assert kept[0] == {"prompt": "say 0", "chosen": "xxx", "rejected": "x", "id": 0, "agreement": 1.0}
     right = sum(1.0 if len(row["chosen"]) > 3 else 0.5 if len(row["chosen"]) == 3 else 0.0 for row in rows)
     assert summary.label_agreement == pytest.approx(right / 80)
+    low, high = summary.label_interval or (1.0, 0.0)
+    assert 0 < low < right / 80 < high < 1
+    assert high - low == pytest.approx(2 * 1.96 * (right / 80 * (1 - right / 80) / 80) ** 0.5, rel=0.05)
     assert read_pairs(out / "preferences.jsonl").pairs[0].label == "first"
     with pytest.raises(UserError, match="another judge, principle"):
         judge_file(path, ResponseJudge(engine, JudgeSettings(principle="It is blue.")), "other", out)
