@@ -15,20 +15,11 @@ from synthetic_batches import quick_key
 from thespis.core.errors import UserError
 from thespis.core.records import Transition, View
 from thespis.data.feeds import Episodes
-from thespis.envs.text.task import TextEnv
 from thespis.learners.language.dialogues import Dialogues
 from thespis.learners.language.lm_offline import OfflineBatch
 from thespis.learners.language.preference_losses import SigmoidLoss, SPPOLoss
 from thespis.nets.decoder import DecoderConfig, init_decoder
-from thespis.papers.agent_rlvr.attempt_pairs import (
-    AttemptPreferences,
-    AttemptScorer,
-    pair_attempts,
-    pool_attempts,
-)
-from thespis.papers.agent_rlvr.measures import answer_table, best_success
-from thespis.papers.critique_grpo.envs import WrongWraps
-from thespis.papers.critique_grpo.measures import right_probabilities
+from thespis.papers.agent_rlvr.attempt_pairs import AttemptPreferences, pair_attempts, pool_attempts
 from thespis.training.components import with_array_leaves
 
 SIZE, GROUPS, BETA = 4, 8, 0.5
@@ -136,47 +127,6 @@ def test_all_groups_of_six_attempts():
         pairs = [(int(i), int(j)) for i, j, counted in zip(first, second, counts, strict=True) if counted]
         rights, wrongs = ([i for i, x in enumerate(state) if x == kind] for kind in ("right", "wrong"))
         assert pairs == list(zip(rights, wrongs[::-1], strict=False))
-
-
-def test_a_reward_model_learns_the_pairs():
-    """It reads the task and the attempt alone, and orders nearly all pairs of a batch after some steps on it."""
-    scorer, dialogues, unused = AttemptScorer(group_size=SIZE, learning_rate=3e-3), random_dialogues(2), quick_key(0)
-    state = jax.jit(lambda: scorer.init_from(MODEL, DIALOGUE_SPEC, KEY))()
-    step = jax.jit(lambda state, dialogues: scorer.update(state, (), dialogues, (), jnp.int32(0), unused))
-    accuracies = []
-    for _ in range(60):
-        state, values, metrics = step(state, dialogues)
-        accuracies.append(float(metrics["scorer_accuracy"]))
-    assert values == ()
-    assert accuracies[0] < 0.8 < 0.9 < accuracies[-1]
-
-
-def test_best_of_several_by_enumeration():
-    """All triples of answers of one task, with a share of malformed ones that lose to all others."""
-    rng = np.random.default_rng(0)
-    likely, scores, right = rng.dirichlet(np.ones(5)), rng.permutation(4), np.array([0.0, 1.0, 0.0, 1.0])
-    expected = 0.0
-    for triple in itertools.product(range(5), repeat=3):
-        formed = [i for i in triple if i < 4]
-        expected += math.prod(likely[i] for i in triple) * (
-            right[max(formed, key=lambda i: scores[i])] if formed else 0
-        )
-    rows = [jnp.asarray(x, "float32")[None] for x in (likely[:4], scores, right)]
-    np.testing.assert_allclose(best_success(rows[0], rows[1], rows[2], 3), [expected], rtol=1e-5)
-    once = best_success(rows[0], rows[1], rows[2], 1)
-    np.testing.assert_allclose(once, [likely[:4] @ right], rtol=1e-5)
-
-
-def test_the_table_of_answers():
-    """Likelihoods of the right answers are those of the exact success, and each task has one right answer."""
-    task = WrongWraps(num_steps=1, base=3)
-    method = with_array_leaves(AttemptPreferences(model="blank", num_layers=1, hidden_size=32, critic=AttemptScorer()))
-    state = jax.jit(lambda: method.init(TextEnv(task).spec, KEY))()
-    likely, scores, right = jax.jit(lambda state: answer_table(task, method, state))(state)
-    expected = jax.jit(lambda state: right_probabilities(task, method, state))(state)
-    assert likely.shape == scores.shape == (len(expected), 3)
-    np.testing.assert_array_equal(right.sum(axis=1), 1.0)
-    np.testing.assert_allclose((likely * right).sum(axis=1), expected, rtol=1e-4)
 
 
 def test_three_turns_and_other_losses_are_refused():

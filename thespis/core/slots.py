@@ -88,9 +88,7 @@ _TABLE = {
         "thespis.papers.on_policy_negative_gradient_study.parts:LikelihoodLoss"
     ),
     "thespis.learners.language.response_critics:PathConsistencyCritic": "SoftValueCritic",
-    "thespis.learners.language.response_critics:ResponseCritic": (
-        "NoCritic thespis.papers.agent_rlvr.attempt_pairs:AttemptScorer"
-    ),
+    "thespis.learners.language.response_critics:ResponseCritic": "NoCritic",
     "thespis.learners.language.response_critics:StateValueCritic": "ReferenceCritic SuccessCritic",
     "thespis.learners.language.response_critics:TurnAdvantageCritic": """
         thespis.learners.language.turn_critic:OffPolicyTurnCritic

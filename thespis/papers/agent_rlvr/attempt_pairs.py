@@ -7,27 +7,21 @@ with its guidance in their context.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int
 
-from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.errors import UserError
-from thespis.core.records import Citation, Number
+from thespis.core.records import Citation
 from thespis.data.feeds import Episodes
 from thespis.learners.language.dialogues import Dialogues, single_turn_dialogues
-from thespis.learners.language.lm_agent import All, LMWithValueHead, init_opt_state, trainable_gradient_step
 from thespis.learners.language.lm_offline import LMOffline, OfflineBatch
 from thespis.learners.language.preference_losses import PreferenceLoss, ResponseScores, SigmoidLoss
-from thespis.learners.language.response_critics import CriticUpdate, NoCritic, ResponseCritic
-from thespis.learners.language.reward_ensemble import init_ensemble
-from thespis.learners.language.turn_scores import turn_scores
-from thespis.learners.optim.optimizers import Adam
+from thespis.learners.language.response_critics import NoCritic
 from thespis.nets.decoder import Decoder
-from thespis.objectives.preferences import bradley_terry_loss
 from thespis.objectives.statistics import masked_mean
 
 RetryPrompt = Literal["task", "guidance"]
@@ -53,8 +47,7 @@ class AttemptPreferences(LMOffline):
     feed: Episodes = eqx.field(static=True, default=Episodes(max_steps=2, group_size=8, num_envs=64))
     """Feed of dialogues: group_size (first attempts at a task), num_envs, max_steps (1 or 2 turns), num_updates."""
 
-    critic: ResponseCritic = NoCritic()
-    """NoCritic, or AttemptScorer: a reward model that learns from the same pairs."""
+    critic: ClassVar[NoCritic] = NoCritic()
     uses_returns: ClassVar[bool] = True
     name: ClassVar[str] = "attempt-preferences"
     citations: ClassVar[tuple[Citation, ...]] = (
@@ -154,53 +147,3 @@ def pair_groups(
     better, worse, is_pair = jax.vmap(pair_attempts)(is_right, is_attempt)
     start = is_right.shape[1] * jnp.arange(num_groups)[:, None]
     return (start + better).reshape(-1), (start + worse).reshape(-1), is_pair.reshape(-1)
-
-
-class AttemptScorer(ResponseCritic):
-    """Reward model of attempts, learned from the same pairs as the policy: by it the best of several is chosen.
-
-    A copy of the initial model with a linear head. It reads the task and an attempt, never the guidance. Its loss is
-    that of Bradley and Terry. The policy does not use it in training.
-    """
-
-    group_size: int = eqx.field(static=True, default=8)
-    """First attempts at a task: as in the feed."""
-    learning_rate: Number = 1e-3
-    """Step size of the reward model."""
-
-    num_critic_pretrain_updates: ClassVar[int] = 0
-    needs_log_ratio: ClassVar[bool] = False
-
-    def init_from(self, model: Decoder, dialogue_spec: DialogueSpec, key: Key[Array, ""]) -> tuple[PyTree, PyTree]:
-        """The initial model with a head of small random weights, and the state of its optimizer."""
-        scorer = jax.tree.map(lambda x: x[0], init_ensemble(model, All(), 1, key))
-        return scorer, init_opt_state(self._optimizer, scorer)
-
-    def values(self, critic: PyTree, reference: PyTree, dialogues: Dialogues) -> None:
-        """Values of the dialogues: none, as it scores whole attempts."""
-
-    def update(
-        self,
-        critic: PyTree,
-        reference: PyTree,
-        dialogues: Dialogues,
-        log_ratio: Any,
-        update_index: Int[Array, ""],
-        key: Key[Array, ""],
-    ) -> CriticUpdate:
-        """A gradient step on all pairs of a batch, and the share of them that it orders rightly."""
-        attempts = pool_attempts(dialogues, self.group_size, "task")
-        better, worse, is_pair = pair_groups(attempts, dialogues.alive.shape[1] // self.group_size)
-
-        def loss(scorer: LMWithValueHead) -> tuple[Float[Array, ""], Float[Array, ""]]:
-            scores = turn_scores(scorer, attempts)[0]
-            margin = scores[better] - scores[worse]
-            order = masked_mean((margin > 0).astype("float32"), is_pair)
-            return masked_mean(bradley_terry_loss(margin, 1.0), is_pair), order
-
-        scorer, opt_state, order, _ = trainable_gradient_step(self._optimizer, loss, *critic)
-        return (scorer, opt_state), (), {"scorer_accuracy": order}
-
-    @property
-    def _optimizer(self) -> Adam:
-        return Adam(self.learning_rate, 1.0)

@@ -7,24 +7,19 @@ from typing import Any
 
 from thespis.core.records import Citation
 from thespis.evidence.benches.persistent_failures import BENCH, FIRST_ANSWERS, MODEL, REFINED_ANSWERS, SUCCESS
-from thespis.evidence.claims import MinimumScore
 from thespis.evidence.comparisons import Comparison, NotApplicable
 from thespis.evidence.paper import Arm, Paper
 from thespis.learners.language.preference_losses import RPOLoss
-from thespis.papers.agent_rlvr.attempt_pairs import AttemptPreferences, AttemptScorer
-from thespis.papers.agent_rlvr.measures import best_answer_success, reward_model_gain
+from thespis.papers.agent_rlvr.attempt_pairs import AttemptPreferences
 from thespis.papers.critique_grpo.measures import plain_success, wrap_success
 
-_SETTINGS: dict[str, Any] = MODEL | {"loss_type": RPOLoss(), "learning_rate": 5e-4}
+_SETTINGS: dict[str, Any] = MODEL | {"loss_type": RPOLoss()}
 """Of all arms: DPO, and likelihood of the preferred attempts."""
-_GUIDED = AttemptPreferences(
-    **_SETTINGS, feed=REFINED_ANSWERS, critic=AttemptScorer(group_size=REFINED_ANSWERS.group_size)
-)
-_UNGUIDED = dataclasses.replace(_GUIDED, feed=FIRST_ANSWERS, critic=AttemptScorer(group_size=FIRST_ANSWERS.group_size))
+_GUIDED = AttemptPreferences(**_SETTINGS, learning_rate=5e-4, feed=REFINED_ANSWERS)
+_UNGUIDED = AttemptPreferences(**_SETTINGS, learning_rate=2e-4, feed=FIRST_ANSWERS)
 _IN_CONTEXT = dataclasses.replace(_GUIDED, retry_prompt="guidance")
 _METHOD, _RLVR = "Agent-RLVR", "RLVR without guidance"
 _KEPT, _RANDOM = "guidance kept in the prompt", "random guidance"
-_BEST = best_answer_success()
 
 PAPER = Paper(
     id="agent-rlvr",
@@ -44,12 +39,11 @@ PAPER = Paper(
     "9.4% to 22.4%, and to 27.8% with a reward model that is trained on the same data.",
     parts=(
         "thespis.papers.agent_rlvr.attempt_pairs:AttemptPreferences",
-        "thespis.papers.agent_rlvr.attempt_pairs:AttemptScorer",
         "thespis.papers.critique_grpo.envs:WrongWraps",
     ),
     command="thespis train thespis.papers.agent_rlvr.attempt_pairs:AttemptPreferences --env "
     "thespis.evidence.benches.persistent_failures:WRAPS --model tiny --steps 10240 --set num_layers=2 hidden_size=64 "
-    "loss_type=RPOLoss critic=AttemptScorer learning_rate=5e-4",
+    "loss_type=RPOLoss learning_rate=5e-4",
     miniature=BENCH.trial(
         arms=(
             Arm(_METHOD, _GUIDED),
@@ -61,8 +55,6 @@ PAPER = Paper(
         mechanisms=(
             Comparison(_METHOD, _RLVR, wrap_success()),
             Comparison(_METHOD, _KEPT, SUCCESS),
-            Comparison(_METHOD, _RLVR, _BEST),
-            MinimumScore(_METHOD, reward_model_gain(), 0.0),
         ),
         context=(
             Comparison(_METHOD, _RANDOM, SUCCESS),
