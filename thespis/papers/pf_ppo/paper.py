@@ -1,0 +1,154 @@
+"""PF-PPO: PPO on the responses of each group whose ranks a filter keeps, against PPO on all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from thespis.core.records import Citation
+from thespis.data.feeds import Episodes
+from thespis.evidence.benches.over_optimization import BENCH, HELPFULNESS, PENALIZED, REWARD_MODEL
+from thespis.evidence.claims import MinimumScore
+from thespis.evidence.comparisons import Comparison, NotApplicable
+from thespis.evidence.paired_verdict import plan_looks
+from thespis.evidence.paper import Arm, Fidelity, Paper
+from thespis.learners.language.policy_losses import ReverseKL
+from thespis.learners.language.response_filters import RankFilter
+from thespis.methods.language.ppo_lm import LanguagePPO
+from thespis.papers.pf_ppo.claims import RankCorrelation
+from thespis.papers.pf_ppo.measures import (
+    BINNED_RELIABILITY,
+    GROUP_SIZE,
+    LAST_REWARD,
+    MIDDLE_DEVIATION,
+    RELIABILITY,
+)
+from thespis.papers.salsa.measures import distance_to
+
+_NUM_GROUPS = 16
+_FEED = Episodes(max_steps=1, group_size=GROUP_SIZE, num_envs=_NUM_GROUPS * GROUP_SIZE)
+
+
+def _ppo(rank_filter: RankFilter | None, kl_coef: float) -> LanguagePPO:
+    """PPO with a filter, and four gradient steps per update whatever it keeps."""
+    num_kept = GROUP_SIZE if rank_filter is None else rank_filter.num_kept
+    return dataclasses.replace(
+        PENALIZED,
+        feed=_FEED,
+        minibatch_size=_NUM_GROUPS * num_kept // 2,
+        rollout_transform=rank_filter,
+        kl_penalty=ReverseKL(kl_coef),
+    )
+
+
+_PENALTY, _WEAK_PENALTY = 0.3, 0.1
+"""The best on tuning seeds for PF-PPO, and for PPO."""
+_PPO, _SAME_PENALTY, _RANDOM = "PPO", "PPO with the penalty of PF-PPO", "PPO on two random responses"
+_PF_PPO, _BEST_RANDOM, _BEST = "PF-PPO (best and worst)", "PF-PPO (best and random)", "PF-PPO (best)"
+_FILTERS = (_SAME_PENALTY, _BEST, _BEST_RANDOM, _PF_PPO)
+MARGIN = 0.03
+"""Helpfulness that counts as level: a sixth of what PPO gains on tuning seeds."""
+_DISTANCE = distance_to("the initial model", lambda state: state.reference)
+
+PAPER = Paper(
+    id="pf-ppo",
+    name="PF-PPO",
+    citation=Citation(
+        "Policy Filtration for RLHF to Mitigate Noise in Reward Models",
+        "Zhang et al.",
+        2025,
+        "arXiv:2409.06957",
+    ),
+    family="preference-rlhf",
+    summary="For each prompt several responses are sampled and ranked by the reward model. PPO learns only from those "
+    "of chosen ranks, such as the best and the worst one. Which ranks is chosen by R^2 between rewards and true scores "
+    "of what would be kept.",
+    claim="Rewards are unreliable where they are moderate. Without these responses PPO ends at policies whose true "
+    "scores are higher, and R^2 before training predicts which filters are good.",
+    parts=(
+        "thespis.learners.language.response_filters:RankFilter",
+        "thespis.methods.language.ppo_lm:LanguagePPO",
+        "thespis.feedback.fitted_reward:ComparisonReward",
+        "thespis.papers.pf_ppo.claims:RankCorrelation",
+    ),
+    command="thespis train ppo-lm --env thespis.papers.rluf.envs:REACTIONS --feedback comparison-reward --model tiny "
+    "--steps 6400 --set num_layers=1 hidden_size=32 num_pretrain_steps=1500 feed.max_steps=1 feed.group_size=5 "
+    "feed.num_envs=80 minibatch_size=16 learning_rate=1e-3 rollout_transform=RankFilter kl_penalty=ReverseKL "
+    "kl_penalty.coef=0.3 feedback.labelling_env=thespis.papers.rluf.envs:REACTIONS feedback.num_prompts=64",
+    miniature=BENCH.trial(
+        arms=(
+            Arm(_PF_PPO, _ppo(RankFilter(1, 1), _PENALTY), REWARD_MODEL),
+            Arm(_PPO, _ppo(None, _WEAK_PENALTY), REWARD_MODEL),
+            Arm(_SAME_PENALTY, _ppo(None, _PENALTY), REWARD_MODEL),
+            Arm(_BEST_RANDOM, _ppo(RankFilter(1, 0, 1), _PENALTY), REWARD_MODEL),
+            Arm(_BEST, _ppo(RankFilter(1, 0), _PENALTY), REWARD_MODEL),
+            Arm(_RANDOM, _ppo(RankFilter(0, 0, 2), _PENALTY), REWARD_MODEL),
+        ),
+        headline=Comparison(_PF_PPO, _PPO, HELPFULNESS, margins=(MARGIN,)),
+        mechanisms=(
+            MinimumScore(_PPO, MIDDLE_DEVIATION, 1.0),
+            Comparison(_PF_PPO, _SAME_PENALTY, RELIABILITY),
+            RankCorrelation(_FILTERS, RELIABILITY, HELPFULNESS),
+            Comparison(_PF_PPO, _SAME_PENALTY, HELPFULNESS, margins=(MARGIN,)),
+            Comparison(_PF_PPO, _RANDOM, HELPFULNESS, margins=(MARGIN,)),
+            Comparison(_BEST_RANDOM, _SAME_PENALTY, HELPFULNESS, margins=(MARGIN,)),
+            Comparison(_SAME_PENALTY, _BEST, HELPFULNESS, margins=(MARGIN,)),
+        ),
+        context=(
+            RankCorrelation(_FILTERS, BINNED_RELIABILITY, HELPFULNESS),
+            Comparison(_PF_PPO, _PPO, LAST_REWARD),
+            Comparison(_PF_PPO, _SAME_PENALTY, LAST_REWARD),
+            Comparison(_PF_PPO, _PPO, _DISTANCE),
+            Comparison(_PF_PPO, _SAME_PENALTY, _DISTANCE),
+            Comparison(_SAME_PENALTY, _RANDOM, HELPFULNESS, margins=(MARGIN,)),
+            NotApplicable(
+                "pass rates on HumanEval, MBPP and LeetCode contests", "language models of billions of weights"
+            ),
+        ),
+        looks=plan_looks((10,)),
+    ),
+    remarks="",
+    fidelity=(
+        Fidelity("responses of a prompt", "5", "5, of 16 groups of the one prompt per update"),
+        Fidelity(
+            "filters",
+            "weights of ranks with which responses are drawn: best, best and one other, best and worst",
+            "the same; one response of each kind is kept, and not drawn with replacement",
+        ),
+        Fidelity(
+            "code",
+            "an older version keeps the best and a random response of each batch. A newer one, in OpenRLHF, draws "
+            "responses with replacement, with weights by their rank for the same prompt; in verl the best and the "
+            "worst are those of the whole batch",
+            "ranks for the same prompt",
+        ),
+        Fidelity(
+            "choice of the filter",
+            "by R^2 of groups of responses with similar rewards, with policies of three stages; group sizes not stated",
+            "by R^2 of single texts of the initial model, as in the definition; bins of 40 texts are reported",
+        ),
+        Fidelity(
+            "gradient steps",
+            "as many epochs over fewer responses: two fifths of the passes of PPO",
+            "four steps per update for all arms, with smaller minibatches where less is kept",
+        ),
+        Fidelity(
+            "penalty on KL",
+            "subtracted from rewards of tokens, 0.01 in a script",
+            "a loss of its own on kept responses, tuned for PF-PPO and for PPO",
+        ),
+        Fidelity(
+            "rewards",
+            "normalized; advantages normalized over the batch",
+            "standardized on the labelled texts; advantages normalized over kept responses",
+        ),
+        Fidelity(
+            "reward model",
+            "from pairs of responses of the fine-tuned model",
+            "from 64 noisy comparisons, for each seed",
+        ),
+        Fidelity("true score", "whether tests pass: 0 or 1", "helpfulness of a text in [0, 1], with many values"),
+        Fidelity("policy that is judged", "the best of five iterations, greedy", "the last one, sampled"),
+        Fidelity("filters by thresholds and by powers of rewards", "tried; worse than ranks", "not tried"),
+        Fidelity("model", "deepseek-coder of 6.7B and Qwen 1.5 of 7B", "a decoder of one layer and 32 units"),
+    ),
+)
