@@ -2,6 +2,7 @@
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +19,7 @@ from thespis.papers.pf_ppo import measures
 from thespis.papers.pf_ppo.claims import RankCorrelation, kendall_tau
 from thespis.papers.pf_ppo.measures import RatedTexts, bin_means, kept_texts, middle_deviation, r_squared
 from thespis.papers.rluf.envs import REACTIONS_ENV
-from thespis.runtime.keys import fold, seed_key
+from thespis.runtime.keys import fold, root_keys
 
 
 def rated(num_groups: int = 30, noise: float = 0.5) -> RatedTexts:
@@ -97,13 +98,14 @@ def test_rewards_are_those_of_the_runs_own_reward_model(tmp_path, monkeypatch):
     method = dataclasses.replace(method, feed=dataclasses.replace(method.feed, group_size=5, num_envs=10))
     feedback = ComparisonReward(labelling_env=REACTIONS_ENV, num_prompts=8, num_reward_steps=4)
     run = thespis.train(method, REACTIONS_ENV, steps=20, seeds=[3, 4], feedback=feedback, episodes=2, out=tmp_path)
-    complete = feedback.for_method(run.method)
-    state = jax.jit(lambda key: complete.init(run.spec, key))(fold(seed_key(4), "feedback"))
-    rate = measures._text_rater(run.config["env"], measures.json.dumps(run.config["feedback"]))
-    rewards, scores = rate(state, seed_key(4))
-    texts = measures.rated_texts(run)[1]
-    np.testing.assert_allclose(texts.reward.ravel(), rewards, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(texts.score.ravel(), scores, rtol=1e-6)
+    fitted: Any = feedback.for_method(run.method)
+    spec, refitted = run.spec, jax.vmap(lambda seed: fitted.init(spec, fold(seed, "feedback")))
+    shapes = jax.eval_shape(refitted, root_keys([3, 4]))
+    checkpoint = run.directory.load_checkpoint(shapes, "['carry'].learner.feedback")
+    assert checkpoint is not None
+    for a, b in zip(*map(jax.tree.leaves, (checkpoint.tree, jax.jit(refitted)(root_keys([3, 4])))), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+    texts = measures.rated_texts(run)
+    assert [x.reward.shape for x in texts] == [(4, 5)] * 2 and len(np.unique(texts[0].reward)) > 4
     assert measures.RELIABILITY.compute(run).shape == (2,)
-    kept = run.metrics()["kept_return"]
-    assert np.abs(kept).max() > 0
+    assert np.abs(run.metrics()["kept_return"]).max() > 0

@@ -13,24 +13,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Key
 
 from thespis.actors.lm_policy import DialogueSpec, generate_responses
-from thespis.core.errors import UserError
 from thespis.envs.registry import make_compiled
-from thespis.evidence.measures import Measure, once_per_run
+from thespis.evidence.measures import Measure
 from thespis.language.sampling import TemperatureSampler
 from thespis.learners.language.dialogues import single_turn_dialogues
 from thespis.learners.language.response_filters import RankFilter
 from thespis.runs.config import from_config
-from thespis.runtime.keys import fold, indexed_keys, root_keys, seed_key
+from thespis.runtime.keys import fold, indexed_keys, seed_key
 
 GROUP_SIZE = 5
 NUM_GROUPS = 400
 BIN_SIZE = 40
 NUM_LAST_UPDATES = 10
-REWARD_STATE_PATH = "['carry'].learner.feedback"
-"""Where a checkpoint has the states of the feedback."""
 
 
 class RatedTexts(NamedTuple):
@@ -79,33 +76,23 @@ def middle_deviation(texts: RatedTexts) -> float:
     return float(np.sqrt(residuals[:, 1:-1].mean() / residuals[:, [0, -1]].mean()))
 
 
-@once_per_run
 def rated_texts(run: Any) -> list[RatedTexts]:
-    """Texts of the initial model with rewards of the run's reward model, for each of its seeds."""
-    config, spec = run.config, run.spec
-    feedback: Any = from_config(config["feedback"])
-    shapes = jax.eval_shape(jax.vmap(lambda key: feedback.init(spec, key)), root_keys(config["seeds"]))
-    checkpoint = run.directory.load_checkpoint(shapes, REWARD_STATE_PATH)
-    if checkpoint is None:
-        raise UserError(f"{run.path} has no checkpoint, and with it no reward model")
-    rate = _text_rater(config["env"], json.dumps(config["feedback"]))
-    pairs = [
-        rate(jax.tree.map(lambda x, i=i: x[i], checkpoint.tree), seed_key(seed))
-        for i, seed in enumerate(config["seeds"])
-    ]
-    return [RatedTexts(*(np.asarray(x, "float64").reshape(NUM_GROUPS, GROUP_SIZE) for x in pair)) for pair in pairs]
+    """Texts of the initial model with rewards of the run's reward model, for each of its seeds.
+
+    The reward model is fitted again, as a run does at its start, whatever its method: finished runs do not keep it.
+    """
+    return _rated_texts(run.config["env"], json.dumps(run.config["feedback"]), tuple(run.config["seeds"]))
 
 
-@functools.lru_cache(maxsize=4)
-def _text_rater(env_name: str, feedback_config: str) -> Any:
-    """Compiled function: rewards by a fitted reward model and true scores of texts of the initial model."""
+@functools.lru_cache(maxsize=8)
+def _rated_texts(env_name: str, feedback_config: str, seeds: tuple[int, ...]) -> list[RatedTexts]:
     env: Any = make_compiled(env_name)
     feedback: Any = from_config(json.loads(feedback_config))
 
     @jax.jit
-    def rate(state: PyTree, root: Key[Array, ""]) -> tuple[Array, Array]:
-        key = fold(root, "rated texts")
-        model = feedback.initial_model(env.spec, fold(root, "feedback"))
+    def rate(root: Key[Array, ""]) -> tuple[Array, Array]:
+        reward_key, key = fold(root, "feedback"), fold(root, "rated texts")
+        state, model = feedback.init(env.spec, reward_key), feedback.initial_model(env.spec, reward_key)
         episodes, prompts = jax.vmap(env.task.init)(indexed_keys(fold(key, "prompts"), NUM_GROUPS))
         episodes, prompts = jax.tree.map(lambda x: jnp.repeat(x, GROUP_SIZE, axis=0), (episodes, prompts))
         sampler, spec = TemperatureSampler(jnp.ones(())), DialogueSpec.from_spec(env.spec)
@@ -114,7 +101,8 @@ def _text_rater(env_name: str, feedback_config: str) -> Any:
         rewards = feedback.score_turns(state, dialogues, fold(key, "rewards"))[0]
         return rewards, jax.vmap(env.task.helpfulness)(episodes, texts)
 
-    return rate
+    pairs = [rate(seed_key(seed)) for seed in seeds]
+    return [RatedTexts(*(np.asarray(x, "float64").reshape(NUM_GROUPS, GROUP_SIZE) for x in pair)) for pair in pairs]
 
 
 def _filtered(run: Any) -> list[RatedTexts]:
