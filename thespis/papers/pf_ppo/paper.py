@@ -106,8 +106,8 @@ PAPER = Paper(
         ),
         looks=plan_looks((10,)),
     ),
-    remarks="The task has one prompt, and a policy's 80 texts of an update are ranked in 16 groups of five. All arms have "
-    "as many sampled texts and gradient steps, and the same reward model, seed by seed, from 64 noisy "
+    remarks="The task has one prompt, and a policy's 80 texts of an update are ranked in 16 groups of five. All arms "
+    "have as many sampled texts and gradient steps, and the same reward model, seed by seed, from 64 noisy "
     "comparisons. What was found: with the best and the worst text of each group, the filter with the largest "
     "R^2, texts have a mean helpfulness of 0.808, and those of PPO 0.776. The difference of 0.031 (-0.013 to "
     "0.089, p = 0.30) is undecided, and nearly all of it is one of ten seeds, with which PPO is over-optimized "
