@@ -133,10 +133,11 @@ PAPER = Paper(
     "(0.794 and 0.776), so that the rival's penalty was not the best one, and the comparison at equal penalties "
     "is the stricter one. Best and random had 0.741 with 0.3, its only setting; best, and two random texts, have "
     "that of best and worst untuned. The filter was chosen by R^2 on seeds 1,000 to 1,003 before any training: "
-    "0.16, 0.13 without a filter, 0.13 and 0.06. After all arms had been trained the code of two measures was "
-    "mended, as finished runs do not keep the reward model; claims and arms are those of the declaration. Ten "
-    "pairs were planned as the only look; the record says how many would decide. Penalties between 0.1 and 0.3, "
-    "groups of other sizes, other prompts and reward models from more comparisons were not tried.",
+    "0.16, 0.13 without a filter, 0.13 and 0.06. After all arms had been trained the code of R^2 and of the "
+    "premise was mended, as finished runs do not keep the reward model. Training returns of two arms had been seen "
+    "by then, and no score of a claim; claims and arms are those of the declaration. Ten pairs were planned as the "
+    "only look; the record says how many would decide. Penalties between 0.1 and 0.3, groups of other sizes, other "
+    "prompts and reward models from more comparisons were not tried.",
     fidelity=(
         Fidelity("responses of a prompt", "5", "5, of 16 groups of the one prompt per update"),
         Fidelity(
