@@ -70,9 +70,9 @@ PAPER = Paper(
         "thespis.feedback.fitted_reward:ComparisonReward",
         "thespis.papers.pf_ppo.claims:RankCorrelation",
     ),
-    command="thespis train ppo-lm --env thespis.papers.rluf.envs:REACTIONS --feedback comparison-reward --model tiny "
-    "--steps 6400 --set num_layers=1 hidden_size=32 num_pretrain_steps=1500 feed.max_steps=1 feed.group_size=5 "
-    "feed.num_envs=80 minibatch_size=16 learning_rate=1e-3 rollout_transform=RankFilter kl_penalty=ReverseKL "
+    command="thespis train ppo-lm --env thespis.papers.rluf.envs:REACTIONS --feedback "
+    "thespis.feedback.fitted_reward:ComparisonReward --model tiny --steps 6400 --set num_layers=1 hidden_size=32 "
+    "num_pretrain_steps=1500 feed.max_steps=1 feed.group_size=5 feed.num_envs=80 minibatch_size=16 learning_rate=1e-3 rollout_transform=RankFilter kl_penalty=ReverseKL "
     "kl_penalty.coef=0.3 feedback.labelling_env=thespis.papers.rluf.envs:REACTIONS feedback.num_prompts=64",
     miniature=BENCH.trial(
         arms=(
