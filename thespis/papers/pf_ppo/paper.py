@@ -72,7 +72,8 @@ PAPER = Paper(
     ),
     command="thespis train ppo-lm --env thespis.papers.rluf.envs:REACTIONS --feedback "
     "thespis.feedback.fitted_reward:ComparisonReward --model tiny --steps 6400 --set num_layers=1 hidden_size=32 "
-    "num_pretrain_steps=1500 feed.max_steps=1 feed.group_size=5 feed.num_envs=80 minibatch_size=16 learning_rate=1e-3 rollout_transform=RankFilter kl_penalty=ReverseKL "
+    "num_pretrain_steps=1500 feed.max_steps=1 feed.group_size=5 feed.num_envs=80 minibatch_size=16 "
+    "learning_rate=1e-3 rollout_transform=RankFilter kl_penalty=ReverseKL "
     "kl_penalty.coef=0.3 feedback.labelling_env=thespis.papers.rluf.envs:REACTIONS feedback.num_prompts=64",
     miniature=BENCH.trial(
         arms=(
