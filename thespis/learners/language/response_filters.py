@@ -9,7 +9,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from thespis.actors.lm_policy import DialogueSpec
 from thespis.core.errors import UserError
@@ -63,13 +63,12 @@ class RankFilter(RolloutTransform):
             raise UserError(
                 f"RankFilter keeps {self.num_kept} dialogues of each group of {group_size}: a larger feed.group_size"
             )
-        kept_rows = self._kept_rows(dialogues, group_size, key)
-        kept = dialogues.take_rows(kept_rows)
+        kept = dialogues.take_rows(self.kept_rows(dialogues.returns.reshape(-1, group_size), key))
         return state, kept, {"kept_return": kept.returns.mean()}
 
-    def _kept_rows(self, dialogues: SampledDialogues, group_size: int, key: Key[Array, ""]) -> Int[Array, " kept"]:
-        """Indices of the kept dialogues, group by group."""
-        returns = dialogues.returns.reshape(-1, group_size)
+    def kept_rows(self, returns: Float[Array, "group member"], key: Key[Array, ""]) -> Int[Array, " kept"]:
+        """Indices of the kept dialogues among all, group by group: the best, the worst and the random ones."""
+        group_size = returns.shape[1]
         tie_breaks, draws = (jax.random.uniform(fold(key, name), returns.shape) for name in ("ties", "draws"))
         best_first = jnp.lexsort((tie_breaks, -returns), axis=1)
         end = group_size - self.num_worst
