@@ -1,5 +1,13 @@
 """``thespis papers`` and ``thespis reproduce``: the list of papers, pages and mistakes."""
 
+import shlex
+
+import pytest
+import tyro
+
+from thespis.cli.commands.train import TrainCommand
+from thespis.feedback.registry import REGISTRY as FEEDBACKS
+from thespis.methods.registry import REGISTRY as METHODS
 from thespis.papers import registry
 
 
@@ -27,3 +35,14 @@ def test_pages_are_written(thespis, tmp_path):
     thespis("papers", "--write", str(tmp_path / "docs"))
     assert (tmp_path / "docs" / "papers.md").read_text().startswith("# Papers")
     assert {file.stem for file in (tmp_path / "docs" / "papers").iterdir()} == set(registry.paper_ids())
+
+
+@pytest.mark.long
+def test_commands_of_papers_name_parts_that_exist():
+    for paper_id in registry.paper_ids():
+        words = shlex.split(registry.load_paper(paper_id).command)
+        assert words[:2] == ["thespis", "train"]
+        arguments = tyro.cli(TrainCommand, args=words[2:], config=(tyro.conf.FlagCreatePairsOff,)).train_kwargs()
+        METHODS.load(arguments["method"])
+        if arguments["feedback"] is not None:
+            FEEDBACKS.load(arguments["feedback"])

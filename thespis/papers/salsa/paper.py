@@ -45,8 +45,8 @@ PAPER = Paper(
         "thespis.feedback.fitted_reward:ComparisonReward",
     ),
     command="thespis train thespis.papers.salsa.method:SALSA --env thespis.papers.rluf.envs:REACTIONS --feedback "
-    "comparison-reward --model tiny --steps 6400 --set num_layers=1 hidden_size=32 num_pretrain_steps=1500 "
-    "feed.max_steps=1 learning_rate=1e-3 kl_penalty=ReverseKL kl_penalty.coef=0.3 "
+    "thespis.feedback.fitted_reward:ComparisonReward --model tiny --steps 6400 --set num_layers=1 hidden_size=32 "
+    "num_pretrain_steps=1500 feed.max_steps=1 learning_rate=1e-3 kl_penalty=ReverseKL kl_penalty.coef=0.3 "
     "expert_env=thespis.papers.salsa.envs:TEACHER num_demonstrations=64 num_sft_updates=200 sft_learning_rate=1e-2 "
     "feedback.labelling_env=thespis.papers.rluf.envs:REACTIONS feedback.num_prompts=64",
     miniature=BENCH.trial(
