@@ -16,10 +16,10 @@ from language.chat_checkpoint import write as write_checkpoint
 
 from thespis.cli.main import run as run_command
 from thespis.core.errors import UserError
+from thespis.evaluation.judge_settings import JudgeSettings
 from thespis.evaluation.judged_files import judge_file, read_pairs
 from thespis.evaluation.response_judge import (
     JudgedPair,
-    JudgeSettings,
     ResponseJudge,
     ResponsePair,
     Verdict,
@@ -27,7 +27,7 @@ from thespis.evaluation.response_judge import (
     read_verdict,
     summarize,
 )
-from thespis.language.engine import DEFAULT_GENERATION, Completion, CompletionChoice, GenerationConfig
+from thespis.language.engine import DEFAULT_GENERATION, Completion, CompletionChoice, CompletionChunk, GenerationConfig
 from thespis.language.tokenizer import load_tokenizer
 
 _READ = re.compile(r"Response A:\n(.*?)\n\nResponse B:\n(.*?)\n\n(?:Reply|First)", re.DOTALL)
@@ -52,8 +52,8 @@ class RuleEngine:
         texts = [self.rule(prompt[-1]["content"], config) for prompt in prompts]
         return [Completion((CompletionChoice(text, "stop"),)) for text in texts]
 
-    def stream(self, prompt: Any, config: GenerationConfig = DEFAULT_GENERATION) -> Iterator[Any]:
-        raise NotImplementedError
+    def stream(self, prompt: Any, config: GenerationConfig = DEFAULT_GENERATION) -> Iterator[CompletionChunk]:
+        yield CompletionChunk(text=self.generate([prompt], config)[0].text, finish_reason="stop")
 
 
 def longer(prompt: str, config: GenerationConfig) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from thespis.evaluation.cross_play import MeanWithInterval
     from thespis.evaluation.ratings import Rating
     from thespis.evaluation.report_card import ReportCard
+    from thespis.language.endpoint import EndpointUsage
 
 _MAX_PLAYERS_WITH_INTERVALS = 6  # a larger matrix has no room for intervals
 
@@ -39,6 +40,13 @@ def ratings_table(standings: TournamentResult) -> Table:
         )
         table.add_row(*map(Text, cells + exploitability_cells))
     return table
+
+
+def usage_line(usage: EndpointUsage) -> str:
+    """What an endpoint was asked, and what that has cost."""
+    cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"
+    requests = f"{usage.num_calls:,} requests, {usage.num_cached:,} responses from the cache"
+    return f"{requests}, {usage.prompt_tokens:,} prompt and {usage.completion_tokens:,} completion tokens{cost}"
 
 
 def report_card_tables(card: ReportCard) -> list[Table | Text]:

@@ -12,7 +12,6 @@ A directory of comparisons holds
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +71,8 @@ class LabelFile:
         return query
 
     def _append(self, event: dict[str, Any]) -> None:
-        with disk.as_user_error("the label", self.path.parent), open(self.path, "ab") as file:
-            file.write((json.dumps(event) + "\n").encode())
-            file.flush()
-            os.fsync(file.fileno())
+        with disk.as_user_error("the label", self.path.parent):
+            disk.append_lines(self.path, [json.dumps(event)])
         self._events.append(event)
 
 
@@ -83,13 +80,8 @@ def _read_events(path: Path, num_queries: int) -> list[dict[str, Any]]:
     """The lines of a file of labels; a last line that a crash cut off is removed from the file."""
     if not path.exists():
         return []
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        with open(path, "rb+") as file:
-            file.truncate(len(whole))
     events = []
-    for number, line in enumerate(whole.decode("utf-8", "replace").splitlines(), 1):
+    for number, line in enumerate(disk.read_whole_lines(path), 1):
         try:
             event = json.loads(line)
             query = event["undo"] if "undo" in event else event["query"]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,7 @@ def read_pairs(path: Path) -> PairFile:
     pairs, records = [], []
     for location, row in read_rows(path):
         try:
-            record = {name: value for name, value in parse_row(row).items() if value is not None}
+            record = parse_row(row)
             pairs.append(_parse_pair(record))
         except UserError as error:
             raise UserError(f"{path}, {location}: {error}") from None
@@ -172,9 +171,9 @@ def _check_origin(out: Path, origin: dict[str, Any]) -> None:
         before = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
-    flat = [{**document, **document.get("settings", {}), "settings": None} for document in (before, origin)]
-    names = sorted(name for name in flat[0].keys() | flat[1].keys() if flat[0].get(name) != flat[1].get(name))
-    if names := [name for name in names if name != "file" or "digest" in names]:
+    ignored = {"settings": None, "file": None}
+    old, new = (document | document.get("settings", {}) | ignored for document in (before, origin))
+    if names := sorted(name for name in old | new if old.get(name) != new.get(name)):
         raise UserError(f"{out} has judgments with another {', '.join(names)}: give another directory with --out")
 
 
@@ -182,14 +181,11 @@ def _read_judgments(path: Path, pairs: Sequence[ResponsePair]) -> list[JudgedPai
     """What was judged before; a last line that a crash cut off is removed from the file."""
     if not path.exists():
         return []
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        with disk.as_user_error("the judgments", path.parent), open(path, "rb+") as file:
-            file.truncate(len(whole))
     judged = []
+    with disk.as_user_error("the judgments", path.parent):
+        lines = disk.read_whole_lines(path)
     try:
-        for number, line in enumerate(whole.decode().splitlines()):
+        for number, line in enumerate(lines):
             entry = json.loads(line)
             verdicts = tuple(Verdict(x["choice"], x["is_swapped"], x["text"]) for x in entry["verdicts"])
             judged.append(JudgedPair(pairs[number], verdicts, tuple(entry["references"])))
@@ -199,13 +195,12 @@ def _read_judgments(path: Path, pairs: Sequence[ResponsePair]) -> list[JudgedPai
 
 
 def _append_judgments(path: Path, start: int, judged: Sequence[JudgedPair]) -> None:
-    with disk.as_user_error("the judgments", path.parent), open(path, "ab") as file:
-        for i, pair in enumerate(judged, start):
-            verdicts = [dataclasses.asdict(verdict) for verdict in pair.verdicts]
-            entry = {"pair": i, "verdicts": verdicts, "references": pair.references}
-            file.write((json.dumps(entry) + "\n").encode())
-        file.flush()
-        os.fsync(file.fileno())
+    lines = []
+    for i, pair in enumerate(judged, start):
+        verdicts = [dataclasses.asdict(verdict) for verdict in pair.verdicts]
+        lines.append(json.dumps({"pair": i, "verdicts": verdicts, "references": pair.references}))
+    with disk.as_user_error("the judgments", path.parent):
+        disk.append_lines(path, lines)
 
 
 def _write(path: Path, text: str) -> None:

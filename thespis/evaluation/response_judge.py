@@ -12,10 +12,11 @@ import dataclasses
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from thespis.core.errors import UserError
+from thespis.evaluation.judge_settings import JudgeSettings
 from thespis.evaluation.ratings import wilson_interval
 from thespis.language.chat import Message
 from thespis.language.engine import Engine, GenerationConfig
@@ -28,6 +29,9 @@ _BARE_VERDICT = re.compile(r"""["'*\[(]*(A|B|tie)["'*\])]*[.!]?""", re.IGNORECAS
 _VERDICT_SCHEMA: dict[str, Any] = {"enum": ["A", "B", "tie"]}
 _REASONS_SCHEMA: dict[str, Any] = {"type": "string", "maxLength": 400}
 
+MAX_UNREADABLE, MAX_PLACE_BIAS = 0.1, 0.2
+"""Shares above which a judge is warned about: unreadable verdicts, and the distance of first places from a half."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ResponsePair:
@@ -36,6 +40,11 @@ class ResponsePair:
     prompt: str | Sequence[Message]
     responses: tuple[str, str]
     label: Literal["first", "second"] | None = None
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The prompt as messages."""
+        return [{"role": "user", "content": self.prompt}] if isinstance(self.prompt, str) else self.prompt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,71 +57,32 @@ class Verdict:
 
 
 @dataclasses.dataclass(frozen=True)
-class JudgeSettings:
-    """How responses are compared. Raises ``UserError`` for settings that do not go together."""
-
-    principle: str = "It is more helpful, correct and honest."
-    """What makes a response better, in words."""
-    num_votes: int = 1
-    """Verdicts in each order."""
-    both_orders: bool = True
-    """Whether each pair is read in both orders; otherwise in one, which is as good as random for each pair."""
-    gives_reasons: bool = True
-    """Whether the judge writes reasons before its verdict."""
-    own_reference: bool = False
-    """Whether the judge answers the prompt itself first, and reads its own answer before the two responses."""
-    is_structured: bool = False
-    """Whether verdicts are JSON that a schema constrains; the engine must support it."""
-    temperature: float = 0.0
-    """Sampling temperature; 0: greedy."""
-    max_tokens: int = 256
-    """Maximum number of tokens of a verdict with its reasons, and of the judge's own answer."""
-    seed: int = 0
-    """Random seed of the first vote; each later one has the next."""
-
-    def __post_init__(self):
-        """Refuse settings that do not go together."""
-        if self.num_votes < 1:
-            raise UserError("a judge votes at least once: votes of 1 or more")
-        if self.num_votes > 1 and self.temperature == 0:
-            raise UserError("all votes of a greedy judge are equal: give a temperature above 0, or one vote")
-        if not self.principle.strip():
-            raise UserError("the principle is empty: say what makes a response better")
-        self.generation(0)
-
-    def generation(self, vote: int) -> GenerationConfig:
-        """Options of the completions of a vote. Raises ``UserError`` for values out of range."""
-        return GenerationConfig(self.temperature, max_tokens=self.max_tokens, seed=self.seed + vote)
-
-    def orders(self, pair: ResponsePair) -> tuple[bool, ...]:
-        """For each order in which a pair is read, whether the second response comes first."""
-        if self.both_orders:
-            return False, True
-        return (bool(zlib.crc32(json.dumps([pair.responses, self.seed]).encode()) & 1),)
-
-
-@dataclasses.dataclass(frozen=True)
 class JudgedPair:
-    """All verdicts about a pair. ``reference``: the judge's own answer of each vote, if it has one."""
+    """All verdicts about a pair. ``references``: the judge's own answer of each vote, if it has one."""
 
     pair: ResponsePair
     verdicts: tuple[Verdict, ...]
     references: tuple[str, ...] = ()
 
-    def share(self, choice: Choice) -> float:
-        """The share of verdicts with this choice."""
-        return sum(verdict.choice == choice for verdict in self.verdicts) / len(self.verdicts)
+    def count(self, choice: Choice) -> int:
+        """The number of verdicts with this choice."""
+        return sum(verdict.choice == choice for verdict in self.verdicts)
 
     @property
     def preference(self) -> Literal["first", "second"] | None:
         """The response that more verdicts prefer; ``None`` if as many prefer either."""
-        first, second = self.share("first"), self.share("second")
+        first, second = self.count("first"), self.count("second")
         return None if first == second else "first" if first > second else "second"
+
+    @property
+    def num_agreeing(self) -> int:
+        """Verdicts for the preferred response; 0 without one."""
+        return 0 if self.preference is None else self.count(self.preference)
 
     @property
     def agreement(self) -> float:
         """The share of all verdicts that are for the preferred response; ties and unreadable ones count against it."""
-        return 0.0 if self.preference is None else self.share(self.preference)
+        return self.num_agreeing / len(self.verdicts)
 
     @property
     def is_consistent(self) -> bool | None:
@@ -134,7 +104,7 @@ class ResponseJudge:
     def compare(self, pairs: Sequence[ResponsePair]) -> list[JudgedPair]:
         """The verdicts about each pair, in order. Raises ``UserError`` where the engine fails."""
         settings = self.settings
-        rows = [(i, is_swapped) for i, pair in enumerate(pairs) for is_swapped in settings.orders(pair)]
+        rows = [(i, is_swapped) for i, pair in enumerate(pairs) for is_swapped in self._orders(pair)]
         references: list[tuple[str, ...]] = [() for _ in pairs]
         verdicts: list[tuple[Verdict, ...]] = [() for _ in pairs]
         for vote in range(settings.num_votes):
@@ -154,19 +124,20 @@ class ResponseJudge:
             ]
         return [JudgedPair(*parts) for parts in zip(pairs, verdicts, references, strict=True)]
 
+    def _orders(self, pair: ResponsePair) -> tuple[bool, ...]:
+        """For each order in which a pair is read, whether the second response comes first."""
+        if self.settings.both_orders:
+            return False, True
+        return (bool(zlib.crc32(json.dumps([pair.responses, self.settings.seed]).encode()) & 1),)
+
     def _own_answers(self, pairs: Sequence[ResponsePair], config: GenerationConfig) -> list[str]:
         """The judge's own answers to the prompts."""
-        prompts = [
-            [{"role": "user", "content": pair.prompt}] if isinstance(pair.prompt, str) else list(pair.prompt)
-            for pair in pairs
-        ]
-        return [completion.text for completion in self.engine.generate(prompts, config)]
+        return [completion.text for completion in self.engine.generate([pair.messages for pair in pairs], config)]
 
 
 def judge_prompt(settings: JudgeSettings, pair: ResponsePair, is_swapped: bool, reference: str | None = None) -> str:
     """What a judge reads. Responses are named A and B in the order in which they are read."""
     first, second = pair.responses[::-1] if is_swapped else pair.responses
-    prompt = pair.prompt if isinstance(pair.prompt, str) else prompt_text(pair.prompt)
     own = () if reference is None else (f"Your own answer to it, which may be wrong:\n{reference}",)
     if settings.is_structured:
         reasons = '"reasons": a few sentences about both, and then ' if settings.gives_reasons else ""
@@ -177,7 +148,7 @@ def judge_prompt(settings: JudgeSettings, pair: ResponsePair, is_swapped: bool, 
     return "\n\n".join(
         (
             f"Which of two responses is better? A response is better if this is true of it: {settings.principle}",
-            f"Request:\n{prompt}",
+            f"Request:\n{prompt_text(pair.messages)}",
             *own,
             f"Response A:\n{first}",
             f"Response B:\n{second}",
@@ -242,9 +213,9 @@ class JudgmentSummary:
             lines.append(f"the same response is preferred in both orders in {self.consistency:.0%} of the pairs")
         if self.first_place_share is not None:
             lines.append(f"{self.first_place_share:.0%} of the preferences are for the response that was read first")
-        if self.label_agreement is not None:
+        if self.label_agreement is not None and self.label_interval is not None:
             kept = "" if self.kept_label_agreement is None else f", with {self.kept_label_agreement:.0%} of those kept"
-            low, high = self.label_interval or (0.0, 1.0)
+            low, high = self.label_interval
             interval = f"(95% interval {low:.0%} to {high:.0%})"
             lines.append(f"preferences agree with {self.label_agreement:.0%} of the file's labels {interval}{kept}")
         if self.tie_share or self.unreadable_share:
@@ -266,26 +237,18 @@ class JudgmentSummary:
         return warnings
 
 
-MAX_UNREADABLE, MAX_PLACE_BIAS = 0.1, 0.2
-"""Shares above which a judge is warned about: unreadable verdicts, and the distance of first places from a half."""
-
-
 def summarize(judged: Sequence[JudgedPair], min_agreement: float) -> JudgmentSummary:
     """The summary of judged pairs, of which those with ``min_agreement`` or more are kept."""
     verdicts = [verdict for pair in judged for verdict in pair.verdicts]
     decided = [verdict for verdict in verdicts if verdict.choice in ("first", "second")]
     consistent = [pair.is_consistent for pair in judged]
     labelled = [pair for pair in judged if pair.pair.label is not None]
-    votes = {round(pair.agreement * len(pair.verdicts)) for pair in judged}
 
     def right(pairs: Iterable[JudgedPair]) -> float | None:
         return _mean([0.5 if pair.preference is None else float(pair.preference == pair.pair.label) for pair in pairs])
 
     agreement = right(labelled)
-
-    def agree(count: int) -> list[JudgedPair]:
-        return [pair for pair in judged if round(pair.agreement * len(pair.verdicts)) == count]
-
+    pairs_by_votes = Counter(pair.num_agreeing for pair in judged)
     return JudgmentSummary(
         num_pairs=len(judged),
         num_kept=sum(is_kept(pair, min_agreement) for pair in judged),
@@ -297,8 +260,8 @@ def summarize(judged: Sequence[JudgedPair], min_agreement: float) -> JudgmentSum
         label_interval=None if agreement is None else wilson_interval(agreement, len(labelled)),
         kept_label_agreement=right(pair for pair in labelled if is_kept(pair, min_agreement)),
         agreement_by_votes={
-            count: (len(agree(count)), right(pair for pair in agree(count) if pair.pair.label is not None))
-            for count in sorted(votes)
+            votes: (num_pairs, right(pair for pair in labelled if pair.num_agreeing == votes))
+            for votes, num_pairs in sorted(pairs_by_votes.items())
         },
     )
 

@@ -13,7 +13,7 @@ A subclass of :class:`TokenFeedback` says what tokens earn: a reward model of to
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from thespis.core.errors import UserError
 from thespis.core.records import Batch, Citation, Metrics, Number, Rewards
 from thespis.envs.registry import make_compiled
+from thespis.envs.text.task import MarksSpans
 from thespis.feedback.text_feedback import TextFeedback
 from thespis.learners.language.dialogues import Dialogues, is_last_token
 from thespis.objectives.statistics import masked_mean
@@ -30,18 +31,6 @@ from thespis.objectives.statistics import masked_mean
 GOOD, BAD = 1, -1
 """Marks of tokens; 0 is a token of no marked span."""
 Payment = Literal["token", "span", "response"]
-
-
-@runtime_checkable
-class MarksSpans(Protocol):
-    """Task that can mark the good and the bad spans of a response."""
-
-    def span_marks(self, prompt: Int[Array, " length"], response: Int[Array, " token"]) -> Int[Array, " token"]:
-        """The mark of each token, of which ``prompt``, padded with -1, is all that was said before.
-
-        1 in a good span, -1 in a bad one, 0 elsewhere.
-        """
-        ...
 
 
 class TokenFeedback(TextFeedback):

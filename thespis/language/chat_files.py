@@ -57,7 +57,7 @@ def read_chats(path: Path, template: ChatTemplate, tokenizer: Tokenizer) -> Chat
     chats, locations, file_format = [], [], ""
     for location, row in read_rows(path):
         try:
-            record = {name: value for name, value in parse_row(row).items() if value is not None}
+            record = parse_row(row)
             row_format = record_format(record)
             if file_format and row_format != file_format:
                 raise UserError(f"it has {', '.join(record)}, another format than the rows before: {file_format}")
@@ -88,14 +88,17 @@ def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def parse_row(row: Any) -> dict[str, Any]:
-    """The record of a row from :func:`read_rows`. Raises ``UserError`` if it is no JSON object."""
+    """The record of a row from :func:`read_rows`, without empty fields.
+
+    Raises ``UserError`` if it is no JSON object.
+    """
     try:
         record = json.loads(row) if isinstance(row, str) else row
     except (ValueError, RecursionError) as error:
         raise UserError(f"this is no JSON ({error})") from None
     if not isinstance(record, dict):
         raise UserError("this is no JSON object: a line is {...}")
-    return record
+    return {name: value for name, value in record.items() if value is not None}
 
 
 def _tokenize(chat: ChatRecord, template: ChatTemplate, tokenizer: Tokenizer) -> TokenizedChat:

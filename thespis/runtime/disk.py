@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -68,6 +68,24 @@ def as_user_error(what: str, directory: Path, error_type: type[UserError] = User
         yield
     except OSError as error:
         raise error_type(disk_error_message(error, what, directory)) from error
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Append lines to a file, and return when they would survive a power cut."""
+    with open(path, "ab") as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_whole_lines(path: Path) -> list[str]:
+    """The lines of a file that grows; a last one that a crash cut off is removed from the file."""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        with open(path, "rb+") as file:
+            file.truncate(len(whole))
+    return whole.decode("utf-8", "replace").splitlines()
 
 
 def fsync_file(path: Path) -> None:

@@ -84,7 +84,7 @@ class EvaluateCommand:
     def _evaluate_cast(self, out: CommandOutput) -> int:
         """Evaluate the file of a cast, and say what its endpoints have cost."""
         from thespis import api
-        from thespis.cli.tables import report_card_tables
+        from thespis.cli.tables import report_card_tables, usage_line
 
         settings = [text for group in self.set for text in group]
         evaluation = api.evaluate_cast(
@@ -100,10 +100,7 @@ class EvaluateCommand:
             out.print(part)
         out.print(f"{self.episodes:,} sampled conversations of {evaluation.env}", markup=False)
         for seat, usage in evaluation.usage.items():
-            cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"
-            line = f"{seat}: {usage.num_calls:,} requests, {usage.num_cached:,} responses from the cache"
-            tokens = f"{usage.prompt_tokens:,} prompt and {usage.completion_tokens:,} completion tokens"
-            out.print(f"{line}, {tokens}{cost}", markup=False)
+            out.print(f"{seat}: {usage_line(usage)}", markup=False)
         usages = {seat: dataclasses.asdict(usage) for seat, usage in evaluation.usage.items()}
         out.write_result({"cast": self.directory, "env": evaluation.env, "usage": usages} | evaluation.card.to_json())
         return 0

@@ -10,6 +10,7 @@ import tyro
 from thespis.cli.options import Count, JsonFlag, TrustOption, optional_arg
 from thespis.cli.output import CommandOutput
 from thespis.core.errors import UserError
+from thespis.evaluation.judge_settings import JudgeSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +38,9 @@ class JudgeCommand:
     """The environment variable with the endpoint's key."""
     cache: Annotated[str | None, optional_arg("DIR")] = None
     """A directory where responses of the endpoint are kept, so that equal requests are not made again."""
-    principle: Annotated[str, tyro.conf.arg(metavar="TEXT")] = "It is more helpful, correct and honest."
+    principle: Annotated[str, tyro.conf.arg(metavar="TEXT")] = JudgeSettings.principle
     """What makes a response better, in words."""
-    votes: Count = 1
+    votes: Count = JudgeSettings.num_votes
     """Verdicts in each order; more than one need a temperature."""
     min_agreement: float = 1.0
     """The share of verdicts that must be for the preferred response, above 0.5: 1 keeps pairs without dissent."""
@@ -51,11 +52,11 @@ class JudgeCommand:
     """Have the judge answer the prompt itself first, and read its answer beside the two responses."""
     structured: bool = False
     """Constrain replies to JSON, so that verdicts can be read (needs thespis-rl[json], or an endpoint that can)."""
-    temperature: float = 0.0
+    temperature: float = JudgeSettings.temperature
     """Sampling temperature; 0: greedy."""
-    max_tokens: Count = 256
+    max_tokens: Count = JudgeSettings.max_tokens
     """Maximum number of tokens of a reply."""
-    seed: int = 0
+    seed: int = JudgeSettings.seed
     """Random seed of the first vote."""
     max_pairs: Annotated[Count | None, optional_arg("N")] = None
     """Judge only the first pairs of the file."""
@@ -67,19 +68,20 @@ class JudgeCommand:
         """Judge, and print the summary."""
         from pathlib import Path
 
+        from thespis.cli.tables import usage_line
         from thespis.evaluation.judged_files import PREFERENCES_FILE, judge_file
-        from thespis.evaluation.response_judge import JudgeSettings, ResponseJudge
+        from thespis.evaluation.response_judge import ResponseJudge
 
         settings = JudgeSettings(
-            self.principle,
-            self.votes,
-            not self.one_order,
-            not self.no_reasons,
-            self.own_reference,
-            self.structured,
-            self.temperature,
-            self.max_tokens,
-            self.seed,
+            principle=self.principle,
+            num_votes=self.votes,
+            both_orders=not self.one_order,
+            gives_reasons=not self.no_reasons,
+            own_reference=self.own_reference,
+            is_structured=self.structured,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            seed=self.seed,
         )
         if self.endpoint is None and (self.key_variable or self.cache):
             raise UserError("--key-variable and --cache are of an endpoint: give --endpoint URL")
@@ -98,12 +100,9 @@ class JudgeCommand:
         for warning in summary.warnings:
             out.print(f"warning: {warning}", markup=False)
         result: dict[str, Any] = {"preferences": str(Path(self.out) / PREFERENCES_FILE)} | dataclasses.asdict(summary)
-        usage = getattr(engine, "usage", None)
-        if usage is not None:
-            tokens = f"{usage.prompt_tokens:,} prompt and {usage.completion_tokens:,} completion tokens"
-            counts = f"{usage.num_calls:,} requests, {usage.num_cached:,} responses from the cache"
-            out.print(f"{counts}, {tokens}", markup=False)
-            result["usage"] = dataclasses.asdict(usage)
+        if self.endpoint is not None:
+            out.print(usage_line(engine.usage), markup=False)
+            result["usage"] = dataclasses.asdict(engine.usage)
         out.print(f"pairs to learn from: {result['preferences']}", markup=False)
         out.write_result(result)
         return 0

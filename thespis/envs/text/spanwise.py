@@ -8,8 +8,6 @@ or ``no <end>``, before the next one builds on it.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,6 +19,7 @@ from thespis.envs.text.conversation import check_one_turn
 from thespis.envs.text.judging import NUM_CANDIDATES
 from thespis.envs.text.task import (
     RESPONSE_CUE,
+    MarksSpans,
     Task,
     TaskSpec,
     TaskStep,
@@ -29,15 +28,6 @@ from thespis.envs.text.task import (
     pack_tokens,
 )
 from thespis.runtime.keys import fold, indexed_keys
-
-
-@runtime_checkable
-class MarksSpans(Protocol):
-    """Task that marks the tokens of a text: 1 in a good span, -1 in a bad one, 0 elsewhere."""
-
-    def span_marks(self, prompt: Int[Array, " length"], response: Int[Array, " response"]) -> Int[Array, " response"]:
-        """The marks of a text's tokens."""
-        ...
 
 
 class SpanwiseState(eqx.Module):

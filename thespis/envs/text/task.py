@@ -92,6 +92,18 @@ class HasHiddenTokens(Protocol):
 
 
 @runtime_checkable
+class MarksSpans(Protocol):
+    """Task that can mark the good and the bad spans of a response."""
+
+    def span_marks(self, prompt: Int[Array, " length"], response: Int[Array, " response"]) -> Int[Array, " response"]:
+        """The mark of each token, of which ``prompt``, padded with -1, is all that was said before.
+
+        1 in a good span, -1 in a bad one, 0 elsewhere.
+        """
+        ...
+
+
+@runtime_checkable
 class GoalConditionedTask(Protocol):
     """Task whose observations name a goal, which hindsight relabeling can replace."""
 

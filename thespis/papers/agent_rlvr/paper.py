@@ -69,7 +69,7 @@ PAPER = Paper(
     "go on rightly from there. What was found: at equal attempts 0.73 of the first answers are right after "
     "Agent-RLVR, without any guidance and on average over seeds, and 0.67 after the same preference optimization of "
     "first attempts alone, which ends where GRPO does on this bench (0.68). It leads in nine of ten pairs. Of the "
-    "hard tasks 0.43 are answered rightly, and 0.001 by the rival, which hardly ever sees a right attempt at them. "
+    "hard tasks 0.43 are answered rightly, and 0.002 by the rival, which hardly ever sees a right attempt at them. "
     "Where the guidance stays in the prompt of what is learned, the lead is gone: retries with guidance get better, "
     "and none of the hard tasks is answered without it. What speaks against it: the other tasks suffer, 0.86 of "
     "their answers are right in place of 0.97, and half of the responses are retries. What the guidance says "
